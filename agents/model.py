@@ -1,0 +1,200 @@
+"""What passes between an agent and a model: requests, replies, deltas.  Plain data.
+
+The pairing of tool calls with their results is kept by shape (S-07): a request is made of
+``UserMessage`` and ``AssistantMessage`` only, and every call inside an ``AssistantMessage`` is an
+``AnsweredCall`` that *carries* its result.  There is no separate tool-result message that could
+be missing, so a history that a provider would refuse cannot be written down.
+
+    ModelRequest ── messages: (UserMessage | AssistantMessage)*
+                                                └── calls: AnsweredCall*
+    ModelReply   ── thinking*, text, calls: ToolCall*, usage, stop_reason
+    Delta        =  TextDelta | ThinkingDelta | CallDelta
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+__all__ = [
+    "AnsweredCall",
+    "AssistantMessage",
+    "CallDelta",
+    "Delta",
+    "Model",
+    "ModelMessage",
+    "ModelReply",
+    "ModelRequest",
+    "OnDelta",
+    "TextDelta",
+    "Thinking",
+    "ThinkingDelta",
+    "ToolCall",
+    "ToolSpec",
+    "Usage",
+    "UserMessage",
+    "parse_arguments",
+]
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens of one model call, as the provider counted them; 0 where it did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that a model asks for.
+
+    ``arguments`` is the JSON text exactly as the model wrote it, which may be malformed; ``id``
+    is the provider's id, data that is neither unique nor trusted (S-07).
+    """
+
+    name: str
+    arguments: str = "{}"
+    id: str = ""
+
+
+class AnsweredCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call with its one result; ``id`` is unique within the request it stands in."""
+
+    id: str
+    name: str
+    arguments: str
+    output: str
+    is_error: bool = False
+
+
+class Thinking(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A block of a model's reasoning; ``signature`` and ``redacted`` are the provider's own."""
+
+    text: str = ""
+    signature: str = ""
+    redacted: str = ""
+
+
+class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="user"):
+    """What the model sees as said to it; ``role="system"`` marks a note of the system's."""
+
+    content: str
+    role: str = "user"
+
+
+class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant"):
+    """What the model itself said in one step, with the calls it made and their results."""
+
+    text: str = ""
+    thinking: tuple[Thinking, ...] = ()
+    calls: tuple[AnsweredCall, ...] = ()
+
+
+ModelMessage: TypeAlias = UserMessage | AssistantMessage
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as the model is shown it; ``schema`` is a JSON Schema object."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+class ModelRequest(Struct, frozen=True, kw_only=True):
+    """One model call.
+
+    ``attempt`` counts from 1 and grows with retries of the same step; ``options`` goes to the
+    provider's request body unchanged.
+    """
+
+    messages: tuple[ModelMessage, ...]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    """``auto``, ``none``, ``any`` (some tool must be called), or a tool's name."""
+    parallel_tool_calls: bool = False
+    options: Mapping[str, Any] = {}
+    attempt: int = 1
+
+
+class ModelReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a model call came to.
+
+    ``stop_reason`` is one of ``end``, ``tools``, ``length``, ``refusal``, ``stop_sequence`` or
+    the provider's own word.  A reply with neither text nor calls is *empty* (M-03).
+    """
+
+    text: str = ""
+    thinking: tuple[Thinking, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    stop_reason: str = "end"
+    model: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.calls and not self.text.strip()
+
+
+class TextDelta(Struct, frozen=True, tag="text"):
+    """A further piece of the reply's text."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, tag="thinking"):
+    """A further piece of reasoning."""
+
+    text: str
+
+
+class CallDelta(Struct, frozen=True, tag="call"):
+    """A further piece of the arguments of call number ``index`` of this reply."""
+
+    index: int
+    name: str
+    text: str
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | CallDelta
+OnDelta: TypeAlias = Callable[[Delta], None]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Something that answers requests.
+
+    ``call`` returns the whole reply; while it works it may hand over pieces through ``on_delta``
+    (a plain function that neither blocks nor raises), in order, so that concatenated text deltas
+    equal ``reply.text``.  ``on_delta`` is ``None`` when nobody listens: a model may then skip
+    the work.  It raises ``ProviderError`` and nothing else of its own; it must be
+    cancellable at any await and hold no resource afterwards.  Retrying is the caller's part.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply: ...
+
+
+_arguments = msgspec.json.Decoder(dict[str, Any])
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """The arguments of a call as a dict, a fresh one each time.
+
+    An empty text counts as ``{}`` (several providers send it for calls without parameters).
+    Raises ``msgspec.DecodeError`` for malformed JSON or anything but an object.
+    """
+    return _arguments.decode(text or "{}")

@@ -1,0 +1,297 @@
+"""Every exception of hubbub, by who must act.
+
+    HubbubError
+    ├── DefinitionError          the author of an agent, prompt or tool
+    ├── CallerError              the code that made the call
+    │   ├── UnknownAgent
+    │   ├── UnknownRun
+    │   ├── RunEnded
+    │   ├── Closed
+    │   ├── WrongThread
+    │   ├── InboxInUse
+    │   ├── PromptTimeout
+    │   ├── PromptClosed
+    │   ├── BadPattern
+    │   ├── BadValue
+    │   ├── ReservedEvent
+    │   ├── LimitExceeded
+    │   └── RunFailed
+    ├── OperatorError            whoever runs the program
+    │   ├── MissingExtra
+    │   ├── MissingKey
+    │   ├── UnknownModel
+    │   └── StoreFailed
+    ├── ProviderError            the model's provider
+    │   ├── ModelUnavailable     (worth another try)
+    │   ├── ModelRefused         (not worth another try)
+    │   └── ModelGarbled         (the answer could not be read)
+    └── InternalError            us: please report it
+
+An exception takes facts and writes its own sentence: what happened, to what, what to do next.
+What a *model* should read is never an exception but a tool result.
+"""
+
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "BadPattern",
+    "BadValue",
+    "CallerError",
+    "Closed",
+    "DefinitionError",
+    "HubbubError",
+    "InboxInUse",
+    "InternalError",
+    "LimitExceeded",
+    "MissingExtra",
+    "MissingKey",
+    "ModelGarbled",
+    "ModelRefused",
+    "ModelUnavailable",
+    "OperatorError",
+    "PromptClosed",
+    "PromptTimeout",
+    "ProviderError",
+    "ReservedEvent",
+    "RunEnded",
+    "RunFailed",
+    "StoreFailed",
+    "UnknownAgent",
+    "UnknownModel",
+    "UnknownRun",
+    "WrongThread",
+]
+
+
+class HubbubError(Exception):
+    """The root: catch this to catch everything hubbub raises on purpose."""
+
+
+# ── the author of a definition ───────────────────────────────────────────────────────────────
+
+
+class DefinitionError(HubbubError):
+    """A definition is wrong; ``problems`` lists everything that is, each with its path."""
+
+    def __init__(self, subject: str, problems: Iterable[str]) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        lines = "; ".join(self.problems)
+        super().__init__(f"{subject}: {lines}")
+
+
+# ── the caller ───────────────────────────────────────────────────────────────────────────────
+
+
+class CallerError(HubbubError):
+    """The call cannot be carried out as made."""
+
+
+class UnknownAgent(CallerError):
+    """No agent of that name is known to the runtime."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"no agent named {name!r}; known agents: {names}")
+
+
+class UnknownRun(CallerError):
+    """No run has that id (or what was kept of it has been dropped)."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"no run {run_id!r}; use the run_id of an agent:start event")
+
+
+class RunEnded(CallerError):
+    """The run is over, so the call has nothing to act on."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id = run_id
+        self.reason = reason
+        super().__init__(f"run {run_id} is over ({reason}); start a new run")
+
+
+class Closed(CallerError):
+    """The hub, runtime, session or stream has been closed."""
+
+    def __init__(self, what: str, remedy: str = "open a new one") -> None:
+        self.what = what
+        super().__init__(f"{what} is closed; {remedy}")
+
+
+class WrongThread(CallerError):
+    """The hub was called from a thread other than its own."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(
+            f"{call} was called from another thread; use "
+            f"anyio.from_thread.run_sync(hub.{call}, ...) or a BlockingPortal"
+        )
+
+
+class InboxInUse(CallerError):
+    """A run's inbox already has its one reader (T-08)."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"the inbox of run {run_id} already has a reader; use either ctx.messages() or "
+            "one subscription to session:message, not both"
+        )
+
+
+class PromptTimeout(CallerError):
+    """Nobody answered the prompt in time; later replies are rejected (H-10)."""
+
+    def __init__(self, prompt_id: str, seconds: float) -> None:
+        self.prompt_id = prompt_id
+        self.seconds = seconds
+        super().__init__(f"no reply to prompt {prompt_id} within {seconds:g} s")
+
+
+class PromptClosed(CallerError):
+    """The prompt can no longer be answered, or there was nobody to ask."""
+
+    def __init__(self, prompt_id: str, reason: str) -> None:
+        self.prompt_id = prompt_id
+        self.reason = reason
+        super().__init__(f"prompt {prompt_id}: {reason}")
+
+
+class BadPattern(CallerError):
+    """A subscription pattern that the hub does not understand (H-02)."""
+
+    def __init__(self, pattern: object) -> None:
+        self.pattern = pattern
+        super().__init__(
+            f"pattern {pattern!r}: '*' stands alone or after a ':' at the end; "
+            "write '*', 'agent:start', 'agent:*', or a list of these"
+        )
+
+
+class BadValue(CallerError):
+    """A value that cannot be encoded, or lies outside what the call accepts."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"{what}: {problem}")
+
+
+class ReservedEvent(CallerError):
+    """An event that only the runtime writes was emitted by somebody else."""
+
+    def __init__(self, type_: str) -> None:
+        super().__init__(f"{type_} is written by the runtime only; emit an event of your own type")
+
+
+class LimitExceeded(CallerError):
+    """A documented limit was reached; nothing was done."""
+
+    def __init__(self, what: str, limit: float, remedy: str) -> None:
+        super().__init__(f"{what}: the limit is {limit:g}; {remedy}")
+
+
+class RunFailed(CallerError):
+    """A run that somebody waited for did not succeed; ``outcome`` and ``reason`` say how."""
+
+    def __init__(self, run_id: str, outcome: str, reason: str) -> None:
+        self.run_id = run_id
+        self.outcome = outcome
+        self.reason = reason
+        detail = f": {reason}" if reason else ""
+        super().__init__(f"run {run_id} {outcome}{detail}")
+
+
+# ── the operator ─────────────────────────────────────────────────────────────────────────────
+
+
+class OperatorError(HubbubError):
+    """Something around the program is missing or broken."""
+
+
+class MissingExtra(OperatorError):
+    """An optional dependency is needed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{what} needs an extra; pip install 'hubbub[{extra}]'")
+
+
+class MissingKey(OperatorError):
+    """No key for a model's provider."""
+
+    def __init__(self, provider: str, variable: str) -> None:
+        self.variable = variable
+        super().__init__(f"no key for {provider}; set {variable} in the environment")
+
+
+class UnknownModel(OperatorError):
+    """A ``model=`` text that names no provider or no known model."""
+
+    def __init__(self, model: str, remedy: str) -> None:
+        self.model = model
+        super().__init__(f"model {model!r}: {remedy}")
+
+
+class StoreFailed(OperatorError):
+    """The store could not do what it must; nothing more is accepted."""
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(f"store {store}: {problem}")
+
+
+# ── the provider ─────────────────────────────────────────────────────────────────────────────
+
+
+class ProviderError(HubbubError):
+    """A model call failed.
+
+    ``kind`` is one short word for programs (``rate_limit``, ``server``, ``connection``,
+    ``timeout``, ``auth``, ``request``, ``garbled``, ``cut``, ``empty``), ``status`` the HTTP
+    status if there was one, ``retry_after`` the seconds the provider asked for.
+    """
+
+    retryable = False
+
+    def __init__(
+        self,
+        model: str,
+        kind: str,
+        problem: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.model = model
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+        super().__init__(f"{model}: {problem}")
+
+
+class ModelUnavailable(ProviderError):
+    """Rate limit, server error, no connection, timeout or a cut stream: worth another try."""
+
+    retryable = True
+
+
+class ModelRefused(ProviderError):
+    """The provider rejects the request (bad key, unknown model, bad request)."""
+
+
+class ModelGarbled(ProviderError):
+    """The provider's answer could not be understood; one more try may help."""
+
+    retryable = True
+
+
+# ── us ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class InternalError(HubbubError):
+    """An invariant of hubbub does not hold: a defect in hubbub itself."""
+
+    def __init__(self, what: str, facts: Sequence[object] = ()) -> None:
+        detail = f" ({', '.join(map(repr, facts))})" if facts else ""
+        super().__init__(f"{what}{detail}; this is a defect in hubbub, please report it")

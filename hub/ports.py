@@ -1,0 +1,154 @@
+"""The seams between hubbub and the world: time, ids, randomness, threads, secrets.
+
+Nothing else in the library reads a clock, makes an id, draws a random number or starts a
+thread, which is what makes simulation exact.  ``Journal``, the port of the store, stands in
+``hub/journal.py``.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+
+__all__ = [
+    "Clock",
+    "IdSource",
+    "MemorySecrets",
+    "Offload",
+    "Ports",
+    "Secrets",
+    "SystemClock",
+    "SystemIds",
+    "ThreadOffload",
+]
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Time.  ``now`` is wall time for people, ``monotonic`` for waiting."""
+
+    def now(self) -> int:
+        """Microseconds since the Unix epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary origin; never goes backwards."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class IdSource(Protocol):
+    """Ids and randomness."""
+
+    def run_id(self, now: int) -> str:
+        """A new UUIDv7 text for the time ``now`` (µs); later calls sort after earlier ones."""
+        ...
+
+    def random(self) -> float:
+        """A float in [0, 1), for jitter."""
+        ...
+
+    def number(self) -> int:
+        """A random integer of 48 bits, for instance ids."""
+        ...
+
+
+class Offload(Protocol):
+    """Where blocking functions run."""
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        """Run ``fn`` off the event loop.  When cancelled, the caller goes on at once and what
+        ``fn`` still returns is dropped."""
+        ...
+
+
+class Secrets(Protocol):
+    """Values that may appear nowhere else: no event, journal, log or export (H-19)."""
+
+    def put_if_absent(self, key: str, value: str) -> bool: ...
+    def get(self, key: str) -> str | None: ...
+    def drop(self, prefix: str) -> None: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return anyio.current_time()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+class SystemIds:
+    """UUIDv7 run ids; ``seed`` makes the sequence repeatable for tests."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed) if seed is not None else random.SystemRandom()
+        self._bits = random.Random(self._random.getrandbits(128))
+        self._last = 0
+
+    def run_id(self, now: int) -> str:
+        # The 12 bits after the millisecond hold its fraction; a counter step keeps order when
+        # the clock stands still or goes back, so ids of one source always sort by creation.
+        stamp = max((now // 1000 << 12) | (now % 1000 << 2), self._last + 1)
+        self._last = stamp
+        text = f"{stamp >> 12:012x}{stamp & 0xFFF:03x}"
+        tail = f"{self._bits.getrandbits(62) | 1 << 63:016x}"
+        return f"{text[:8]}-{text[8:12]}-7{text[12:]}-{tail[:4]}-{tail[4:]}"
+
+    def random(self) -> float:
+        return self._bits.random()
+
+    def number(self) -> int:
+        return self._bits.getrandbits(48)
+
+
+class ThreadOffload:
+    """anyio's worker threads."""
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(fn, abandon_on_cancel=True)
+
+
+class MemorySecrets:
+    """Secrets in a dict of this process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def put_if_absent(self, key: str, value: str) -> bool:
+        return self._values.setdefault(key, value) is value
+
+    def get(self, key: str) -> str | None:
+        return self._values.get(key)
+
+    def drop(self, prefix: str) -> None:
+        for key in [key for key in self._values if key.startswith(prefix)]:
+            del self._values[key]
+
+
+class Ports:
+    """The ports one hub and its runtime share; leave out what should be the machine's own."""
+
+    __slots__ = ("clock", "ids", "offload", "secrets")
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+        offload: Offload | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.ids: IdSource = ids or SystemIds()
+        self.offload: Offload = offload or ThreadOffload()
+        self.secrets: Secrets = secrets or MemorySecrets()
