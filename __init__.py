@@ -1,0 +1,67 @@
+"""hubbub: an event-hub actor system for LLM agents.
+
+Every agent run is a durable actor, addressed by its ``run_id`` on one ``Hub``.  See README.md.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig, agent
+from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+from hubbub.agents.run_state import RunState
+from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
+from hubbub.hub.cursor import START
+from hubbub.hub.errors import HubbubError
+from hubbub.hub.events import CustomEvent, Event
+from hubbub.hub.hub import Hub
+from hubbub.hub.message import Message
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.values import Secret
+from hubbub.runtime.run_context import RunContext
+from hubbub.runtime.run_handle import Run, RunOutcome
+from hubbub.runtime.runtime import ExecutableAgent, Runtime
+
+if TYPE_CHECKING:
+    from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "START",
+    "AgentDefinition",
+    "CustomEvent",
+    "Event",
+    "ExecutableAgent",
+    "FunctionModel",
+    "Hub",
+    "HubbubError",
+    "Message",
+    "Model",
+    "ModelReply",
+    "ModelRequest",
+    "PromptDefinition",
+    "Receipt",
+    "Run",
+    "RunContext",
+    "RunOutcome",
+    "RunState",
+    "Runtime",
+    "ScriptedModel",
+    "Secret",
+    "SideConfig",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "ToolResult",
+    "Usage",
+    "agent",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Models load when they are first used: importing hubbub stays light.
+    if name in ("FunctionModel", "ScriptedModel"):
+        from hubbub.runtime import scripted_model
+
+        return getattr(scripted_model, name)
+    raise AttributeError(f"module 'hubbub' has no attribute {name!r}")

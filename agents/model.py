@@ -17,6 +17,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import msgspec
 from msgspec import Struct
 
+from hubbub.hub.events import NO_USAGE, ToolCall, Usage
+
 __all__ = [
     "AnsweredCall",
     "AssistantMessage",
@@ -36,35 +38,6 @@ __all__ = [
     "UserMessage",
     "parse_arguments",
 ]
-
-
-class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one model call, as the provider counted them; 0 where it did not say."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-        )
-
-
-class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that a model asks for.
-
-    ``arguments`` is the JSON text exactly as the model wrote it, which may be malformed; ``id``
-    is the provider's id, data that is neither unique nor trusted (S-07).
-    """
-
-    name: str
-    arguments: str = "{}"
-    id: str = ""
 
 
 class AnsweredCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -138,7 +111,7 @@ class ModelReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     thinking: tuple[Thinking, ...] = ()
     calls: tuple[ToolCall, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     stop_reason: str = "end"
     model: str = ""
 

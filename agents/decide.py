@@ -1,0 +1,144 @@
+"""``decide``: what must be under way now.
+
+    Thread × kinds of item that wait → Command
+
+Rules, in this order
+--------------------
+1. A run that has ended leaves memory.
+2. Control is taken before anything else, results before messages (H-14).
+3. While calls are open they are worked on: all at once if the step was parallel, else the first
+   one; nothing is asked of the model and no message is taken until each has its result (S-07).
+4. Messages are taken, all that wait, before the model is asked (T-02).
+5. Inside a session the model's next step is due.
+6. A run that is closing, or was started for one session, ends when nothing waits (R-06, R-17).
+7. Otherwise the run parks: it says so once, then leaves memory until something arrives.
+
+The command is never stored: the live loop, a wake-up and a restart after a crash all ask again.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.thread import OpenStep, Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import InLane
+
+__all__ = [
+    "Activity",
+    "CallModel",
+    "Command",
+    "Conclude",
+    "Do",
+    "Kind",
+    "Leave",
+    "Park",
+    "RunTool",
+    "Take",
+    "decide",
+    "kind_of",
+]
+
+Kind: TypeAlias = Literal["control", "result", "message"]
+
+
+class CallModel(Struct, frozen=True):
+    """Ask the model for step ``step``, after ``delay`` seconds."""
+
+    step: int
+    attempt: int
+    delay: float
+
+
+class RunTool(Struct, frozen=True):
+    """Run call ``index`` of step ``step``; its start is on record already."""
+
+    step: int
+    index: int
+    name: str
+    arguments: str
+
+
+Activity: TypeAlias = CallModel | RunTool
+
+
+class Do(Struct, frozen=True):
+    """These activities, and no others, must be under way."""
+
+    activities: tuple[Activity, ...]
+
+
+class Take(Struct, frozen=True):
+    """Take every waiting item of this kind."""
+
+    kind: Kind
+
+
+class Conclude(Struct, frozen=True):
+    """Write the terminal record."""
+
+
+class Park(Struct, frozen=True):
+    """Write that the run parks."""
+
+
+class Leave(Struct, frozen=True):
+    """Leave memory: nothing is due until something arrives, if ever."""
+
+
+Command: TypeAlias = Do | Take | Conclude | Park | Leave
+
+_PARK = Park()
+_LEAVE = Leave()
+_CONCLUDE = Conclude()
+_TAKE: dict[Kind, Take] = {kind: Take(kind) for kind in ("control", "result", "message")}
+
+
+def decide(thread: Thread, waiting: frozenset[Kind]) -> Command:
+    """The command that follows from the state and from which kinds of item wait."""
+    if thread.phase == "ended":
+        return _LEAVE
+    if "control" in waiting:
+        return _TAKE["control"]
+    if thread.phase == "new":
+        return _LEAVE
+    if "result" in waiting:
+        return _TAKE["result"]
+    if thread.open is not None:
+        return Do(_under_way(thread.open))
+    if "message" in waiting:
+        return _TAKE["message"]
+    if thread.in_session:
+        return Do((CallModel(thread.step + 1, thread.attempt, thread.delay),))
+    if thread.closing or (thread.once and thread.session):
+        return _CONCLUDE
+    return _LEAVE if thread.parked else _PARK
+
+
+def _under_way(step: OpenStep) -> tuple[Activity, ...]:
+    started = tuple(
+        RunTool(step.number, call.index, call.name, call.arguments)
+        for call in step.calls
+        if call.status == "started"
+    )
+    return started if step.parallel else started[:1]
+
+
+_KINDS: dict[type, Kind] = {
+    e.SessionOpen: "control",
+    e.SessionAbort: "control",
+    e.SessionCancel: "control",
+    e.SessionClose: "control",
+    e.SessionTerminate: "control",
+    e.SessionReset: "control",
+    e.SessionResult: "result",
+    e.SessionReply: "result",
+    e.SessionTimer: "result",
+    e.SessionVariables: "result",
+    e.SessionMessage: "message",
+}
+
+
+def kind_of(item: InLane) -> Kind:
+    """Which kind an item of an inbox is."""
+    return _KINDS[item.__class__]

@@ -1,0 +1,39 @@
+"""When a failed model call is tried again, and after how long (M-03).
+
+* Only what may pass is retried: rate limits, server errors, lost connections, cut streams,
+  timeouts, garbled answers; a refusal never.
+* At most ``MAX_RETRIES`` times a step; an empty answer once.
+* The provider's ``Retry-After`` is honoured up to ``MAX_WAIT``; a longer one fails the step at
+  once, so that nobody waits for an hour unawares.  Otherwise the delay doubles, with jitter.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+__all__ = ["MAX_RETRIES", "MAX_WAIT", "Failure", "retry_delay"]
+
+MAX_RETRIES: Final = 4
+MAX_WAIT: Final = 120.0
+_FIRST: Final = 0.5
+_LONGEST: Final = 30.0
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A failed model call, as data.  ``jitter`` is a random number in [0, 1)."""
+
+    kind: str
+    error: str
+    retryable: bool
+    retry_after: float | None = None
+    jitter: float = 0.0
+
+
+def retry_delay(failure: Failure, attempt: int) -> float | None:
+    """Seconds until the attempt after ``attempt``, or ``None`` when there is none."""
+    limit = 1 if failure.kind == "empty" else MAX_RETRIES
+    if not failure.retryable or attempt > limit:
+        return None
+    if failure.retry_after is not None:
+        return failure.retry_after if failure.retry_after <= MAX_WAIT else None
+    return min(_FIRST * 2.0 ** (attempt - 1), _LONGEST) * (0.5 + failure.jitter / 2)

@@ -1,0 +1,603 @@
+"""The event catalogue: everything that can happen, one frozen struct each.
+
+Rules
+-----
+* A tag (``type``) and the meaning of a field are for ever; new fields have defaults.  A golden
+  file pins tag, lane and fields.
+* Fields hold ids and plain values, never live objects; tuples, never lists.
+* ``home`` says where an event of this class is kept:
+
+      own     the lane of the run it is about, written by the run's owner alone
+      in      the lane of what others sent to a run; the hub turns it into a delivery
+      hub     the hub's own lane: carried and journaled, never a fact about a run
+      none    dispatched only
+      scope   own inside a run's scope (``ctx.hub``), hub outside of one
+
+* What every event carries (H-12) is stamped by the hub, not by whoever emits it.
+
+Sections: AP (``agent:*``, ``session:message``, ``session:prompt``), SA and SB (children,
+sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
+"""
+
+from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform
+
+import msgspec
+from msgspec import Struct, structs
+
+from hubbub.hub.values import NULL, Json, Secret, decode_value, encode_value
+
+Home: TypeAlias = Literal["own", "in", "hub", "none", "scope"]
+OutcomeName: TypeAlias = Literal[
+    "completed", "failed", "interrupted", "terminated", "timed_out", "limit"
+]
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class EventMeta(msgspec.StructMeta):
+    """Makes a subclass of ``Event`` frozen and keyword-only, and gives it its ``type``.
+
+    ``class OrderPlaced(Event, tag="shop:order"): order_id: str`` is all a user's event needs;
+    ``home="none"`` makes it ephemeral.
+    """
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any
+    ) -> Any:
+        home = config.pop("home", None)
+        config = {"frozen": True, "kw_only": True, "omit_defaults": True, **config}
+        cls: Any = super().__new__(mcls, name, bases, namespace, **config)
+        if "tag" in config:
+            cls.type = config["tag"]
+            cls.home = home or ("none" if cls.type.endswith(":delta") else cls.home)
+        annotations = namespace.get("__annotations__", {})
+        cls.secret_fields = tuple(
+            field for field, kind in annotations.items() if "Secret" in str(kind)
+        )
+        return cls
+
+
+class Event(Struct, metaclass=EventMeta, tag_field="type", tag="event"):
+    """What every event carries (H-12); leave these fields out when you emit.
+
+    ``at`` is µs since the Unix epoch, UTC.  ``lane`` and ``seq`` are set on durable events and
+    with ``run_id`` identify them; on ephemeral ones ``lane`` is empty and ``seq`` is unique to
+    the hub.  ``call_id`` names the tool call at work, ``turn`` and ``side`` the speaker.
+    """
+
+    type: ClassVar[str] = "event"
+    home: ClassVar[Home] = "scope"
+    secret_fields: ClassVar[tuple[str, ...]] = ()
+
+    at: int = 0
+    run_id: str = ""
+    root_run_id: str = ""
+    parent_run_id: str | None = None
+    agent: str = ""
+    lane: str = ""
+    seq: int = 0
+    side: str = ""
+    label: str = ""
+    turn: int = 0
+    call_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """Unique everywhere; for durable events ``run_id/lane/seq``."""
+        return f"{self.run_id}/{self.lane or '~'}/{self.seq}"
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the event is in the journal."""
+        return bool(self.lane)
+
+    def __repr__(self) -> str:
+        """The fields that differ from their defaults, values decoded."""
+        shown = []
+        for field in structs.fields(self.__class__):
+            value = getattr(self, field.name)
+            if value != field.default:
+                text = decode_value(value) if isinstance(value, Json) else value
+                shown.append(f"{field.encode_name}={text!r}")
+        return f"{self.__class__.__name__}({', '.join(shown)})"
+
+
+class CustomEvent(Event, tag="custom"):
+    """An event of a type the catalogue does not know (H-13).
+
+    Make one with ``CustomEvent.of("shop:order", order_id=7)``; ``event.type`` is the given
+    text, ``event.data`` a fresh dict each time.  Types ending in ``:delta`` and ``channel:*``
+    are ephemeral unless ``durable=True``.
+    """
+
+    name: str = ""
+    data_json: Json = msgspec.field(name="data", default=NULL)
+    durable: bool | None = None
+
+    @property
+    def data(self) -> Any:
+        return decode_value(self.data_json)
+
+    @classmethod
+    def of(cls, type_: str, *, durable: bool | None = None, **data: Any) -> "CustomEvent":
+        """An event named ``type_``; raises ``BadValue`` for data that JSON cannot hold."""
+        return cls(name=type_, data_json=encode_value(type_, data), durable=durable)
+
+
+def _name_as_type(self: CustomEvent) -> str:
+    return self.name
+
+
+# A property of this name in the class body would become part of the struct's definition.
+CustomEvent.type = property(_name_as_type)  # type: ignore[assignment]
+
+
+# ── parts ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens of one or more model calls, as the provider counted them; 0 where it did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+NO_USAGE = Usage()
+
+
+class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that a model asks for.
+
+    ``arguments`` is the JSON text exactly as the model wrote it, which may be malformed; ``id``
+    is the provider's id, data that is neither unique nor trusted (S-07).
+    """
+
+    name: str
+    arguments: str = "{}"
+    id: str = ""
+
+
+class Variable(Struct, frozen=True, kw_only=True):
+    """A variable's value on its way to the runtime."""
+
+    name: str
+    value: Secret
+
+
+# ── agent:* — what a run does, in its own lane ───────────────────────────────────────────────
+
+
+class AgentStart(Event, tag="agent:start", home="own"):
+    """A run begins; exactly one per run (R-03).  ``correlation_id`` is its opener's (R-09)."""
+
+    input_json: Json = msgspec.field(name="input", default=NULL)
+    correlation_id: str = ""
+    session_key: str = ""
+    name: str = ""
+
+    @property
+    def input(self) -> Any:
+        return decode_value(self.input_json)
+
+
+class AgentThinking(Event, tag="agent:thinking", home="own"):
+    """A finished block of reasoning; ``signature`` and ``redacted`` are the provider's."""
+
+    step: int = 0
+    block: int = 0
+    text: str = ""
+    signature: str = ""
+    redacted: str = ""
+
+
+class AgentText(Event, tag="agent:text", home="own"):
+    """A finished block of text, said to the user."""
+
+    step: int = 0
+    block: int = 0
+    text: str = ""
+
+
+class AgentStep(Event, tag="agent:step", home="own"):
+    """One model call is over; its text and thinking stand in the events before it (R-11)."""
+
+    step: int = 0
+    attempt: int = 1
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
+    stop_reason: str = "end"
+    model: str = ""
+    parallel: bool = False
+
+
+class AgentRetry(Event, tag="agent:retry", home="own"):
+    """A model call failed and is tried again after ``delay`` seconds (M-03)."""
+
+    step: int = 0
+    attempt: int = 1
+    kind: str = ""
+    error: str = ""
+    delay: float = 0.0
+
+
+class AgentToolStart(Event, tag="agent:tool:start", home="own"):
+    """A tool is about to run; recorded before it does."""
+
+    step: int = 0
+    index: int = 0
+    name: str = ""
+    arguments: str = "{}"
+
+
+class AgentToolComplete(Event, tag="agent:tool:complete", home="own"):
+    """A call has its one result (S-07)."""
+
+    step: int = 0
+    index: int = 0
+    name: str = ""
+    output: str = ""
+    is_error: bool = False
+    attachments: tuple[str, ...] = ()
+
+
+class AgentStatus(Event, tag="agent:status", home="own"):
+    """What the run is busy with, in words."""
+
+    status: str = ""
+
+
+class AgentMessage(Event, tag="agent:message", home="own"):
+    """The run sent a message to another run (``to``)."""
+
+    to: str = ""
+    content: str = ""
+
+
+class AgentChild(Event, tag="agent:child", home="own"):
+    """The run started a child."""
+
+    child_run_id: str = ""
+    child_agent: str = ""
+    name: str = ""
+
+
+class AgentHandoff(Event, tag="agent:handoff", home="own"):
+    """The run goes on as another agent."""
+
+    to: str = ""
+
+
+class AgentPark(Event, tag="agent:park", home="own"):
+    """The run has nothing to do and leaves memory until something arrives."""
+
+
+class AgentRestore(Event, tag="agent:restore", home="own"):
+    """The run goes on after a crash or restart; partial text streamed before it is void."""
+
+    attempt: int = 2
+    reason: str = ""
+
+
+class AgentClaim(Event, tag="agent:claim", home="own"):
+    """An owner took the run over."""
+
+    owner: str = ""
+    epoch: int = 0
+
+
+class AgentInterrupted(Event, tag="agent:interrupted", home="own"):
+    """The turn at work was interrupted."""
+
+    reason: str = ""
+
+
+class AgentFailed(Event, tag="agent:failed", home="own"):
+    """An error ends the run; the terminal ``agent:complete`` follows it."""
+
+    error: str = ""
+    error_type: str = ""
+
+
+class Ending(Event):
+    """The fields that the end of a session and the end of a run share."""
+
+    success: bool = True
+    outcome: OutcomeName = "completed"
+    reason: str = ""
+    output_json: Json = msgspec.field(name="output", default=NULL)
+    usage: Usage = NO_USAGE
+
+    @property
+    def output(self) -> Any:
+        return decode_value(self.output_json)
+
+
+class AgentComplete(Ending, tag="agent:complete", home="own"):
+    """The run is over: exactly one per run, and the last of its own events (R-03, R-04)."""
+
+
+# ── session:* — sessions and conversations ───────────────────────────────────────────────────
+
+
+class SessionStart(Event, tag="session:start", home="own"):
+    """A session begins with what is taken in the same commit."""
+
+    session: int = 1
+
+
+class SessionEnd(Ending, tag="session:end", home="own"):
+    """A session is over; the run goes idle or ends (decision 12)."""
+
+    session: int = 1
+
+
+class SessionOpen(Event, tag="session:open", home="in"):
+    """Start a run, or find the one of ``session_key`` (R-09).
+
+    ``run_id`` may be minted by the opener.  ``once`` ends the run with its first session;
+    ``timeout`` is in seconds; ``open_agent`` names the agent.
+    """
+
+    open_agent: str = ""
+    input_json: Json = msgspec.field(name="input", default=NULL)
+    session_key: str = ""
+    correlation_id: str = ""
+    name: str = ""
+    once: bool = False
+    timeout: float | None = None
+    descriptor_json: Json = msgspec.field(name="descriptor", default=NULL)
+    variables: tuple[Variable, ...] = ()
+
+    @property
+    def input(self) -> Any:
+        return decode_value(self.input_json)
+
+    @property
+    def descriptor(self) -> Any:
+        return decode_value(self.descriptor_json)
+
+
+class SessionMessage(Event, tag="session:message", home="in"):
+    """Something said to a run (H-20).  ``source`` and ``key`` deduplicate (H-09)."""
+
+    content: str = ""
+    role: str = "user"
+    source: str = ""
+    key: str = ""
+    attachments: tuple[str, ...] = ()
+    silent: bool = False
+    triggers: bool = True
+    prompt_id: str = ""
+    redelivered: bool = False
+    metadata_json: Json = msgspec.field(name="metadata", default=NULL)
+
+    @property
+    def metadata(self) -> Any:
+        return decode_value(self.metadata_json) or {}
+
+
+class SessionResult(Event, tag="session:result", home="in"):
+    """A child's session is over; keyed ``<child run>#<session>``."""
+
+    child_run_id: str = ""
+    session: int = 1
+    success: bool = True
+    outcome: OutcomeName = "completed"
+    reason: str = ""
+    content: str = ""
+    attachments: tuple[str, ...] = ()
+
+
+class SessionReply(Event, tag="session:reply", home="in"):
+    """The answer to a prompt; the first one counts (H-10)."""
+
+    prompt_id: str = ""
+    content: str = ""
+    source: str = ""
+
+
+class SessionTimer(Event, tag="session:timer", home="in"):
+    """A timer of the run has fired."""
+
+    timer: str = ""
+
+
+class SessionVariables(Event, tag="session:variables", home="in"):
+    """Variables are wanted or were provided; names only."""
+
+    request_id: str = ""
+    names: tuple[str, ...] = ()
+
+
+class SessionAbort(Event, tag="session:abort", home="in"):
+    """Interrupt the turn at work; without a ``run_id``, of every run of the hub (H-11)."""
+
+    reason: str = ""
+
+
+class SessionCancel(Event, tag="session:cancel", home="in"):
+    """Unwind the frames above the main agent."""
+
+    reason: str = ""
+
+
+class SessionClose(Event, tag="session:close", home="in"):
+    """Accept nothing more, handle what waits, then end (R-17)."""
+
+    reason: str = ""
+
+
+class SessionTerminate(Event, tag="session:terminate", home="in"):
+    """End now and for good; its acceptance closes the inbox (T-05)."""
+
+    reason: str = ""
+
+
+class SessionReset(Event, tag="session:reset", home="in"):
+    """Forget the context but for ``message``."""
+
+    message: str = ""
+
+
+class SessionPrompt(Event, tag="session:prompt", home="own"):
+    """A question to ``to``: a run, a service, or ``user``, whoever listens (H-10)."""
+
+    prompt_id: str = ""
+    question: str = ""
+    to: str = "user"
+    options: tuple[str, ...] = ()
+    timeout: float | None = None
+
+
+class SessionPromptEnd(Event, tag="session:prompt:end", home="own"):
+    """A prompt can no longer be answered; channels take it off the screen."""
+
+    prompt_id: str = ""
+    reason: str = ""
+
+
+class SessionPush(Event, tag="session:push", home="own"):
+    """A frame takes the conversation over."""
+
+    frame_run_id: str = ""
+    frame_agent: str = ""
+    depth: int = 0
+
+
+class SessionPop(Event, tag="session:pop", home="own"):
+    """A frame gives the conversation back."""
+
+    frame_run_id: str = ""
+    frame_agent: str = ""
+    depth: int = 0
+    is_error: bool = False
+
+
+InLane: TypeAlias = (
+    SessionOpen
+    | SessionMessage
+    | SessionResult
+    | SessionReply
+    | SessionTimer
+    | SessionVariables
+    | SessionAbort
+    | SessionCancel
+    | SessionClose
+    | SessionTerminate
+    | SessionReset
+)
+
+
+class SessionTaken(Event, tag="session:taken", home="own"):
+    """The owner takes these items out of its inbox, by name and with their contents."""
+
+    items: tuple[InLane, ...] = ()
+
+
+# ── deltas, schedules, the hub itself ────────────────────────────────────────────────────────
+
+
+class AgentTextDelta(Event, tag="agent:text:delta"):
+    """A piece of text as it is written; void once a durable event with a higher seq came."""
+
+    step: int = 0
+    attempt: int = 1
+    block: int = 0
+    after_seq: int = 0
+    text: str = ""
+
+
+class AgentThinkingDelta(Event, tag="agent:thinking:delta"):
+    """A piece of reasoning as it is written."""
+
+    step: int = 0
+    attempt: int = 1
+    block: int = 0
+    after_seq: int = 0
+    text: str = ""
+
+
+class ScheduleFire(Event, tag="schedule:fire", home="hub"):
+    """A schedule's tick starts a run."""
+
+    schedule: str = ""
+    tick: int = 0
+
+
+class ScheduleSkip(Event, tag="schedule:skip", home="hub"):
+    """A schedule's tick is passed over."""
+
+    schedule: str = ""
+    tick: int = 0
+    reason: str = ""
+
+
+class ChannelStart(Event, tag="channel:start", home="none"):
+    """A channel is attached and ready."""
+
+    channel: str = ""
+
+
+class ChannelComplete(Event, tag="channel:complete", home="none"):
+    """A channel is detached."""
+
+    channel: str = ""
+
+
+class ChannelError(Event, tag="channel:error", home="none"):
+    """A channel's handler raised; not delivered back to that channel."""
+
+    channel: str = ""
+    error: str = ""
+    error_type: str = ""
+    during: str = ""
+
+
+class HubErrorEvent(Event, tag="hub:error", home="none"):
+    """A listener raised (H-01)."""
+
+    error: str = ""
+    error_type: str = ""
+    listener: str = ""
+    during: str = ""
+
+
+class HubDeadLetter(Event, tag="hub:dead_letter", home="none"):
+    """A message that nobody will handle: rejected, or left over when its run ended (T-09)."""
+
+    to: str = ""
+    reason: str = ""
+    message: InLane | None = None
+
+
+class HubGap(Event, tag="hub:gap", home="none"):
+    """Put into a stream that fell behind or began at a cursor this store cannot place.
+
+    ``dropped`` events are missing here (0 when the number is not known); ``cursor`` resumes at
+    the place of the gap.
+    """
+
+    dropped: int = 0
+    cursor: str = ""
+    reason: str = "overflow"
+
+
+CATALOGUE: tuple[type[Event], ...] = (
+    AgentStart, AgentThinking, AgentText, AgentStep, AgentRetry, AgentToolStart,
+    AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentHandoff, AgentPark,
+    AgentRestore, AgentClaim, AgentInterrupted, AgentFailed, AgentComplete,
+    SessionStart, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
+    SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,
+    SessionTerminate, SessionReset, SessionPrompt, SessionPromptEnd, SessionPush, SessionPop,
+    SessionTaken, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,
+    ChannelStart, ChannelComplete, ChannelError, HubErrorEvent, HubDeadLetter, HubGap,
+)  # fmt: skip

@@ -1,0 +1,217 @@
+"""``Journal``: the port of a store.  One log per run, two lanes, one commit a step.
+
+* The **own lane** of a run is its truth: dense ``seq`` from 1, written by the run's owner,
+  fenced by ``Commit.expect``.
+* The **in lane** is what others sent: numbered by the store, deduplicated by (run, source,
+  key), refused once the inbox is closed.
+* The **hub lane** takes what belongs to no run's scope.
+
+A ``Commit`` is all or nothing and never fails for a recipient's sake: each delivery gets its own
+outcome.  ``submit`` is plain: it may call ``commit.done`` at once (memory) or later from the same
+event loop (disk, network), but always in the order of submission.  Positions number all durable
+events of the store in that order.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.hub.events import Event, InLane
+
+__all__ = [
+    "Commit",
+    "Delivery",
+    "Journal",
+    "LoadedRun",
+    "NewRun",
+    "RunInfo",
+    "RunStatus",
+    "Selection",
+]
+
+RunStatus: TypeAlias = Literal["active", "parked", "ended"]
+Addressing: TypeAlias = Literal["run", "name", "key", "only", "every"]
+
+
+class NewRun(Struct, frozen=True, kw_only=True):
+    """The address that a ``session:open`` creates if there is none yet."""
+
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    agent: str
+    session_key: str = ""
+    name: str = ""
+    wake_at: int | None = None
+    """When the run must be looked at even if nothing arrives (µs since the epoch)."""
+    found: InLane | None = None
+    """What is delivered instead when ``session_key`` already has a live run."""
+
+
+class Delivery:
+    """One item for one inbox.  The store fills in the last three fields."""
+
+    __slots__ = (
+        "by", "closes", "event", "key", "limit", "new", "outcome", "reason", "run_ids", "source",
+        "to",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        event: InLane,
+        to: str,
+        *,
+        by: Addressing = "run",
+        source: str = "",
+        key: str = "",
+        limit: int = 0,
+        closes: Literal["", "closing", "terminated"] = "",
+        new: NewRun | None = None,
+    ) -> None:
+        self.event: InLane = event
+        self.to = to
+        self.by = by
+        self.source = source
+        self.key = key
+        self.limit = limit
+        """Waiting messages from which on this one is refused; 0 for what is exempt."""
+        self.closes = closes
+        self.new = new
+        self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
+        self.reason = ""
+        self.run_ids: tuple[str, ...] = ()
+
+
+class Commit:
+    """What is written together.
+
+    ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
+    every event as it stands in the store, in order, ``leftovers`` the items that a closed inbox
+    still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane), or the
+    store's own words.
+    """
+
+    __slots__ = (
+        "after", "before", "deliveries", "done", "error", "events", "expect", "leftovers",
+        "receipt", "run_id", "status", "taken", "trailing", "written",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        run_id: str = "",
+        events: Sequence[Event] = (),
+        *,
+        expect: int = 0,
+        taken: Iterable[int] = (),
+        deliveries: Sequence[Delivery] = (),
+        status: RunStatus | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.events = events
+        self.expect = expect
+        self.taken = taken
+        self.deliveries = deliveries
+        self.status = status
+        self.written: list[Event] = []
+        self.leftovers: Sequence[InLane] = ()
+        self.error = ""
+        self.done: Callable[[Commit], None] | None = None
+        # The hub's own notes; the store does not look at them.
+        self.before: Callable[[Commit], None] | None = None
+        self.after: Callable[[Commit], None] | None = None
+        self.receipt: Any = None
+        self.trailing: list[Event] | None = None
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """What the store knows of an address."""
+
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    agent: str
+    name: str
+    session_key: str
+    status: RunStatus
+    inbox: Literal["open", "closing", "terminated", "ended"]
+    waiting: int
+    created_at: int
+    wake_at: int | None = None
+
+
+class LoadedRun(Struct, frozen=True, kw_only=True):
+    """A run as its owner needs it to go on."""
+
+    info: RunInfo
+    events: Sequence[Event]
+    """The own lane, in order."""
+    waiting: Sequence[InLane]
+    """The untaken items, in order."""
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """Which events a reader wants; ``match`` looks at the type."""
+
+    run_id: str | None = None
+    root_run_id: str | None = None
+    match: Callable[[str], bool] | None = None
+
+    def wants(self, event: Event) -> bool:
+        return (
+            (self.run_id is None or event.run_id == self.run_id)
+            and (self.root_run_id is None or event.root_run_id == self.root_run_id)
+            and (self.match is None or self.match(event.type))
+        )
+
+
+class Journal(Protocol):
+    """A store of events and inboxes.  See the module's docstring for its guarantees."""
+
+    @property
+    def name(self) -> str:
+        """What cursors and messages call this store."""
+        ...
+
+    @property
+    def tip(self) -> int:
+        """The position of the last committed event; 0 when there is none."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def aclose(self) -> None:
+        """Flush and let go of every resource; idempotent."""
+        ...
+
+    def submit(self, commit: Commit) -> None: ...
+
+    async def flush(self) -> None:
+        """Return when everything submitted so far is done."""
+        ...
+
+    async def load(self, run_id: str) -> LoadedRun | None: ...
+
+    async def info(self, run_id: str) -> RunInfo | None: ...
+
+    async def runs(self, *, live: bool = True) -> Sequence[RunInfo]:
+        """Every live run (or every run), by creation."""
+        ...
+
+    async def ready(self) -> Sequence[str]:
+        """Runs with work to go on with: active ones, and parked ones with mail."""
+        ...
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events after a position, and the position reached."""
+        ...
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        """Where the event of that identity stands, or ``None`` when it is not kept."""
+        ...
+
+    def depths(self) -> tuple[int, int, int]:
+        """Live runs, parked runs, and items waiting in all inboxes."""
+        ...

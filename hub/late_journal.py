@@ -1,0 +1,99 @@
+"""``LateJournal``: any journal, committing a little later, as a disk or a server does.
+
+Every test of hub and runs is also run over one of these, so that nothing relies on a commit
+being done when ``submit`` returns.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import anyio
+import anyio.lowlevel
+
+from hubbub.hub.events import Event
+from hubbub.hub.journal import Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.hub.task_host import TaskHost
+
+__all__ = ["LateJournal"]
+
+
+class LateJournal:
+    """Commits in order, ``turns`` turns of the event loop after ``submit``."""
+
+    def __init__(self, inner: Journal, *, turns: int = 1) -> None:
+        self._inner = inner
+        self._turns = turns
+        self._queue: deque[Commit] = deque()
+        self._work = anyio.Event()
+        self._idle = anyio.Event()
+        self._tasks = TaskHost()
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def tip(self) -> int:
+        return self._inner.tip
+
+    async def open(self) -> None:
+        self._work, self._idle = anyio.Event(), anyio.Event()
+        self._idle.set()
+        await self._inner.open()
+        await self._tasks.open()
+        self._tasks.start(self._commit_late(), name="late journal")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        await self._inner.aclose()
+
+    def submit(self, commit: Commit) -> None:
+        if not self._queue:
+            self._idle = anyio.Event()
+        self._queue.append(commit)
+        self._work.set()
+
+    async def _commit_late(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            while self._queue:
+                for _ in range(self._turns):
+                    await anyio.lowlevel.checkpoint()
+                # One group commit: whatever was submitted meanwhile is done together.
+                for _ in range(len(self._queue)):
+                    self._inner.submit(self._queue.popleft())
+            self._idle.set()
+
+    async def flush(self) -> None:
+        while self._queue:
+            await self._idle.wait()
+        await self._inner.flush()
+
+    async def load(self, run_id: str) -> LoadedRun | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.load(run_id)
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.info(run_id)
+
+    async def runs(self, *, live: bool = True) -> Sequence[RunInfo]:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.runs(live=live)
+
+    async def ready(self) -> Sequence[str]:
+        return await self._inner.ready()
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.read(selection, after=after, until=until, limit=limit)
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.position(run_id, lane, seq)
+
+    def depths(self) -> tuple[int, int, int]:
+        return self._inner.depths()

@@ -1,0 +1,380 @@
+"""The memory store: commits at once, keeps everything of live runs and of the last ended ones."""
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import structs
+
+from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply, SessionResult
+from hubbub.hub.journal import (
+    Commit,
+    Delivery,
+    LoadedRun,
+    NewRun,
+    RunInfo,
+    RunStatus,
+    Selection,
+)
+
+__all__ = ["MemoryJournal"]
+
+_CHUNK_BITS: Final = 10
+_CHUNK: Final = 1 << _CHUNK_BITS
+
+
+class _Row:
+    """One address: its events of both lanes, its waiting items, its labels."""
+
+    __slots__ = (
+        "agent", "created_at", "events", "in_seq", "inbox", "keys", "name",
+        "parent_run_id", "positions", "root_run_id", "run_id", "seq", "session_key", "status",
+        "waiting", "wake_at",
+    )  # fmt: skip
+
+    def __init__(self, run_id: str, root: str, parent: str | None, agent: str, at: int) -> None:
+        self.run_id = run_id
+        self.root_run_id = root
+        self.parent_run_id = parent
+        self.agent = agent
+        self.name = ""
+        self.session_key = ""
+        self.created_at = at
+        self.wake_at: int | None = None
+        self.status: RunStatus = "active"
+        self.inbox = "open"
+        self.seq = 0
+        self.in_seq = 0
+        self.events: list[Event] = []
+        self.positions = array("Q")
+        self.waiting: dict[int, InLane] = {}
+        self.keys: dict[tuple[str, str], InLane] | None = None
+
+
+class MemoryJournal:
+    """Everything in this process's memory; nothing survives it.
+
+    ``keep`` bounds how many ended runs stay readable; older ones are dropped whole, and
+    messages to them are then rejected as ``unknown`` instead of ``ended``.  The hub lane keeps
+    its last ``keep_hub_events`` events.
+    """
+
+    name = "memory"
+
+    def __init__(self, *, keep: int = 10_000, keep_hub_events: int = 100_000) -> None:
+        self._keep = keep
+        self._keep_hub = keep_hub_events
+        self._rows: dict[str, _Row] = {}
+        self._by_name: dict[str, dict[str, None]] = {}
+        self._by_key: dict[str, str] = {}
+        self._live: dict[str, None] = {}
+        self._ended: deque[str] = deque()
+        # The log is cut into chunks so that what is dropped in its middle frees memory too.
+        self._chunks: list[list[Event | None] | None] = []
+        self._left: list[int] = []
+        self._tip = 0
+        self._hub_seq = 0
+        self._hub_positions: deque[int] = deque()
+
+    @property
+    def tip(self) -> int:
+        return self._tip
+
+    async def open(self) -> None:
+        """Nothing to open."""
+
+    async def aclose(self) -> None:
+        """Nothing to close: a further runtime may go on with this journal."""
+
+    async def flush(self) -> None:
+        """Nothing waits."""
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        if commit.run_id:
+            self._write_own(commit)
+        elif commit.events:
+            for event in commit.events:
+                self._write_hub(commit, event)
+        if not commit.error:
+            for delivery in commit.deliveries:
+                self._deliver(commit, delivery)
+        if commit.done is not None:
+            commit.done(commit)
+
+    def _write_own(self, commit: Commit) -> None:
+        row = self._rows.get(commit.run_id)
+        if row is None or row.seq != commit.expect or row.status == "ended":
+            commit.error = "conflict"
+            return
+        for event in commit.events:
+            self._append(row, event)
+        row.seq += len(commit.events)
+        commit.written.extend(commit.events)
+        for seq in commit.taken:
+            del row.waiting[seq]
+        if commit.status is None:
+            return
+        row.status = commit.status
+        if commit.status == "ended":
+            commit.leftovers = [
+                item
+                for item in row.waiting.values()
+                if isinstance(item, SessionMessage | SessionResult | SessionReply)
+            ]
+            self._end(row)
+
+    def _write_hub(self, commit: Commit, event: Event) -> None:
+        self._hub_seq += 1
+        event = structs.replace(event, lane="hub", seq=self._hub_seq)
+        self._append(None, event)
+        commit.written.append(event)
+        self._hub_positions.append(self._tip)
+        if len(self._hub_positions) > self._keep_hub:
+            self._forget(self._hub_positions.popleft())
+
+    def _deliver(self, commit: Commit, delivery: Delivery) -> None:
+        if delivery.by == "every":
+            self._deliver_to_every(commit, delivery)
+            return
+        row = self._address(delivery)
+        if row is None:
+            return
+        event = delivery.event
+        new = delivery.new
+        if new is not None and row.run_id != new.run_id and new.found is not None:
+            event = new.found
+        elif new is not None and row.in_seq:
+            delivery.outcome = "duplicate"
+            return
+        if row.inbox != "open" and self._is_refused(row, delivery, event):
+            delivery.outcome, delivery.reason = "rejected", row.inbox
+            if row.inbox == "closing":
+                delivery.reason = "ended"
+            return
+        if delivery.limit and len(row.waiting) >= delivery.limit:
+            delivery.outcome, delivery.reason = "rejected", "inbox full"
+            return
+        if delivery.key:
+            known = (row.keys or {}).get((delivery.source, delivery.key))
+            if known is not None:
+                same = isinstance(known, SessionReply | SessionResult) or _same(known, event)
+                delivery.outcome = "duplicate" if same else "rejected"
+                delivery.reason = "" if same else "key reused"
+                return
+        row.in_seq += 1
+        event = structs.replace(
+            event,
+            run_id=row.run_id,
+            root_run_id=row.root_run_id,
+            parent_run_id=row.parent_run_id,
+            agent=row.agent,
+            lane="in",
+            seq=row.in_seq,
+        )
+        if delivery.key:
+            if row.keys is None:
+                row.keys = {}
+            row.keys[delivery.source, delivery.key] = event
+        if delivery.closes and row.inbox != "terminated":
+            row.inbox = delivery.closes
+        row.waiting[row.in_seq] = event
+        self._append(row, event)
+        commit.written.append(event)
+        delivery.event = event
+        delivery.outcome = "accepted"
+
+    def _deliver_to_every(self, commit: Commit, delivery: Delivery) -> None:
+        for run_id in tuple(self._live):
+            one = Delivery(delivery.event, run_id, closes=delivery.closes)
+            self._deliver(commit, one)
+            if one.outcome == "accepted":
+                delivery.run_ids += (run_id,)
+        delivery.outcome = "accepted"
+
+    @staticmethod
+    def _is_refused(row: _Row, delivery: Delivery, event: InLane) -> bool:
+        if row.inbox == "closing":
+            return isinstance(event, SessionMessage)
+        return not (row.inbox == "terminated" and delivery.closes == "terminated")
+
+    def _address(self, delivery: Delivery) -> _Row | None:
+        new = delivery.new
+        if new is not None:
+            found = self._by_key.get(new.session_key) if new.session_key else None
+            run_id = found or new.run_id
+            delivery.run_ids = (run_id,)
+            return self._rows.get(run_id) or self._create(new, delivery.event.at)
+        if delivery.by == "run":
+            candidates: Sequence[str] = (delivery.to,)
+        elif delivery.by == "name":
+            candidates = tuple(self._by_name.get(delivery.to, ()))
+        elif delivery.by == "key":
+            key = self._by_key.get(delivery.to)
+            candidates = (key,) if key else ()
+        else:
+            candidates = tuple(dict.fromkeys(self._by_key.values())) or tuple(
+                run_id for run_id in self._live if self._rows[run_id].parent_run_id is None
+            )
+        delivery.run_ids = tuple(candidates)
+        row = self._rows.get(candidates[0]) if len(candidates) == 1 else None
+        if row is None:
+            delivery.outcome = "rejected"
+            delivery.reason = "ambiguous" if len(candidates) > 1 else "unknown"
+        return row
+
+    def _create(self, new: NewRun, at: int) -> _Row:
+        row = _Row(new.run_id, new.root_run_id, new.parent_run_id, new.agent, at)
+        row.name = new.name
+        row.session_key = new.session_key
+        row.wake_at = new.wake_at
+        self._rows[new.run_id] = row
+        self._live[new.run_id] = None
+        self._by_name.setdefault(new.agent, {})[new.run_id] = None
+        if new.session_key:
+            self._by_key[new.session_key] = new.run_id
+        return row
+
+    def _end(self, row: _Row) -> None:
+        if row.inbox != "terminated":
+            row.inbox = "ended"
+        row.waiting.clear()
+        row.keys = None
+        del self._live[row.run_id]
+        if names := self._by_name.get(row.agent):
+            names.pop(row.run_id, None)
+            if not names:
+                del self._by_name[row.agent]
+        if row.session_key and self._by_key.get(row.session_key) == row.run_id:
+            del self._by_key[row.session_key]
+        self._ended.append(row.run_id)
+        while len(self._ended) > self._keep:
+            for position in self._rows.pop(self._ended.popleft()).positions:
+                self._forget(position)
+
+    def _append(self, row: _Row | None, event: Event) -> None:
+        position = self._tip
+        if not position & (_CHUNK - 1):
+            self._chunks.append([])
+            self._left.append(_CHUNK)
+        chunk = self._chunks[-1]
+        assert chunk is not None
+        chunk.append(event)
+        self._tip = position + 1
+        if row is not None:
+            row.events.append(event)
+            row.positions.append(self._tip)
+
+    def _forget(self, position: int) -> None:
+        index, offset = divmod(position - 1, _CHUNK)
+        self._left[index] -= 1
+        if not self._left[index]:
+            self._chunks[index] = None
+        elif (chunk := self._chunks[index]) is not None:
+            chunk[offset] = None
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    async def load(self, run_id: str) -> LoadedRun | None:
+        row = self._rows.get(run_id)
+        if row is None:
+            return None
+        return LoadedRun(
+            info=_info(row),
+            events=[event for event in row.events if event.lane == "own"],
+            waiting=tuple(row.waiting.values()),
+        )
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        row = self._rows.get(run_id)
+        return _info(row) if row is not None else None
+
+    async def runs(self, *, live: bool = True) -> Sequence[RunInfo]:
+        return [_info(self._rows[run_id]) for run_id in (self._live if live else self._rows)]
+
+    async def ready(self) -> Sequence[str]:
+        rows = (self._rows[run_id] for run_id in self._live)
+        return [row.run_id for row in rows if row.status == "active" or row.waiting]
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        end = self._tip if until is None else min(until, self._tip)
+        if selection.run_id is not None:
+            return self._read_run(selection, after, end, limit)
+        found: list[Event] = []
+        position = after
+        while position < end and len(found) < limit:
+            chunk = self._chunks[position >> _CHUNK_BITS]
+            if chunk is None:
+                position = min((position | (_CHUNK - 1)) + 1, end)
+                continue
+            event = chunk[position & (_CHUNK - 1)]
+            position += 1
+            if event is not None and selection.wants(event):
+                found.append(event)
+        return found, position
+
+    def _read_run(
+        self, selection: Selection, after: int, end: int, limit: int
+    ) -> tuple[Sequence[Event], int]:
+        row = self._rows.get(selection.run_id or "")
+        if row is None:
+            return (), end
+        found: list[Event] = []
+        for position, event in zip(row.positions, row.events, strict=True):
+            if position > end:
+                break
+            if position > after and selection.wants(event):
+                found.append(event)
+                if len(found) == limit:
+                    return found, position
+        return found, end
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        if lane == "hub":
+            for position in self._hub_positions:
+                index, offset = divmod(position - 1, _CHUNK)
+                event = (self._chunks[index] or ())[offset]
+                if event is not None and event.seq == seq and event.run_id == run_id:
+                    return position
+            return None
+        row = self._rows.get(run_id)
+        if row is not None:
+            for position, event in zip(row.positions, row.events, strict=True):
+                if event.seq == seq and event.lane == lane:
+                    return position
+        return None
+
+    def depths(self) -> tuple[int, int, int]:
+        rows = [self._rows[run_id] for run_id in self._live]
+        parked = sum(row.status == "parked" for row in rows)
+        return len(rows), parked, sum(len(row.waiting) for row in rows)
+
+
+def _same(known: Event, event: Event) -> bool:
+    """Whether two items say the same: everything but when they came and where they stand."""
+    return structs.replace(known, at=0, **_UNSTAMPED) == structs.replace(event, at=0, **_UNSTAMPED)
+
+
+_UNSTAMPED: Final = {
+    "run_id": "", "root_run_id": "", "parent_run_id": None, "agent": "", "lane": "", "seq": 0,
+}  # fmt: skip
+
+
+def _info(row: _Row) -> RunInfo:
+    return RunInfo(
+        run_id=row.run_id,
+        root_run_id=row.root_run_id,
+        parent_run_id=row.parent_run_id,
+        agent=row.agent,
+        name=row.name,
+        session_key=row.session_key,
+        status=row.status,
+        inbox=row.inbox,  # type: ignore[arg-type]
+        waiting=len(row.waiting),
+        created_at=row.created_at,
+        wake_at=row.wake_at,
+    )

@@ -1,0 +1,67 @@
+"""``Message``: what one says to a run (H-20)."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import SessionMessage
+from hubbub.hub.values import NULL, encode_value
+
+__all__ = ["MAX_MESSAGE_CHARS", "Message", "Sayable", "session_message"]
+
+MAX_MESSAGE_CHARS = 4_000_000
+"""A longer message is refused with ``BadValue``: it could not be shown to any model."""
+
+
+class Message(Struct, frozen=True):
+    """A message with more than text.
+
+    ``key`` makes sending idempotent: per run and source a key is accepted once (H-09).
+    ``silent`` hides it from people; the model sees it and it triggers a turn all the same.
+    """
+
+    content: str
+    role: str = "user"
+    attachments: tuple[str, ...] = ()
+    silent: bool = False
+    metadata: Mapping[str, Any] = {}
+    key: str | None = None
+
+
+Sayable: TypeAlias = str | Message
+
+
+def session_message(
+    message: Sayable, *, source: str = "", triggers: bool = True, prompt_id: str = ""
+) -> SessionMessage:
+    """The event that carries ``message``; raises ``BadValue`` for what cannot be carried."""
+    if isinstance(message, str):
+        content = message
+        if len(content) > MAX_MESSAGE_CHARS:
+            raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
+        return SessionMessage(
+            content=content, source=source, triggers=triggers, prompt_id=prompt_id
+        )
+    if not isinstance(message, Message):
+        raise BadValue(
+            "message", f"a str or Message is wanted, not {type(message).__name__}; use str(...)"
+        )
+    if not isinstance(message.content, str):
+        raise BadValue("message.content", f"a str is wanted, not {type(message.content).__name__}")
+    if len(message.content) > MAX_MESSAGE_CHARS:
+        raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
+    return SessionMessage(
+        content=message.content,
+        role=message.role,
+        source=source,
+        key=message.key or "",
+        attachments=tuple(message.attachments),
+        silent=message.silent,
+        triggers=triggers,
+        prompt_id=prompt_id,
+        metadata_json=encode_value("message.metadata", dict(message.metadata))
+        if message.metadata
+        else NULL,
+    )

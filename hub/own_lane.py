@@ -1,0 +1,86 @@
+"""``OwnLane``: the pen of a run's owner.
+
+It numbers and stamps the run's own events and submits them, one commit at a time or several in
+flight; the store refuses them (``conflict``) as soon as somebody else has written.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from hubbub.hub.events import Event
+from hubbub.hub.journal import Commit, Delivery, RunStatus
+
+if TYPE_CHECKING:
+    from hubbub.hub.hub import Hub
+
+__all__ = ["OwnLane"]
+
+
+class OwnLane:
+    """Writes one run's own lane.  ``seq`` is the number of the last event written or in flight."""
+
+    __slots__ = ("_hub", "agent", "in_flight", "parent_run_id", "root_run_id", "run_id", "seq")
+
+    def __init__(
+        self,
+        hub: "Hub",
+        *,
+        run_id: str,
+        root_run_id: str,
+        parent_run_id: str | None,
+        agent: str,
+        seq: int = 0,
+    ) -> None:
+        self._hub = hub
+        self.run_id = run_id
+        self.root_run_id = root_run_id
+        self.parent_run_id = parent_run_id
+        self.agent = agent
+        self.seq = seq
+        self.in_flight = 0
+
+    def append(
+        self,
+        events: Iterable[Event],
+        *,
+        taken: Iterable[int] = (),
+        deliveries: Sequence[Delivery] = (),
+        status: RunStatus | None = None,
+        before: Callable[[Commit], None] | None = None,
+        after: Callable[[Commit], None] | None = None,
+    ) -> Commit:
+        """Stamp and submit.  ``before`` runs when committed and ahead of the dispatch,
+        ``after`` when the dispatch is done or queued behind one at work."""
+        expect = seq = self.seq
+        now = self._hub.ports.clock.now()
+        stamped = []
+        for event in events:
+            seq += 1
+            stamped.append(
+                structs.replace(
+                    event,
+                    at=now,
+                    run_id=self.run_id,
+                    root_run_id=self.root_run_id,
+                    parent_run_id=self.parent_run_id,
+                    agent=self.agent,
+                    lane="own",
+                    seq=seq,
+                )
+            )
+        self.seq = seq
+        commit = Commit(
+            self.run_id,
+            stamped,
+            expect=expect,
+            taken=taken,
+            deliveries=deliveries,
+            status=status,
+        )
+        commit.before = before
+        commit.after = after
+        self.in_flight += 1
+        self._hub._submit(commit, self)
+        return commit

@@ -1,0 +1,237 @@
+"""``RunHub``: the hub as one run sees it, its scope.
+
+What is emitted here belongs to the run: it enters the run's own lane, stamped with the run's
+ids whatever the event says (H-17).  What is sent from here names the run as its source.
+Subscriptions made here end with the run (R-07).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import anyio
+from msgspec import structs
+
+from hubbub.hub import scope
+from hubbub.hub.errors import ReservedEvent
+from hubbub.hub.events import CustomEvent, Event, SessionMessage
+from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
+from hubbub.hub.message import Sayable
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.patterns import Pattern
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.stream import EventStream, Subscription
+
+__all__ = ["RunHub", "RunScope"]
+
+
+class RunScope(Protocol):
+    """What a run lets its scope do."""
+
+    lane: OwnLane
+
+    def write(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write ``event`` into the own lane, or drop it when the run is over (R-04)."""
+        ...
+
+    def read_inbox(self, handler: Handler) -> Subscription:
+        """Make ``handler`` the inbox's one reader; raises ``InboxInUse``."""
+        ...
+
+    def keep(self, subscription: Subscription | EventStream) -> None:
+        """Close ``subscription`` when the run ends."""
+        ...
+
+
+class RunHub:
+    """The hub through a run's scope.  Everything else is as on ``Hub``."""
+
+    __slots__ = ("_fields", "_run", "hub")
+
+    def __init__(self, hub: Hub, run: RunScope, **fields: Any) -> None:
+        self.hub = hub
+        self._run = run
+        self._fields = fields
+
+    def emit(self, event: Event) -> None:
+        """Put an event into this run's lane (or the hub's order, if it is ephemeral).
+
+        Dropped and logged when the run is over.  Raises ``ReservedEvent`` for what only the
+        runtime writes, ``Closed`` and ``WrongThread``.
+        """
+        self.hub._check("emit")
+        self._emit(event, None)
+
+    async def publish(self, event: Event) -> None:
+        """``emit``, and return when the event is committed and dispatched."""
+        self.hub._check("publish")
+        done = anyio.Event()
+        self._emit(event, done.set)
+        await done.wait()
+
+    def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
+        home: str = event.home
+        if event.__class__ is CustomEvent:
+            home = home_of_custom(event)
+        if home == "in":
+            source: dict[str, Any] = {}
+            if isinstance(event, SessionMessage) and not event.source:
+                source["source"] = self._run.lane.run_id
+            self.hub._emit(structs.replace(event, **source), done)
+            return
+        fields = {**self._fields, **(scope.current() or {})}
+        placed = {
+            name: value
+            for name, value in fields.items()
+            if name in ("side", "label", "turn", "call_id") and not getattr(event, name)
+        }
+        if home == "none":
+            lane = self._run.lane
+            event = structs.replace(
+                event,
+                at=self.hub.ports.clock.now(),
+                run_id=lane.run_id,
+                root_run_id=lane.root_run_id,
+                parent_run_id=lane.parent_run_id,
+                agent=lane.agent,
+                lane="",
+                **placed,
+            )
+            self.hub._emit_ephemeral(event)
+            if done is not None:
+                done()
+            return
+        self._run.write(structs.replace(event, **placed) if placed else event, done)
+
+    def subscribe(
+        self,
+        pattern: Pattern,
+        handler: Handler | None = None,
+        *,
+        run_id: str | None = None,
+        root_run_id: str | None = None,
+        after: str | None = None,
+        lossless: bool = False,
+        buffer: int | None = None,
+    ) -> Any:
+        """Listen, until the run ends.
+
+        ``subscribe("session:message", f)`` makes ``f`` the reader of this run's inbox: messages
+        to this run come to it in order, those accepted before included, one at a time, each
+        consumed when ``f`` returns (R-07); messages of other runs are observed besides.
+        """
+        if handler is not None and pattern == SessionMessage.type and run_id is None:
+            inbox = self._run.read_inbox(handler)
+            own = self._run.lane.run_id
+
+            def others(event: Event) -> Any:
+                return handler(event) if event.run_id != own else None
+
+            async def others_async(event: Event) -> None:
+                if event.run_id != own:
+                    await handler(event)
+
+            observer = self.hub.subscribe(pattern, others_async if is_async(handler) else others)
+            self._run.keep(observer)
+            return _Both(inbox, observer)
+        if handler is None:
+            stream = self.hub.subscribe(
+                pattern, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless,
+                buffer=buffer,
+            )  # fmt: skip
+            self._run.keep(stream)
+            return stream
+        subscription = self.hub.subscribe(
+            pattern, handler, run_id=run_id, root_run_id=root_run_id, after=after,
+            lossless=lossless, buffer=buffer,
+        )  # fmt: skip
+        self._run.keep(subscription)
+        return subscription
+
+    def has(self, type_: str) -> bool:
+        """Whether anybody would get such an event of this run."""
+        lane = self._run.lane
+        return self.hub.has(type_, run_id=lane.run_id, root_run_id=lane.root_run_id)
+
+    def scoped(self, **fields: Any) -> AbstractContextManager[None]:
+        return self.hub.scoped(**fields)
+
+    def send_to_run(self, run_id: str, message: Sayable) -> Receipt:
+        return self.hub.send_to_run(run_id, message, source=self._run.lane.run_id)
+
+    def send_to(self, agent_name: str, message: Sayable) -> Receipt:
+        return self.hub.send_to(agent_name, message, source=self._run.lane.run_id)
+
+    def send(self, message: Sayable, *, session_key: str | None = None) -> Receipt:
+        return self.hub.send(message, session_key=session_key, source=self._run.lane.run_id)
+
+    def open(self, agent: str, input: Any = None, **options: Any) -> Receipt:
+        """Start an independent run; ``ctx.spawn`` starts a child."""
+        return self.hub.open(agent, input, **options)
+
+    async def ask(
+        self,
+        address: str,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> Any:
+        """Ask as this run: the prompt and its reply stand in this run's journal (H-10)."""
+        self.hub._check("ask")
+        return await self.hub._prompts.ask(
+            address,
+            question,
+            tuple(options),
+            timeout,
+            asker=self._run.lane.run_id,
+            announce=lambda event: self._run.write(event, None),
+        )
+
+    def reply(self, prompt_id: str, content: str) -> Receipt:
+        return self.hub.reply(prompt_id, content, source=self._run.lane.run_id)
+
+    def serve(
+        self, address: str, handler: Callable[[str], Any | Awaitable[Any]]
+    ) -> Callable[[], None]:
+        return self.hub.serve(address, handler)
+
+    def interrupt(self, run_id: str, reason: str = "") -> Receipt:
+        return self.hub.interrupt(run_id, reason)
+
+    def close_run(self, run_id: str, reason: str = "") -> Receipt:
+        return self.hub.close_run(run_id, reason)
+
+    def terminate(self, run_id: str, reason: str = "") -> Receipt:
+        return self.hub.terminate(run_id, reason)
+
+    async def read(self, run_id: str | None = None, **options: Any) -> list[Event]:
+        return await self.hub.read(run_id, **options)
+
+    def cursor(self, event: Event) -> str:
+        return self.hub.cursor(event)
+
+    def statistics(self) -> HubStatistics:
+        return self.hub.statistics()
+
+
+class _Both:
+    """Two subscriptions left together."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: Subscription) -> None:
+        self._parts = parts
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+    def __call__(self) -> None:
+        self.close()
+
+
+def refuse_reserved(event: Event, reserved: frozenset[type]) -> None:
+    """Raise ``ReservedEvent`` for an event that only the runtime may write."""
+    if event.__class__ in reserved:
+        raise ReservedEvent(event.type)

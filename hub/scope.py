@@ -1,0 +1,34 @@
+"""Scoped event fields: a context variable, so that parallel tasks never mix theirs (H-12)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from hubbub.hub.errors import BadValue
+
+__all__ = ["FIELDS", "current", "scoped"]
+
+FIELDS: Final = frozenset(
+    ("run_id", "root_run_id", "parent_run_id", "agent", "side", "label", "turn", "call_id")
+)
+
+_fields: ContextVar[dict[str, Any] | None] = ContextVar("hubbub_scope", default=None)
+
+current = _fields.get
+
+
+@contextmanager
+def scoped(fields: dict[str, Any]) -> Iterator[None]:
+    """Add ``fields`` to every event this task emits; undone on leaving, however that happens."""
+    unknown = fields.keys() - FIELDS
+    if unknown:
+        raise BadValue(
+            "scoped",
+            f"unknown fields {', '.join(sorted(unknown))}; use {', '.join(sorted(FIELDS))}",
+        )
+    token = _fields.set({**(current() or {}), **fields})
+    try:
+        yield
+    finally:
+        _fields.reset(token)

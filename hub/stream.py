@@ -1,0 +1,266 @@
+"""Streams and subscriptions: how events reach those who listen (H-02 … H-06, H-18).
+
+An ``Audience`` is everybody who listens to one thing (all events, one run, one tree of runs).
+It keeps a row of subscriptions per event type, found on first use.  A row is an immutable tuple,
+so that subscribing or unsubscribing during a dispatch never shifts anybody else, and what is
+removed becomes deaf at once by losing its ``deliver``.
+
+A stream is either *live* (in an audience, events are pushed into its buffer) or *reading* (out
+of it, taking pages from the journal).  It goes live when it has read up to the last dispatched
+position, with no await in between: nothing is missed, nothing comes twice.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import anyio
+
+from hubbub.hub.cursor import cursor_at, cursor_of, place
+from hubbub.hub.events import Event, HubGap
+from hubbub.hub.journal import Selection
+from hubbub.hub.patterns import Patterns
+
+if TYPE_CHECKING:
+    from hubbub.hub.hub import Hub
+
+__all__ = ["Audience", "EventStream", "Subscription"]
+
+PAGE: Final = 500
+"""Events read from the journal at a time."""
+
+
+def _deaf(event: Event) -> None:
+    """What a removed subscription delivers to."""
+
+
+class Subscription:
+    """A listener's place; call it, or ``close()``, to leave.  Leaving twice is a no-op."""
+
+    __slots__ = ("deliver", "handler", "hub", "patterns", "root_run_id", "run_id", "stream")
+
+    def __init__(
+        self,
+        hub: "Hub",
+        patterns: Patterns,
+        deliver: Callable[[Event], object],
+        *,
+        run_id: str | None = None,
+        root_run_id: str | None = None,
+        handler: object = None,
+    ) -> None:
+        self.hub = hub
+        self.patterns = patterns
+        self.deliver = deliver
+        self.run_id = run_id
+        self.root_run_id = root_run_id
+        self.handler = handler
+        self.stream: EventStream | None = None
+
+    def close(self) -> None:
+        self.deliver = _deaf
+        self.hub._detach(self)
+        if self.stream is not None:
+            self.stream.close()
+
+    def __call__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Audience:
+    """Those who listen to all events, to one run, or to one tree."""
+
+    __slots__ = ("rows", "subscriptions")
+
+    def __init__(self) -> None:
+        self.subscriptions: tuple[Subscription, ...] = ()
+        self.rows: dict[str, tuple[Subscription, ...]] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        self.subscriptions += (subscription,)
+        self.rows.clear()
+
+    def remove(self, subscription: Subscription) -> None:
+        self.subscriptions = tuple(s for s in self.subscriptions if s is not subscription)
+        self.rows.clear()
+
+    def row(self, type_: str) -> tuple[Subscription, ...]:
+        """Find and remember who listens to ``type_``."""
+        row = tuple(s for s in self.subscriptions if s.patterns.match(type_))
+        if len(self.rows) > 10_000:  # Types are the emitters' to invent: bounded.
+            self.rows.clear()
+        self.rows[type_] = row
+        return row
+
+
+class EventStream:
+    """Events in order, as an async iterator and context manager.
+
+    Live from the moment ``subscribe`` returned.  Ends when the hub closes or ``close`` is
+    called, after what is buffered.  A consumer that falls more than ``buffer`` events behind
+    gets one ``HubGap`` in the place of what it missed, or, with ``lossless=True``, reads the
+    missing durable events from the journal.  One consumer at a time.
+    """
+
+    __slots__ = (
+        "_after", "_buffer", "_closed", "_dropped", "_hub", "_last", "_limit", "_lossless",
+        "_position", "_reading", "_room", "_selection", "_start", "_subscription", "_until",
+        "_waiter", "dropped",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        hub: "Hub",
+        patterns: Patterns,
+        *,
+        run_id: str | None,
+        root_run_id: str | None,
+        after: str | None,
+        lossless: bool,
+        buffer: int,
+    ) -> None:
+        self._hub = hub
+        self._selection = Selection(run_id=run_id, root_run_id=root_run_id, match=patterns.match)
+        self._buffer: deque[Event] = deque()
+        self._limit = self._room = buffer
+        self._lossless = lossless
+        self._waiter: anyio.Event | None = None
+        self._closed = False
+        self._dropped = 0
+        self.dropped = 0
+        """Events this stream has missed in all."""
+        self._last: Event | None = None
+        self._after = after
+        self._start = self._position = hub.dispatched
+        self._reading = after is not None
+        self._until: Callable[[Event], bool] | None = None
+        self._subscription = Subscription(
+            hub, patterns, self._push, run_id=run_id, root_run_id=root_run_id
+        )
+        self._subscription.stream = self
+        if not self._reading:
+            hub._attach(self._subscription)
+
+    # ── the hub's side ───────────────────────────────────────────────────────────────────────
+
+    def _push(self, event: Event) -> None:
+        buffer = self._buffer
+        if len(buffer) < self._room:
+            buffer.append(event)
+            if self._waiter is not None:
+                self._waiter.set()
+                self._waiter = None
+        else:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        # Nothing is taken in any more until the consumer has reached the place of the gap.
+        self._room = 0
+        self._dropped += 1
+        self.dropped += 1
+        self._hub._dropped += 1
+        if self._lossless and self._dropped == 1:
+            self._hub._detach(self._subscription)
+
+    def close(self) -> None:
+        """End the stream after what is buffered; idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._hub._detach(self._subscription)
+            self._hub._streams.pop(self, None)
+            if self._waiter is not None:
+                self._waiter.set()
+                self._waiter = None
+
+    def end_after(self, until: Callable[[Event], bool]) -> None:
+        """Make the first event for which ``until`` is true the last one."""
+        self._until = until
+
+    # ── the consumer's side ──────────────────────────────────────────────────────────────────
+
+    @property
+    def buffered(self) -> int:
+        return len(self._buffer)
+
+    @property
+    def cursor(self) -> str:
+        """Resumes after the last durable event this stream has yielded."""
+        if self._last is None:
+            return self._after or cursor_at(self._hub.journal.name, self._start)
+        return cursor_of(self._hub.journal.name, self._last)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            if self._buffer:
+                event = self._buffer.popleft()
+                if event.lane:
+                    self._last = event
+                elif self._hub._is_void(event):
+                    continue
+                if self._until is not None and self._until(event):
+                    self.close()
+                    self._buffer.clear()
+                return event
+            if self._dropped:
+                if (gap := self._reach_gap()) is not None:
+                    return gap
+            elif self._closed:
+                raise StopAsyncIteration
+            elif self._reading:
+                if (gap := await self._read_on()) is not None:
+                    return gap
+            else:
+                self._waiter = anyio.Event()
+                await self._waiter.wait()
+
+    def _reach_gap(self) -> HubGap | None:
+        dropped, self._dropped, self._room = self._dropped, 0, self._limit
+        if self._lossless:
+            self._reading = True
+            self._after = self.cursor
+            return None
+        return HubGap(dropped=dropped, cursor=self.cursor, at=self._hub.ports.clock.now())
+
+    async def _read_on(self) -> HubGap | None:
+        """Take one page; go live when there is none left.  Returns a gap for a lost place."""
+        if self._after is not None:
+            after, self._after = self._after, None
+            found = await place(self._hub.journal, after)
+            if found is None:
+                self._start = self._position = 0
+                return HubGap(cursor="", reason="unknown cursor", at=self._hub.ports.clock.now())
+            self._start = self._position = found
+        until = self._hub.dispatched
+        events, reached = await self._hub.journal.read(
+            self._selection, after=self._position, until=until, limit=PAGE
+        )
+        self._position = reached
+        self._buffer.extend(events)
+        # No await from here on: compared and attached in one breath.
+        if reached >= self._hub.dispatched and not events:
+            self._reading = False
+            if not self._closed:
+                self._hub._attach(self._subscription)
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+        self._buffer.clear()

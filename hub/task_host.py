@@ -1,0 +1,78 @@
+"""``TaskHost``: the task group of a hub, which any task may close.
+
+A task group must be left by the task that entered it.  ``async with Hub()`` cannot promise that
+inside asyncio fixtures and lifespan handlers of web frameworks, which enter and leave in
+different tasks.  So on asyncio the group lives in a task of its own: one of the two places where
+the library speaks to an event loop directly.  Trio forbids such use altogether, so there the
+group simply lives in the caller's task.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any
+
+import anyio
+import sniffio
+from anyio import TaskHandle
+from anyio.abc import TaskGroup
+
+from hubbub.hub.errors import Closed
+
+__all__ = ["TaskHost"]
+
+
+class TaskHost:
+    """Starts tasks that live until they end or the host is closed."""
+
+    __slots__ = ("_group", "_leave", "_task")
+
+    def __init__(self) -> None:
+        self._group: TaskGroup | None = None
+        self._leave: anyio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._group is not None
+
+    async def open(self) -> None:
+        if sniffio.current_async_library() == "asyncio":
+            self._leave = anyio.Event()
+            entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._hold(entered), name="hubbub")
+            await entered
+        else:
+            self._group = await anyio.create_task_group().__aenter__()
+
+    async def _hold(self, entered: "asyncio.Future[None]") -> None:
+        assert self._leave is not None
+        async with anyio.create_task_group() as group:
+            self._group = group
+            entered.set_result(None)
+            await self._leave.wait()
+            group.cancel_scope.cancel()
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> TaskHandle[Any, None]:
+        """Start a task in an empty context: nothing of the caller's variables leaks in."""
+        if self._group is None:
+            coroutine.close()
+            raise Closed("the hub", "enter it first: async with Hub() as hub")
+        return self._group.create_task(coroutine, name=name or None, context=Context())
+
+    async def aclose(self) -> None:
+        """Cancel what still runs and wait for its end; idempotent."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        if self._task is not None:
+            assert self._leave is not None
+            self._leave.set()
+            # Shielded: leaving must finish even when the caller is being cancelled.
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._task])
+            if not self._task.cancelled() and (error := self._task.exception()) is not None:
+                raise error
+        else:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)

@@ -1,0 +1,56 @@
+"""Ports for tests and simulation: the loop's own time, repeatable ids, no threads.
+
+On a loop with virtual time (``trio.testing.MockClock(autojump_threshold=0)``) a run that sleeps
+for a day takes no time at all, and its events say that a day has passed.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from hubbub.hub.ports import MemorySecrets, Ports, SystemIds
+
+__all__ = ["EPOCH", "InlineOffload", "LoopClock", "virtual_ports"]
+
+T = TypeVar("T")
+
+EPOCH: Final = 1_767_225_600_000_000
+"""2026-01-01T00:00:00Z, where virtual time begins."""
+
+
+class LoopClock:
+    """Time as the event loop tells it, from ``epoch`` (µs) on."""
+
+    def __init__(self, epoch: int = EPOCH) -> None:
+        self._epoch = epoch
+        self._origin: float | None = None
+
+    def now(self) -> int:
+        return self._epoch + int(self.monotonic() * 1_000_000)
+
+    def monotonic(self) -> float:
+        now = anyio.current_time()
+        if self._origin is None:
+            self._origin = now
+        return now - self._origin
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+class InlineOffload:
+    """Runs blocking functions on the loop itself: a thread's real time has no place in virtual
+    time."""
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        await anyio.lowlevel.checkpoint()
+        return fn()
+
+
+def virtual_ports(seed: int = 0) -> Ports:
+    """Ports that make a run repeatable: same seed, same ids."""
+    return Ports(
+        clock=LoopClock(), ids=SystemIds(seed), offload=InlineOffload(), secrets=MemorySecrets()
+    )

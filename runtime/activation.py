@@ -1,0 +1,326 @@
+"""``Activation``: a model run in memory, and the shell's one loop.
+
+    ask the core what is due → take, start, conclude, park or leave → commit → dispatch → again
+
+The loop is a plain function (``advance``): it runs when something arrived, something finished or
+a commit is done, and stops where it must wait.  A run that waits is no task.  Activities run in
+tasks; one that finishes goes on with the next activity itself.  What is no longer named by the
+core is cancelled, and what it still returns is dropped: an interruption, a timeout and a
+termination need no code of their own here.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+from msgspec import structs
+
+from hubbub.agents.decide import (
+    Activity,
+    Conclude,
+    Do,
+    Kind,
+    Leave,
+    Park,
+    Take,
+    decide,
+    kind_of,
+)
+from hubbub.agents.fold import fold_all
+from hubbub.agents.interpret import (
+    Concluded,
+    DeadlinePassed,
+    LoopFailed,
+    Parked,
+    Signal,
+    Taken,
+    interpret,
+)
+from hubbub.agents.thread import Thread
+from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.hub import Handler
+from hubbub.hub.journal import Commit
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.run_hub import RunHub, refuse_reserved
+from hubbub.hub.stream import EventStream, Subscription
+from hubbub.runtime.perform import perform, timed_out, timeout_of
+from hubbub.runtime.timers import Timer
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
+
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Activation"]
+
+_RESERVED: Final = frozenset(
+    event
+    for event in e.CATALOGUE
+    if event.home == "own" and event not in (e.AgentText, e.AgentStatus, e.AgentMessage)
+) - {e.SessionPrompt, e.SessionPromptEnd}
+
+# Which kinds wait, by three bits, so that asking the core allocates nothing.
+_KINDS: Final = tuple(
+    frozenset(kind for bit, kind in enumerate(("control", "result", "message")) if bits >> bit & 1)
+    for bits in range(8)
+)
+
+
+class _Ticket:
+    """An activity under way: its task and its timer."""
+
+    __slots__ = ("handle", "timer")
+
+    def __init__(self) -> None:
+        self.handle: TaskHandle[Any, None] | None = None
+        self.timer: Timer | None = None
+
+
+class Activation:
+    """One model run while it is in memory."""
+
+    __slots__ = (
+        "_advancing", "_control", "_inline", "_kept", "_messages", "_next", "_results", "_running",
+        "_runtime", "_seen", "lane", "thread",
+    )  # fmt: skip
+
+    def __init__(self, runtime: "Runtime", lane: OwnLane, thread: Thread) -> None:
+        self._runtime = runtime
+        self.lane = lane
+        self.thread = thread
+        self._seen = 0
+        self._control: list[InLane] = []
+        self._results: list[InLane] = []
+        self._messages: list[InLane] = []
+        self._running: dict[Activity, _Ticket] = {}
+        self._advancing = False
+        self._inline: _Ticket | None = None
+        self._next: Activity | None = None
+        self._kept: list[Subscription | EventStream] = []
+
+    # ── what arrives ─────────────────────────────────────────────────────────────────────────
+
+    def put(self, item: InLane) -> None:
+        """Note an item of the inbox; one that was noted before is passed over."""
+        if item.seq <= self._seen:
+            return
+        self._seen = item.seq
+        match kind_of(item):
+            case "control":
+                self._control.append(item)
+            case "result":
+                self._results.append(item)
+            case "message":
+                self._messages.append(item)
+
+    def wake(self, item: InLane) -> None:
+        self.put(item)
+        self.advance()
+
+    def pass_deadline(self) -> None:
+        """The run's time is over."""
+        self._signal(DeadlinePassed())
+        self.advance()
+
+    def doom(self, error: Exception) -> None:
+        """End the run: it cannot go on.  What waits is not handled."""
+        if self._control:
+            self._signal(Taken(self._take("control")))
+        self._signal(LoopFailed(str(error), type(error).__name__))
+        self._runtime.remember_error(self.lane.run_id, error)
+        self.advance()
+
+    def restore(self, signal: Signal) -> None:
+        """Begin where the journal left off."""
+        self._signal(signal)
+
+    @property
+    def is_at_boundary(self) -> bool:
+        """Whether no activity is under way."""
+        return not self._running
+
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────
+
+    def advance(self) -> None:
+        """Do what is due until there is something to wait for."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while not self.lane.in_flight:
+                command = decide(self.thread, self._waiting())
+                match command:
+                    case Take(kind=kind):
+                        self._signal(Taken(self._take(kind)))
+                    case Do(activities=activities):
+                        self._ensure(activities)
+                        return
+                    case Conclude():
+                        self._signal(Concluded())
+                    case Park():
+                        self._ensure(())
+                        self._signal(Parked())
+                    case Leave():
+                        self._ensure(())
+                        self._leave()
+                        return
+                    case _:
+                        assert_never(command)
+        except Exception as error:
+            self._runtime.died(self, error)
+        finally:
+            self._advancing = False
+
+    def _waiting(self) -> frozenset[Kind]:
+        bits = bool(self._control) | bool(self._results) << 1 | bool(self._messages) << 2
+        return _KINDS[bits]  # type: ignore[return-value]
+
+    def _take(self, kind: Kind) -> tuple[InLane, ...]:
+        waiting = getattr(self, f"_{_LISTS[kind]}")
+        items = tuple(waiting)
+        waiting.clear()
+        for item in items:
+            if isinstance(item, e.SessionReply):
+                self._runtime.hub._prompts.taken(item.prompt_id)
+        return items
+
+    def _signal(self, signal: Signal) -> None:
+        """Commit what the core makes of ``signal``."""
+        decision = interpret(self.thread, signal, self._runtime.definitions, self._waiting())
+        if not decision.events:
+            return
+        self.lane.append(
+            decision.events,
+            taken=decision.taken,
+            status=decision.status,
+            before=self._fold,
+            after=self._go_on,
+        )
+
+    def _fold(self, commit: Commit) -> None:
+        if commit.error:
+            log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
+            self._runtime.lost(self)
+            return
+        self.thread = fold_all(self.thread, commit.events)
+
+    def _go_on(self, commit: Commit) -> None:
+        self.advance()
+
+    def _leave(self) -> None:
+        self.close()
+        self._runtime.left(self)
+
+    # ── activities ───────────────────────────────────────────────────────────────────────────
+
+    def _ensure(self, activities: tuple[Activity, ...]) -> None:
+        """Start what is missing, cancel what is no longer wanted."""
+        running = self._running
+        if running:
+            for activity in [a for a in running if a not in activities]:
+                self._stop(activity, cancel=True)
+        if self._runtime.is_leaving:
+            return
+        for activity in activities:
+            if activity in running:
+                continue
+            ticket = running[activity] = self._inline or _Ticket()
+            seconds = timeout_of(activity, self._runtime.definitions.side(self.thread.agent))
+            if seconds is not None:
+                ticket.timer = self._runtime.timers.after(
+                    seconds, partial(self._time_out, activity, seconds)
+                )
+            if self._inline is not None:
+                # The task that has just finished an activity goes on with this one.
+                self._next, self._inline = activity, None
+            else:
+                ticket.handle = self._runtime.hub.tasks.start(
+                    self._work(activity, ticket), name=self.lane.run_id
+                )
+
+    async def _work(self, activity: Activity | None, ticket: _Ticket) -> None:
+        """A task: do one activity after another, as long as there is one to go on with."""
+        while activity is not None:
+            try:
+                side = self._runtime.definitions.side(self.thread.agent)
+                signal = await perform(
+                    activity, self.thread, side, self._runtime, self.lane, self._scope
+                )
+            except Exception as error:
+                if self._running.get(activity) is ticket:
+                    self._runtime.died(self, error)
+                return
+            if self._running.get(activity) is not ticket:
+                log.info("result.dropped", run_id=self.lane.run_id, activity=repr(activity)[:200])
+                return
+            self._stop(activity)
+            ticket.timer = None
+            self._inline, self._next = ticket, None
+            self._finish(signal)
+            self._inline = None
+            activity = self._next
+
+    def _finish(self, signal: Signal) -> None:
+        try:
+            self._signal(signal)
+        except Exception as error:
+            self._runtime.died(self, error)
+            return
+        self.advance()
+
+    def _stop(self, activity: Activity, *, cancel: bool = False) -> None:
+        ticket = self._running.pop(activity, None)
+        if ticket is None:
+            return
+        if ticket.timer is not None:
+            ticket.timer.cancel()
+        if cancel and ticket.handle is not None:
+            ticket.handle.cancel()
+
+    def _time_out(self, activity: Activity, seconds: float) -> None:
+        if activity in self._running:
+            self._stop(activity, cancel=True)
+            self._finish(timed_out(activity, seconds))
+
+    def close(self) -> None:
+        """Cancel everything that runs, unrecorded, and end the run's subscriptions."""
+        for activity in tuple(self._running):
+            self._stop(activity, cancel=True)
+        for subscription in self._kept:
+            subscription.close()
+        self._kept.clear()
+
+    # ── what tools may do (RunScope) ─────────────────────────────────────────────────────────
+
+    def _scope(self, call_id: str) -> RunHub:
+        return RunHub(self._runtime.hub, self, call_id=call_id, turn=self.thread.turn)
+
+    def write(self, event: Event, done: Any) -> None:
+        refuse_reserved(event, _RESERVED)
+        if self.thread.phase == "ended" or self._runtime.activation(self.lane.run_id) is not self:
+            log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
+            if done is not None:
+                done()
+            return
+        if isinstance(event, e.AgentText):
+            event = structs.replace(event, step=0)
+
+        def after(commit: Commit) -> None:
+            if done is not None:
+                done()
+            self.advance()
+
+        self.lane.append((event,), before=self._fold, after=after)
+
+    def read_inbox(self, handler: Handler) -> Subscription:
+        raise BadValue(
+            "subscribe", "a model run takes its messages itself; observe them with rt.hub"
+        )
+
+    def keep(self, subscription: Subscription | EventStream) -> None:
+        self._kept.append(subscription)
+
+
+_LISTS: Final[dict[Kind, str]] = {"control": "control", "result": "results", "message": "messages"}

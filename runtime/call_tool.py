@@ -1,0 +1,36 @@
+"""One tool call, from the text a model wrote to the text it reads (D-04, S-07)."""
+
+import functools
+import inspect
+from typing import Any
+
+from hubbub.agents.run_state import RunState
+from hubbub.agents.tools import Tool, ToolResult, render_failure, render_result
+from hubbub.hub.ports import Offload
+
+__all__ = ["call_tool"]
+
+
+async def call_tool(
+    tool: Tool[..., Any], arguments: str, state: RunState, offload: Offload
+) -> ToolResult:
+    """Call ``tool`` and return its one result, whose content is a str.
+
+    An async function is awaited here, a sync one run through ``offload`` and, should it return
+    an awaitable, that awaited here.  ``state`` is passed to a tool that declares a ``RunState``.
+    Bad arguments and every ``Exception`` become error results; other ``BaseException``s, such as
+    cancellation, pass.  No timeout and no retry: both are the caller's.
+    """
+    try:
+        kwargs = tool.parse(arguments)
+        if tool.state_parameter is not None:
+            kwargs[tool.state_parameter] = state
+        if tool.is_async:
+            value = await tool.fn(**kwargs)
+        else:
+            value = await offload.run(functools.partial(tool.fn, **kwargs))
+            if inspect.isawaitable(value):
+                value = await value
+    except Exception as problem:
+        return render_failure(problem)
+    return render_result(value)

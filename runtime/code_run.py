@@ -1,0 +1,314 @@
+"""``CodeRun``: the run of a code agent, a function in a task of its own (AP).
+
+What may be written when is decided in ``hubbub.agents.lifecycle``; here the function is called,
+its inbox is kept and its end is committed.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from hubbub.agents.definitions import AgentDefinition
+from hubbub.agents.lifecycle import (
+    CodeThread,
+    admit,
+    completion,
+    fold_code,
+    opening,
+    start_if_missing,
+)
+from hubbub.hub import events as e
+from hubbub.hub.errors import Closed, HubbubError, InboxInUse
+from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
+from hubbub.hub.hub import Handler, is_async
+from hubbub.hub.journal import Commit, Delivery
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.run_hub import refuse_reserved
+from hubbub.hub.stream import EventStream, Subscription
+from hubbub.hub.values import encode_value
+from hubbub.runtime.inbox import InboxSubscription, MessageStream
+from hubbub.runtime.run_context import RunContext
+from hubbub.runtime.timers import Timer
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
+
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["CodeRun"]
+
+_RESERVED: Final = frozenset(
+    event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
+) - {e.SessionPrompt, e.SessionPromptEnd} | {
+    e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild,
+}  # fmt: skip
+
+
+class CodeRun:
+    """One code run while its function runs."""
+
+    def __init__(
+        self, runtime: "Runtime", definition: AgentDefinition, lane: OwnLane, thread: CodeThread
+    ) -> None:
+        self.runtime = runtime
+        self.definition = definition
+        self.lane = lane
+        self.thread = thread
+        self.messages: deque[SessionMessage] = deque()
+        self.reader: MessageStream | None = None
+        self.closing = False
+        self.deadline: Timer | None = None
+        self._seen = 0
+        self._handle: TaskHandle[Any, None] | None = None
+        self._ending = False
+        self._wake: anyio.Event | None = None
+        self._kept: list[Subscription | EventStream] = []
+
+    # ── what arrives ─────────────────────────────────────────────────────────────────────────
+
+    def put(self, item: InLane) -> None:
+        """Take control and results at once; keep messages for the agent to read."""
+        if item.seq <= self._seen or self._ending:
+            return
+        self._seen = item.seq
+        match item:
+            case SessionMessage():
+                self.messages.append(item)
+                self.notify()
+            case e.SessionOpen():
+                emits = self.definition.emits_start_complete
+                self._append(opening(item, emits_start=emits), taken=(item,))
+            case e.SessionReply():
+                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+                self.runtime.hub._prompts.taken(item.prompt_id)
+            case e.SessionTerminate():
+                self.end("terminated", reason=item.reason, taken=(item,))
+            case e.SessionAbort():
+                self.end("interrupted", reason=item.reason or "interrupted", taken=(item,))
+            case e.SessionClose():
+                self.closing = True
+                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+                self.notify()
+            case _:
+                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def wake(self, item: InLane) -> None:
+        self.put(item)
+
+    def pass_deadline(self) -> None:
+        self.end("timed_out", reason="the run's time is over")
+
+    @property
+    def is_at_boundary(self) -> bool:
+        """Whether the agent waits for a message, or is done."""
+        return self._handle is None or (self.reader is not None and self.reader.is_waiting)
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────
+
+    def resume(self) -> None:
+        """Go on after a crash: end the run, or record a further attempt (R-02, P-15)."""
+        if self.definition.on_restart == "resume":
+            attempt = self.thread.attempt + 1
+            self._append((*start_if_missing(self.thread), e.AgentRestore(attempt=attempt)))
+            return
+        text = "the process stopped while this run was at work"
+        failure = e.AgentFailed(error=text, error_type="Interrupted")
+        self.end("failed", reason=text, failure=failure)
+
+    def begin(self) -> None:
+        """Call the function, in a task of its own."""
+        if not self._ending:
+            self._handle = self.runtime.hub.tasks.start(self._run(), name=self.lane.run_id)
+
+    async def _run(self) -> None:
+        context = RunContext(self)
+        try:
+            opened = self.thread.opened
+            assert opened is not None and self.definition.execute is not None
+            execute = self.runtime.code_of(self.definition)
+            output = await execute(opened.input_json, context)
+            encoded = encode_value("output", output)
+        except Exception as error:
+            self._raised(_only(error))
+        else:
+            if self.reader is not None:
+                self.reader.consume()
+            self.end("completed", output=encoded)
+        finally:
+            self._handle = None
+            self.runtime.progressed()
+
+    def _raised(self, error: Exception) -> None:
+        if isinstance(error, Closed) and self.runtime.is_leaving:
+            return  # The hub closed under the agent: the next boot goes on.
+        if self._ending:
+            log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
+        else:
+            level = log.warning if isinstance(error, HubbubError) else log.error
+            level("run.failed", run_id=self.lane.run_id, agent=self.lane.agent, exc_info=error)
+        self.runtime.remember_error(self.lane.run_id, error)
+        text = f"{type(error).__name__}: {error}"[:2000]
+        failure = e.AgentFailed(error=str(error)[:2000], error_type=type(error).__name__)
+        self.end("failed", reason=text, failure=failure)
+
+    def end(
+        self,
+        outcome: OutcomeName,
+        *,
+        reason: str = "",
+        output: Any = None,
+        failure: e.AgentFailed | None = None,
+        taken: tuple[InLane, ...] = (),
+    ) -> None:
+        """Write the terminal event, first come first served, and cancel what still runs."""
+        if self._ending or self.runtime.is_gone:
+            return
+        self._ending = True
+        extra = {} if output is None else {"output": output}
+        events = completion(self.thread, outcome, reason=reason, failure=failure, **extra)
+        if taken:
+            events = (e.SessionTaken(items=taken), *events)
+        self._append(events, taken=taken, ends=True)
+
+    def _append(
+        self, events: tuple[Event, ...], *, taken: tuple[InLane, ...] = (), ends: bool = False
+    ) -> None:
+        # Folded at once, ahead of the commit: the store may refuse it only when this run has
+        # been lost to another owner, and then nothing it thinks matters any more.
+        for event in events:
+            self.thread = fold_code(self.thread, event)
+        ends = ends or self.thread.phase == "ended"
+        self._ending = self._ending or ends
+        self.lane.append(
+            events,
+            taken=[item.seq for item in taken],
+            status="ended" if ends else "active",
+            before=self._committed,
+            after=self._ended if ends else None,
+        )
+
+    def _committed(self, commit: Commit) -> None:
+        if commit.error:
+            log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
+            self._ending = True
+            self.close()
+            self.runtime.lost(self)
+
+    def _ended(self, commit: Commit) -> None:
+        self.close()
+        self.runtime.left(self)
+
+    def close(self) -> None:
+        """Cancel the function, unrecorded, and end the run's subscriptions."""
+        self._ending = True
+        if self.deadline is not None:
+            self.deadline.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
+        for subscription in self._kept:
+            subscription.close()
+        self._kept.clear()
+        self.notify()
+
+    # ── what the agent may do (RunScope) ─────────────────────────────────────────────────────
+
+    def write(self, event: Event, done: Any) -> None:
+        refuse_reserved(event, _RESERVED)
+        if self._ending or self.runtime.is_gone:
+            log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
+            if done is not None:
+                done()
+            return
+        events = admit(self.thread, event)
+        if not events:
+            log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
+            if done is not None:
+                done()
+            return
+        for one in events:
+            self.thread = fold_code(self.thread, one)
+        ends = self.thread.phase == "ended"
+        self._ending = ends
+
+        def after(commit: Commit) -> None:
+            if done is not None:
+                done()
+            if ends:
+                self._ended_by_agent()
+
+        self.lane.append(
+            events,
+            status="ended" if ends else None,
+            before=self._committed,
+            after=after if ends or done is not None else None,
+        )
+
+    def _ended_by_agent(self) -> None:
+        # Its function may still return or raise to its caller; nothing else of it counts.
+        handle, self._handle = self._handle, None
+        self.close()
+        self._handle = handle
+        self.runtime.left(self)
+
+    def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
+        """Write that a child was started, together with its start."""
+        self.lane.append(
+            (*start_if_missing(self.thread), event),
+            deliveries=(delivery,),
+            status="active",
+            before=self._committed,
+        )
+
+    def open_reader(self, reader: MessageStream) -> None:
+        """Make ``reader`` the one reader of the inbox; an idle one before it is superseded."""
+        if self.reader is not None:
+            if self.reader.is_waiting or self.reader.is_exclusive:
+                raise InboxInUse(self.lane.run_id)
+            self.reader.consume()
+        self.reader = reader
+
+    def read_inbox(self, handler: Handler) -> Subscription:
+        stream = MessageStream(self, None)
+        self.open_reader(stream)
+        stream.is_exclusive = True
+        subscription = InboxSubscription(self, stream, handler, is_async(handler))
+        self._kept.append(subscription)  # type: ignore[arg-type]
+        self.runtime.hub.tasks.start(subscription.pump(), name="hubbub inbox")
+        return subscription  # type: ignore[return-value]
+
+    def take(self, item: SessionMessage) -> None:
+        """Record that the agent has consumed a message."""
+        if self._ending or self.runtime.is_gone:
+            return
+        self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def keep(self, subscription: Subscription | EventStream) -> None:
+        self._kept.append(subscription)
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_over(self) -> bool:
+        return self._ending
+
+    def notify(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+            self._wake = None
+
+    async def wait_message(self) -> None:
+        """Return when a message waits, or none will come."""
+        while not self.messages and not self.closing and not self._ending:
+            if self._wake is None:
+                self._wake = anyio.Event()
+            self.runtime.progressed()
+            await self._wake.wait()
+
+
+def _only(error: Exception) -> Exception:
+    """The one exception inside nested groups that hold nothing else."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,117 @@
+"""``conversation``: a request's messages in the form every provider accepts (M-03).  Pure.
+
+Rules, whatever the history holds:
+
+1. Blank texts are left out, and with them messages that hold nothing else.
+2. Consecutive user messages are one ``UserTurn``.
+3. The user speaks first: ``(begin)`` is said if nobody but the system said anything before the
+   model did.
+4. Two things the model said are never neighbours: the results of its calls stand between them,
+   or ``(continue)``, which is what it was shown when it was asked to go on (S-04).
+5. The model's word is never the last: after it comes ``(continue)``.
+6. Call ids are unique within the request, of at most 40 letters, digits, ``_`` and ``-``; tool
+   names are of at most 64 of these.  What is in order stays as it is.
+7. Arguments are the text of a JSON object: malformed ones become ``{"_malformed": text}``, so
+   that the model still sees what it wrote, beside the result that says what was wrong with it.
+
+What a message becomes depends on nothing after its neighbour, so a provider's prompt cache holds.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.model import (
+    AnsweredCall,
+    AssistantMessage,
+    ModelMessage,
+    UserMessage,
+    parse_arguments,
+)
+
+__all__ = ["BEGIN", "CONTINUE", "Turn", "UserTurn", "conversation"]
+
+BEGIN: Final = "(begin)"
+CONTINUE: Final = "(continue)"
+
+MAX_ID: Final = 40
+MAX_NAME: Final = 64
+
+_fits_id: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}").fullmatch
+_fits_name: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
+_misfits: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class UserTurn(Struct, frozen=True):
+    """What the model is told between two of its own words; at least one message, none blank."""
+
+    messages: tuple[UserMessage, ...]
+
+
+Turn: TypeAlias = UserTurn | AssistantMessage
+
+
+def conversation(messages: Sequence[ModelMessage]) -> list[Turn]:
+    """The turns of ``messages``, by the rules above."""
+    turns: list[Turn] = []
+    said: list[UserMessage] = []
+    used: set[str] = set()
+    for message in messages:
+        if isinstance(message, UserMessage):
+            if message.content.strip():
+                said.append(message)
+        elif message.calls or message.text.strip():
+            turns.extend(_user_turn(turns[-1] if turns else None, said))
+            said = []
+            turns.append(_acceptable(message, used))
+    turns.extend(_user_turn(turns[-1] if turns else None, said))
+    return turns
+
+
+def _user_turn(last: Turn | None, said: list[UserMessage]) -> tuple[UserTurn, ...]:
+    if last is None and all(message.role == "system" for message in said):
+        return (UserTurn((*said, UserMessage(content=BEGIN))),)
+    if said:
+        return (UserTurn(tuple(said)),)
+    if isinstance(last, AssistantMessage) and not last.calls:
+        return (UserTurn((UserMessage(content=CONTINUE),)),)
+    return ()
+
+
+def _acceptable(message: AssistantMessage, used: set[str]) -> AssistantMessage:
+    if not message.calls:
+        return message
+    text = message.text if message.text.strip() else ""
+    calls = tuple(_acceptable_call(each, used) for each in message.calls)
+    return AssistantMessage(text=text, thinking=message.thinking, calls=calls)
+
+
+def _acceptable_call(call: AnsweredCall, used: set[str]) -> AnsweredCall:
+    id_ = call.id if _fits_id(call.id) else _misfits.sub("_", call.id)[:MAX_ID] or "call"
+    name = call.name if _fits_name(call.name) else _misfits.sub("_", call.name)[:MAX_NAME]
+    stem, number = id_, 1
+    while id_ in used:
+        number += 1
+        id_ = f"{stem[: MAX_ID - len(str(number)) - 1]}_{number}"
+    used.add(id_)
+    return AnsweredCall(
+        id=id_,
+        name=name or "unnamed",
+        arguments=_acceptable_arguments(call.arguments),
+        output=call.output,
+        is_error=call.is_error,
+    )
+
+
+def _acceptable_arguments(text: str) -> str:
+    if not text.strip():
+        return "{}"
+    try:
+        parse_arguments(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        whole = text.encode(errors="replace").decode()
+        return msgspec.json.encode({"_malformed": whole}).decode()
+    return text

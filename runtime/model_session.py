@@ -1,0 +1,165 @@
+"""``ModelSession``: a code agent's own conversation with a model (R-12, AP).
+
+The same pure engine as a model run's, with two differences: messages come from ``send`` instead
+of the run's inbox, and of what the engine writes only the ``agent:*`` events of its steps enter
+the run's lane.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+from msgspec import structs
+
+from hubbub.agents.decide import Activity, Do, Take, decide
+from hubbub.agents.definitions import (
+    AgentDefinition,
+    Definitions,
+    PromptDefinition,
+    SideConfig,
+)
+from hubbub.agents.fold import fold_all
+from hubbub.agents.interpret import Restored, Signal, Taken, interpret
+from hubbub.agents.model import Model
+from hubbub.agents.thread import Thread
+from hubbub.agents.tools import Tool
+from hubbub.hub import events as e
+from hubbub.hub.errors import Closed, RunFailed
+from hubbub.hub.events import Event
+from hubbub.hub.message import Sayable, session_message
+from hubbub.hub.run_hub import RunHub
+from hubbub.runtime.perform import perform, timed_out, timeout_of
+
+if TYPE_CHECKING:
+    from hubbub.runtime.code_run import CodeRun
+
+__all__ = ["ModelSession"]
+
+_SHOWN: Final = (
+    e.AgentThinking, e.AgentText, e.AgentStep, e.AgentRetry, e.AgentToolStart,
+    e.AgentToolComplete, e.AgentInterrupted,
+)  # fmt: skip
+
+_NAME: Final = "session"
+
+
+class ModelSession:
+    """Send and receive; ``async with`` closes it.  One ``receive`` at a time."""
+
+    def __init__(
+        self,
+        run: "CodeRun",
+        hub: RunHub,
+        *,
+        model: str | Model,
+        system: str,
+        tools: tuple[Tool[..., Any], ...],
+        parallel_tool_calls: bool,
+        max_steps: int | None,
+    ) -> None:
+        prompt = PromptDefinition(
+            name=_NAME, prompt=system, model=model, tools=tools,
+            parallel_tool_calls=parallel_tool_calls,
+        )  # fmt: skip
+        side = SideConfig(prompt=prompt, max_steps=max_steps)
+        self._definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
+        self._side = self._definitions.side(_NAME)
+        self._run = run
+        self._hub = hub
+        self._thread = Thread(agent=_NAME, phase="live")
+        self._queue: deque[e.SessionMessage] = deque()
+        self._sent = 0
+        self._closed = False
+
+    async def send(self, message: Sayable) -> None:
+        """Say something to the model; it is read at the next step.  Raises ``Closed``."""
+        if self._closed:
+            raise Closed("the session", "open a new one with ctx.session(...)")
+        self._sent += 1
+        self._queue.append(structs.replace(session_message(message), lane="in", seq=self._sent))
+
+    async def receive(self) -> AsyncIterator[Event]:
+        """Drive the model until its reply ends, yielding each event of its steps in order.
+
+        The events are those of the run's journal, text included once, as ``agent:text``.
+        Raises ``RunFailed`` when the model fails for good, ``Closed`` after ``close``.
+        """
+        if self._closed:
+            raise Closed("the session", "open a new one with ctx.session(...)")
+        if self._thread.open is not None:
+            for event in self._commit(Restored()):
+                yield event
+        while not self._closed:
+            waiting = frozenset(("message",)) if self._queue else frozenset()
+            command = decide(self._thread, waiting)  # type: ignore[arg-type]
+            match command:
+                case Take():
+                    items = tuple(self._queue)
+                    self._queue.clear()
+                    events = self._commit(Taken(items))
+                case Do(activities=activities):
+                    events = []
+                    for signal in await self._do(activities):
+                        events += self._commit(signal)
+                case _:
+                    break
+            for event in events:
+                yield event
+        last = self._thread.outcome
+        if last is not None and last.outcome == "failed":
+            raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
+
+    def close(self) -> None:
+        """End the session; twice is a no-op, ``send`` after it an error."""
+        self._closed = True
+
+    @property
+    def text(self) -> str:
+        """The model's latest text."""
+        return self._thread.last_text
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def _do(self, activities: tuple[Activity, ...]) -> list[Signal]:
+        if len(activities) == 1:
+            return [await self._perform(activities[0])]
+        signals: dict[int, Signal] = {}
+
+        async def one(number: int, activity: Activity) -> None:
+            signals[number] = await self._perform(activity)
+
+        async with anyio.create_task_group() as group:
+            for number, activity in enumerate(activities):
+                group.start_soon(one, number, activity)
+        return [signals[number] for number in sorted(signals)]
+
+    async def _perform(self, activity: Activity) -> Signal:
+        seconds = timeout_of(activity, self._side)
+        with anyio.move_on_after(seconds):
+            return await perform(
+                activity, self._thread, self._side, self._run.runtime, self._run.lane, self._scope
+            )
+        assert seconds is not None
+        return timed_out(activity, seconds)
+
+    def _scope(self, call_id: str) -> RunHub:
+        return RunHub(self._hub.hub, self._run, call_id=call_id)
+
+    def _commit(self, signal: Signal) -> list[Event]:
+        decision = interpret(self._thread, signal, self._definitions)
+        self._thread = fold_all(self._thread, decision.events)
+        shown: list[Event] = [event for event in decision.events if isinstance(event, _SHOWN)]
+        for event in shown:
+            self._run.write(event, None)
+        return shown

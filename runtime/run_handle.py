@@ -1,0 +1,111 @@
+"""``Run``: a handle on a run, for the code that started it."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hubbub.hub.events import AgentComplete, Event, OutcomeName, Usage
+from hubbub.hub.message import Sayable
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.stream import EventStream
+from hubbub.hub.values import Json, decode_value
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Run", "RunOutcome"]
+
+
+class RunOutcome(Struct, frozen=True, kw_only=True):
+    """How a session, or a run, ended.
+
+    ``output`` is the last text of a model run, what the function returned for a code run; a
+    fresh copy each time.  ``reason`` says why, in words, where ``outcome`` is not ``completed``.
+    """
+
+    run_id: str
+    session: int
+    success: bool
+    outcome: OutcomeName
+    reason: str
+    output_json: Json
+    usage: Usage
+
+    @property
+    def output(self) -> Any:
+        return decode_value(self.output_json)
+
+    def __repr__(self) -> str:
+        return (
+            f"RunOutcome(run_id={self.run_id!r}, outcome={self.outcome!r}, "
+            f"output={self.output!r}, reason={self.reason!r}, usage={self.usage!r})"
+        )
+
+
+class Run:
+    """A run, by its id.  Any number of handles on one run may exist; none keeps it alive."""
+
+    __slots__ = ("_runtime", "agent", "cursor", "is_root", "run_id")
+
+    def __init__(
+        self, runtime: "Runtime", run_id: str, agent: str, cursor: str = "", *, is_root: bool = True
+    ) -> None:
+        self._runtime = runtime
+        self.run_id = run_id
+        self.agent = agent
+        self.is_root = is_root
+        self.cursor = cursor
+        """The cursor after the run's ``session:open``."""
+
+    async def result(self) -> RunOutcome:
+        """The latest session's outcome, once everything accepted so far is handled (R-14).
+
+        Returns when a model run is idle with an empty inbox, or the run has ended (a code run:
+        only then); never waits for a terminal event that need not come.  Raises ``Closed`` when
+        the runtime is left, ``UnknownRun`` when the run is no longer kept.
+        """
+        return await self._runtime.result(self.run_id)
+
+    async def finished(self) -> RunOutcome:
+        """Wait for the terminal event (R-18)."""
+        return await self._runtime.finished(self.run_id)
+
+    def events(self, *, lossless: bool = True) -> EventStream:
+        """The run's events from its beginning on, as a stream; of a root with its whole tree's.
+
+        Ends after the run's terminal event.  Past durable events come from the journal.
+        """
+        run_id = self.run_id
+        return self._runtime.hub.subscribe_until(
+            "*",
+            lambda event: (
+                isinstance(event, AgentComplete) and event.run_id == run_id and event.lane == "own"
+            ),
+            run_id=None if self.is_root else run_id,
+            root_run_id=run_id if self.is_root else None,
+            after=self.cursor or "start",
+            lossless=lossless,
+        )
+
+    def send(self, message: Sayable) -> Receipt:
+        """Send a message to this run."""
+        return self._runtime.hub.send_to_run(self.run_id, message)
+
+    def interrupt(self, reason: str = "") -> Receipt:
+        """Interrupt the turn at work."""
+        return self._runtime.hub.interrupt(self.run_id, reason)
+
+    def close(self, reason: str = "") -> Receipt:
+        """Accept no more messages, handle what waits, then end the run."""
+        return self._runtime.hub.close_run(self.run_id, reason)
+
+    async def terminate(self, reason: str = "") -> Receipt:
+        """End the run, and its descendants, now."""
+        return await self._runtime.terminate(self.run_id, reason)
+
+    async def read(self) -> list[Event]:
+        """The run's durable events so far."""
+        return await self._runtime.hub.read(self.run_id)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.agent} {self.run_id}>"

@@ -1,0 +1,80 @@
+"""One heap of deadlines for a whole runtime: no cancel scope per activity."""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import anyio
+
+from hubbub.hub.ports import Clock
+
+__all__ = ["Timer", "Timers"]
+
+
+class Timer:
+    """A deadline that may be called off."""
+
+    __slots__ = ("_timers", "fire")
+
+    def __init__(self, timers: "Timers", fire: Callable[[], None]) -> None:
+        self._timers = timers
+        self.fire: Callable[[], None] | None = fire
+
+    def cancel(self) -> None:
+        if self.fire is not None:
+            self.fire = None
+            self._timers._called_off()
+
+
+class Timers:
+    """Calls plain functions when their time has come, in order of time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._numbers = count()
+        self._void = 0
+        self._sleep: anyio.CancelScope | None = None
+        self._earlier: anyio.Event | None = None
+
+    def after(self, seconds: float, fire: Callable[[], None]) -> Timer:
+        """Call ``fire`` in ``seconds``; it must not raise."""
+        timer = Timer(self, fire)
+        deadline = self._clock.monotonic() + seconds
+        heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
+        if self._heap[0][2] is timer:
+            # The sleeper must look again: this one is due before what it sleeps for.
+            if self._earlier is not None:
+                self._earlier.set()
+            elif self._sleep is not None:
+                self._sleep.cancel()
+        return timer
+
+    def _called_off(self) -> None:
+        self._void += 1
+        if self._void > 64 and self._void * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].fire is not None]
+            heapq.heapify(self._heap)
+            self._void = 0
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            while self._heap and self._heap[0][2].fire is None:
+                heapq.heappop(self._heap)
+                self._void -= 1
+            if not self._heap:
+                self._earlier = anyio.Event()
+                await self._earlier.wait()
+                self._earlier = None
+                continue
+            wait = self._heap[0][0] - self._clock.monotonic()
+            if wait > 0:
+                with anyio.CancelScope() as self._sleep:
+                    await self._clock.sleep(wait)
+                self._sleep = None
+                continue
+            _, _, timer = heapq.heappop(self._heap)
+            fire, timer.fire = timer.fire, None
+            if fire is not None:
+                fire()
