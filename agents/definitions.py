@@ -229,7 +229,7 @@ class Definitions:
         return ActiveSide(side, prompt, tools, side.max_steps or DEFAULT_MAX_STEPS)
 
 
-def _by_name(problems: list[str], path: str, items: Iterable[Any], kind: Any) -> dict[str, Any]:
+def _by_name(path: str, items: Iterable[Any], kind: Any, problems: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for index, item in enumerate(items):
         if not isinstance(item, kind):

@@ -1,6 +1,10 @@
 import pytest
-from hubbub import Hub, CustomEvent
+
+from hubbub import CustomEvent, Hub
+
 pytestmark = pytest.mark.anyio
+
+
 async def test_emit(journal, ports, eventually):
     async with Hub(journal=journal, ports=ports) as hub:
         got = []
@@ -10,4 +14,5 @@ async def test_emit(journal, ports, eventually):
         assert r.accepted
         assert [e.type for e in got] == ["a:b", "session:open"]
         import anyio
+
         await anyio.sleep(86400)
