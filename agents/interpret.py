@@ -221,11 +221,8 @@ def _replied(
         for block, thought in enumerate(reply.thinking)
     ]  # fmt: skip
     if reply.text:
-        block = len(reply.thinking)
         events.append(
-            e.AgentText(
-                step=step, block=block, text=reply.text, turn=turn, side="side_a", label=label
-            )
+            e.AgentText(step=step, text=reply.text, turn=turn, side="side_a", label=label)
         )
     events.append(
         e.AgentStep(

@@ -20,7 +20,7 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
-from hubbub.hub.events import Event, SessionMessage, SessionPrompt, SessionReply
+from hubbub.hub.events import Event, SessionMessage, SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class Prompts:
             await self._wait(prompt, timeout)
         finally:
             self._forget(prompt)
+            if prompt.ended and announce is not None:
+                announce(SessionPromptEnd(prompt_id=prompt.id, reason=prompt.ended))
         if prompt.answer is None:
             raise (
                 Closed("the hub")

@@ -16,6 +16,7 @@ from hubbub.hub import scope
 from hubbub.hub.errors import ReservedEvent
 from hubbub.hub.events import CustomEvent, Event, SessionMessage
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
+from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.patterns import Pattern
@@ -28,7 +29,13 @@ __all__ = ["RunHub", "RunScope"]
 class RunScope(Protocol):
     """What a run lets its scope do."""
 
-    lane: OwnLane
+    @property
+    def lane(self) -> OwnLane: ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is emitted here still counts (R-04, S-10)."""
+        ...
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
         """Write ``event`` into the own lane, or drop it when the run is over (R-04)."""
@@ -70,6 +77,11 @@ class RunHub:
         await done.wait()
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
+        if not self._run.is_live:
+            log.info("event.dropped", run_id=self._run.lane.run_id, event_type=event.type)
+            if done is not None:
+                done()
+            return
         home: str = event.home
         if event.__class__ is CustomEvent:
             home = home_of_custom(event)
@@ -185,7 +197,7 @@ class RunHub:
             tuple(options),
             timeout,
             asker=self._run.lane.run_id,
-            announce=lambda event: self._run.write(event, None),
+            announce=lambda event: self._emit(event, None),
         )
 
     def reply(self, prompt_id: str, content: str) -> Receipt:

@@ -9,6 +9,7 @@ core is cancelled, and what it still returns is dropped: an interruption, a time
 termination need no code of their own here.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -43,7 +44,7 @@ from hubbub.hub.hub import Handler
 from hubbub.hub.journal import Commit
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.run_hub import RunHub, refuse_reserved
+from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.runtime.perform import perform, timed_out, timeout_of
 from hubbub.runtime.timers import Timer
@@ -245,9 +246,8 @@ class Activation:
         while activity is not None:
             try:
                 side = self._runtime.definitions.side(self.thread.agent)
-                signal = await perform(
-                    activity, self.thread, side, self._runtime, self.lane, self._scope
-                )
+                work = _Work(self, activity, ticket)
+                signal = await perform(activity, self.thread, side, self._runtime, work)
             except Exception as error:
                 if self._running.get(activity) is ticket:
                     self._runtime.died(self, error)
@@ -292,18 +292,15 @@ class Activation:
             subscription.close()
         self._kept.clear()
 
-    # ── what tools may do (RunScope) ─────────────────────────────────────────────────────────
+    # ── what tools may do ────────────────────────────────────────────────────────────────────
 
-    def _scope(self, call_id: str) -> RunHub:
-        return RunHub(self._runtime.hub, self, call_id=call_id, turn=self.thread.turn)
+    def is_at_work(self, activity: Activity, ticket: _Ticket) -> bool:
+        """Whether this activity is still wanted."""
+        return self._running.get(activity) is ticket
 
-    def write(self, event: Event, done: Any) -> None:
+    def write(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write an event of a tool's into the own lane."""
         refuse_reserved(event, _RESERVED)
-        if self.thread.phase == "ended" or self._runtime.activation(self.lane.run_id) is not self:
-            log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
-            if done is not None:
-                done()
-            return
         if isinstance(event, e.AgentText):
             event = structs.replace(event, step=0)
 
@@ -314,13 +311,35 @@ class Activation:
 
         self.lane.append((event,), before=self._fold, after=after)
 
+    def keep(self, subscription: Subscription | EventStream) -> None:
+        self._kept.append(subscription)
+
+
+class _Work:
+    """The scope of one activity (``RunScope``): void as soon as it is no longer wanted."""
+
+    __slots__ = ("_activity", "_run", "_ticket", "lane")
+
+    def __init__(self, run: Activation, activity: Activity, ticket: _Ticket) -> None:
+        self._run = run
+        self._activity = activity
+        self._ticket = ticket
+        self.lane = run.lane
+
+    @property
+    def is_live(self) -> bool:
+        return self._run.is_at_work(self._activity, self._ticket)
+
+    def write(self, event: Event, done: Callable[[], None] | None) -> None:
+        self._run.write(event, done)
+
     def read_inbox(self, handler: Handler) -> Subscription:
         raise BadValue(
             "subscribe", "a model run takes its messages itself; observe them with rt.hub"
         )
 
     def keep(self, subscription: Subscription | EventStream) -> None:
-        self._kept.append(subscription)
+        self._run.keep(subscription)
 
 
 _LISTS: Final[dict[Kind, str]] = {"control": "control", "result": "results", "message": "messages"}

@@ -214,13 +214,12 @@ class CodeRun:
 
     # ── what the agent may do (RunScope) ─────────────────────────────────────────────────────
 
+    @property
+    def is_live(self) -> bool:
+        return not self._ending and not self.runtime.is_gone
+
     def write(self, event: Event, done: Any) -> None:
         refuse_reserved(event, _RESERVED)
-        if self._ending or self.runtime.is_gone:
-            log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
-            if done is not None:
-                done()
-            return
         events = admit(self.thread, event)
         if not events:
             log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)

@@ -29,7 +29,6 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import Closed, RunFailed
 from hubbub.hub.events import Event
 from hubbub.hub.message import Sayable, session_message
-from hubbub.hub.run_hub import RunHub
 from hubbub.runtime.perform import perform, timed_out, timeout_of
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class ModelSession:
     def __init__(
         self,
         run: "CodeRun",
-        hub: RunHub,
         *,
         model: str | Model,
         system: str,
@@ -67,7 +65,6 @@ class ModelSession:
         self._definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
         self._side = self._definitions.side(_NAME)
         self._run = run
-        self._hub = hub
         self._thread = Thread(agent=_NAME, phase="live")
         self._queue: deque[e.SessionMessage] = deque()
         self._sent = 0
@@ -147,19 +144,15 @@ class ModelSession:
     async def _perform(self, activity: Activity) -> Signal:
         seconds = timeout_of(activity, self._side)
         with anyio.move_on_after(seconds):
-            return await perform(
-                activity, self._thread, self._side, self._run.runtime, self._run.lane, self._scope
-            )
+            return await perform(activity, self._thread, self._side, self._run.runtime, self._run)
         assert seconds is not None
         return timed_out(activity, seconds)
-
-    def _scope(self, call_id: str) -> RunHub:
-        return RunHub(self._hub.hub, self._run, call_id=call_id)
 
     def _commit(self, signal: Signal) -> list[Event]:
         decision = interpret(self._thread, signal, self._definitions)
         self._thread = fold_all(self._thread, decision.events)
         shown: list[Event] = [event for event in decision.events if isinstance(event, _SHOWN)]
         for event in shown:
-            self._run.write(event, None)
+            if self._run.is_live:
+                self._run.write(event, None)
         return shown

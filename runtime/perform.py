@@ -4,7 +4,6 @@ What happens here is not recorded by itself; it becomes a signal, and what that 
 in ``hubbub.agents.interpret``.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hubbub.agents.decide import Activity, CallModel, RunTool
@@ -18,7 +17,7 @@ from hubbub.hub.errors import HubbubError, ProviderError
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.run_hub import RunHub
+from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.runtime.call_tool import call_tool
 
 if TYPE_CHECKING:
@@ -50,44 +49,40 @@ class ToolState:
 
 
 async def perform(
-    activity: Activity,
-    thread: Thread,
-    side: ActiveSide,
-    runtime: "Runtime",
-    lane: OwnLane,
-    scope: Callable[[str], RunHub],
+    activity: Activity, thread: Thread, side: ActiveSide, runtime: "Runtime", work: RunScope
 ) -> Signal:
-    """Do what ``activity`` says and return what came of it; only cancellation is raised."""
+    """Do what ``activity`` says and return what came of it; only cancellation is raised.
+
+    ``work`` is the scope the activity acts in; once that is no longer live, whatever the
+    activity still emits is dropped (S-10).
+    """
     if isinstance(activity, RunTool):
-        return await _run_tool(activity, side, runtime, lane, scope)
-    return await _call_model(activity, thread, side, runtime, lane)
+        return await _run_tool(activity, thread, side, runtime, work)
+    return await _call_model(activity, thread, side, runtime, work)
 
 
 async def _run_tool(
-    activity: RunTool,
-    side: ActiveSide,
-    runtime: "Runtime",
-    lane: OwnLane,
-    scope: Callable[[str], RunHub],
+    activity: RunTool, thread: Thread, side: ActiveSide, runtime: "Runtime", work: RunScope
 ) -> Signal:
     tool = side.tools.get(activity.name)
     if tool is None:
         return ToolFinished(activity.index, f"the tool {activity.name!r} is gone", True)
     call_id = f"{activity.step}.{activity.index}"
-    state = ToolState(runtime, lane, scope(call_id), call_id)
+    hub = RunHub(runtime.hub, work, call_id=call_id, turn=thread.turn)
+    state = ToolState(runtime, work.lane, hub, call_id)
     result = await call_tool(tool, activity.arguments, state, runtime.ports.offload)
     return ToolFinished(activity.index, result.content, result.is_error, result.attachments)
 
 
 async def _call_model(
-    activity: CallModel, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
+    activity: CallModel, thread: Thread, side: ActiveSide, runtime: "Runtime", work: RunScope
 ) -> Signal:
     if activity.delay:
         await runtime.ports.clock.sleep(activity.delay)
     try:
         model = runtime.model_of(side)
         request = build_request(thread, side, runtime.specs_of(side))
-        on_delta = _deltas(runtime, lane, activity, thread, side)
+        on_delta = _deltas(runtime, work, activity, thread, side)
         return ModelReplied(await model.call(request, on_delta))
     except ProviderError as error:
         failure = Failure(
@@ -100,21 +95,21 @@ async def _call_model(
     except HubbubError as error:
         failure = Failure(kind="setup", error=str(error), retryable=False)
     except Exception as error:
-        log.error("model.raised", run_id=lane.run_id, exc_info=error)
+        log.error("model.raised", run_id=work.lane.run_id, exc_info=error)
         text = f"the model object raised {type(error).__name__}: {error}"
         failure = Failure(kind="bug", error=text[:2000], retryable=False)
     log.warning(
-        "model.failed", run_id=lane.run_id, step=activity.step, attempt=activity.attempt,
+        "model.failed", run_id=work.lane.run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
     return ModelFailed(failure)
 
 
 def _deltas(
-    runtime: "Runtime", lane: OwnLane, activity: CallModel, thread: Thread, side: ActiveSide
+    runtime: "Runtime", work: RunScope, activity: CallModel, thread: Thread, side: ActiveSide
 ) -> OnDelta | None:
     """Turn a model's deltas into events, if anybody listens."""
-    hub = runtime.hub
+    hub, lane = runtime.hub, work.lane
     run_id, root = lane.run_id, lane.root_run_id
     if not (
         hub.has(AgentTextDelta.type, run_id=run_id, root_run_id=root)
@@ -130,7 +125,7 @@ def _deltas(
             kind = AgentThinkingDelta
         else:
             return
-        if hub.is_closed:
+        if not work.is_live or hub.is_closed:
             return
         hub._emit_ephemeral(
             kind(

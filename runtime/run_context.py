@@ -107,7 +107,6 @@ class RunContext:
 
         return ModelSession(
             self._run,
-            self.hub,
             model=model,
             system=system,
             tools=tuple(tools),
