@@ -9,6 +9,7 @@ core is cancelled, and what it still returns is dropped: an interruption, a time
 termination need no code of their own here.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -84,7 +85,7 @@ class Activation:
 
     __slots__ = (
         "_advancing", "_control", "_inline", "_kept", "_messages", "_next", "_results", "_running",
-        "_runtime", "_seen", "lane", "thread",
+        "_runtime", "_seen", "_signals", "lane", "thread",
     )  # fmt: skip
 
     def __init__(self, runtime: "Runtime", lane: OwnLane, thread: Thread) -> None:
@@ -95,6 +96,7 @@ class Activation:
         self._control: list[InLane] = []
         self._results: list[InLane] = []
         self._messages: list[InLane] = []
+        self._signals: deque[Signal] = deque()
         self._running: dict[Activity, _Ticket] = {}
         self._advancing = False
         self._inline: _Ticket | None = None
@@ -122,20 +124,18 @@ class Activation:
 
     def pass_deadline(self) -> None:
         """The run's time is over."""
-        self._signal(DeadlinePassed())
-        self.advance()
+        self._finish(DeadlinePassed())
 
     def doom(self, error: Exception) -> None:
         """End the run: it cannot go on.  What waits is not handled."""
-        if self._control:
-            self._signal(Taken(self._take("control")))
-        self._signal(LoopFailed(str(error), type(error).__name__))
         self._runtime.remember_error(self.lane.run_id, error)
-        self.advance()
+        if self._control:
+            self._signals.append(Taken(self._take("control")))
+        self._finish(LoopFailed(str(error), type(error).__name__))
 
     def restore(self, signal: Signal) -> None:
         """Begin where the journal left off."""
-        self._signal(signal)
+        self._finish(signal)
 
     @property
     def is_at_boundary(self) -> bool:
@@ -151,6 +151,9 @@ class Activation:
         self._advancing = True
         try:
             while not self.lane.in_flight:
+                if self._signals:
+                    self._signal(self._signals.popleft())
+                    continue
                 command = decide(self.thread, self._waiting())
                 match command:
                     case Take(kind=kind):
@@ -263,11 +266,8 @@ class Activation:
             activity = self._next
 
     def _finish(self, signal: Signal) -> None:
-        try:
-            self._signal(signal)
-        except Exception as error:
-            self._runtime.died(self, error)
-            return
+        # Interpreted by the loop, against a state in which every earlier commit is folded.
+        self._signals.append(signal)
         self.advance()
 
     def _stop(self, activity: Activity, *, cancel: bool = False) -> None:

@@ -8,6 +8,10 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * a system note within the conversation is user text between ``<system>`` tags;
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
 
+The interface's version is 2023-06-01, which every model and every compatible server knows.  The
+next one, 2026-10-21, gives nothing that is used here and refuses ``temperature``, ``top_p`` and
+``top_k``, which ``options`` may hold; ``headers={"anthropic-version": "2026-10-21"}`` asks for it.
+
 How the answer becomes a reply stands in ``anthropic_answer``.
 """
 
@@ -27,13 +31,8 @@ from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.anthropic_answer import AnthropicAnswer
 from hubbub.runtime.conversation import UserTurn, conversation
-from hubbub.runtime.http_stream import (
-    IDLE_SECONDS,
-    Endpoint,
-    clean_key,
-    clean_url,
-    encode_body,
-)
+from hubbub.runtime.http_stream import IDLE_SECONDS, Endpoint, encode_body
+from hubbub.runtime.provider_address import clean_headers, clean_key, clean_url
 
 __all__ = ["ANTHROPIC_KEY", "ANTHROPIC_URL", "AnthropicModel", "request_body"]
 
@@ -46,9 +45,9 @@ class AnthropicModel:
     """A model behind the Messages interface.
 
     ``base_url`` is the address without ``/v1/messages``; only Anthropic's own needs a ``key``.
-    ``headers`` are sent along and treated as secrets.  Usable on any event loop, from any
-    number of runs; ``aclose`` frees the connections of the running loop.  Raises
-    ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
+    ``headers`` are sent along, in place of ours if need be, and treated as secrets.  Usable on
+    any event loop, from any number of runs; ``aclose`` frees the connections of the running
+    loop.  Raises ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class AnthropicModel:
             secret_headers["x-api-key"] = clean
         elif url == ANTHROPIC_URL:
             raise MissingKey("Anthropic (pass key=, or name it 'anthropic:NAME')", ANTHROPIC_KEY)
-        secret_headers |= {each: Secret(value) for each, value in (headers or {}).items()}
+        secret_headers |= clean_headers(headers)
         self._name = name
         self._max_tokens = max_tokens
         self._endpoint = Endpoint(

@@ -20,24 +20,23 @@ the environment are httpx's own business and are honoured, except for loopback a
 
 import ssl
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
 from anyio.lowlevel import current_token
 
-from hubbub.hub.errors import BadValue, ProviderError
+from hubbub.hub.errors import ProviderError
 from hubbub.hub.values import Secret
+from hubbub.runtime.provider_address import is_loopback
 from hubbub.runtime.provider_errors import Origin, error_message
 from hubbub.runtime.sse import EventTooLarge, SseDecoder
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Endpoint", "Receiver", "clean_key", "clean_url", "encode_body", "is_loopback"]
+__all__ = ["IDLE_SECONDS", "Endpoint", "Receiver", "encode_body"]
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 64 * 1024
@@ -47,6 +46,8 @@ IDLE_SECONDS: Final = 300.0
 CLOSE_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 0.1
 """How long a finished answer may take to close its body, which frees the connection for reuse."""
+
+_KEY_HEADERS: Final = frozenset({"authorization", "x-api-key"})
 
 
 class Receiver(Protocol):
@@ -86,11 +87,8 @@ class Endpoint:
         secret_headers: Mapping[str, Secret],
         idle_timeout: float = IDLE_SECONDS,
     ) -> None:
-        secrets = tuple(
-            Secret((value.reveal() or "").removeprefix("Bearer "))
-            for value in secret_headers.values()
-        )
-        self.origin = Origin(model, url, key_variable, secrets)
+        keyed = not _KEY_HEADERS.isdisjoint(secret_headers)
+        self.origin = Origin(model, url, key_variable, keyed, _quotable(secret_headers))
         self._headers = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",
@@ -231,6 +229,13 @@ def _detail(error: BaseException) -> str:
     return type(error).__name__
 
 
+def _quotable(secret_headers: Mapping[str, Secret]) -> tuple[Secret, ...]:
+    """What to look for in a provider's messages: keys, also without the word ``Bearer``."""
+    texts = (value.reveal() or "" for value in secret_headers.values())
+    # Nothing as short as a version or a flag: every sentence would be full of stars.
+    return tuple(Secret(part) for text in texts for part in text.split() if len(part) >= 8)
+
+
 class _Answer:
     """Sorts the bytes of an answer into events or one JSON body, within the limits."""
 
@@ -304,60 +309,6 @@ class _Excerpt:
     def feed(self, chunk: bytes) -> bool:
         self.data += chunk[: MAX_ERROR_BYTES - len(self.data)]
         return len(self.data) >= MAX_ERROR_BYTES
-
-
-def clean_url(url: str) -> tuple[str, Secret | None]:
-    """``url`` without userinfo and final slashes, and the userinfo as Basic authorization.
-
-    Raises ``BadValue``, without quoting a secret, for anything but http(s)://HOST[:PORT][/PATH].
-    """
-    problem = "write http://HOST:PORT/PATH or https://…, without a query"
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    # Raised outside of the handler: its message may quote the whole URL.
-    if not host or parts.scheme not in ("http", "https"):
-        raise BadValue("base URL", problem)
-    if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
-        raise BadValue("base URL", problem)
-    netloc = f"[{host}]" if ":" in host else host
-    if port is not None:
-        netloc += f":{port}"
-    user_info, at, _ = parts.netloc.rpartition("@")
-    clean = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
-    return clean, _basic(user_info) if at else None
-
-
-def _basic(user_info: str) -> Secret:
-    from base64 import b64encode
-    from urllib.parse import unquote
-
-    name, _, password = user_info.partition(":")
-    pair = f"{unquote(name)}:{unquote(password)}".encode()
-    return Secret("Basic " + b64encode(pair).decode())
-
-
-def clean_key(key: str | Secret | None) -> Secret | None:
-    """``key`` as a secret without surrounding blanks; ``None`` if nothing is left of it.
-
-    Raises ``BadValue`` for what cannot stand in a header, without quoting it.
-    """
-    text = (key.reveal() if isinstance(key, Secret) else key) or ""
-    text = text.strip()
-    if not (text.isascii() and text.isprintable()):
-        raise BadValue("key", "it holds characters that no key has; was it pasted whole?")
-    return Secret(text) if text else None
-
-
-def is_loopback(url: str) -> bool:
-    """Whether ``url`` points to this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def encode_body(body: Mapping[str, Any], origin: Origin) -> bytes:

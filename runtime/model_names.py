@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from hubbub.agents.model import Model
 from hubbub.hub.errors import BadValue, MissingKey, UnknownModel
+from hubbub.runtime.provider_address import is_loopback
 
 __all__ = ["PROVIDERS", "resolve_model"]
 
@@ -75,8 +76,6 @@ def _make(provider: str, name: str, url: str, environ: Mapping[str, str]) -> Mod
 
 def _place(url: str, own: str, variable: str, environ: Mapping[str, str]) -> tuple[str, str | None]:
     """Where to send requests, and the key that may be sent there."""
-    from hubbub.runtime.http_stream import is_loopback
-
     usual = environ.get(variable.replace("_API_KEY", "_BASE_URL"), "").strip() or own
     where = url or usual
     key = environ.get(variable, "").strip() or None

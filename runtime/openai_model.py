@@ -25,14 +25,9 @@ from hubbub.agents.model import (
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.conversation import UserTurn, conversation
-from hubbub.runtime.http_stream import (
-    IDLE_SECONDS,
-    Endpoint,
-    clean_key,
-    clean_url,
-    encode_body,
-)
+from hubbub.runtime.http_stream import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.openai_answer import OpenAIAnswer
+from hubbub.runtime.provider_address import clean_headers, clean_key, clean_url
 
 __all__ = ["OPENAI_KEY", "OPENAI_URL", "OpenAIModel", "request_body"]
 
@@ -44,10 +39,10 @@ class OpenAIModel:
     """A model behind a Chat Completions interface.
 
     ``base_url`` is the address without ``/chat/completions``, for example
-    ``http://localhost:11434/v1``; only OpenAI's own needs a ``key``.  ``headers`` are sent along
-    and treated as secrets.  Usable on any event loop, from any number of runs; ``aclose``
-    frees the connections of the running loop.  Raises ``MissingKey``, and ``BadValue`` for a
-    URL or key that cannot be one.
+    ``http://localhost:11434/v1``; only OpenAI's own needs a ``key``.  ``headers`` are sent along,
+    in place of ours if need be, and treated as secrets.  Usable on any event loop, from any
+    number of runs; ``aclose`` frees the connections of the running loop.  Raises
+    ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
     """
 
     def __init__(
@@ -65,7 +60,7 @@ class OpenAIModel:
             secret_headers["authorization"] = Secret(f"Bearer {clean.reveal()}")
         elif url == OPENAI_URL:
             raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI_KEY)
-        secret_headers |= {each: Secret(value) for each, value in (headers or {}).items()}
+        secret_headers |= clean_headers(headers)
         self._name = name
         self._endpoint = Endpoint(
             f"openai:{name}",

@@ -42,7 +42,10 @@ class Origin(Struct, frozen=True):
     model: str
     url: str
     key_variable: str
+    keyed: bool = False
+    """Whether a key is sent along."""
     secrets: tuple[Secret, ...] = ()
+    """What must not be quoted."""
 
     def refusal(
         self, status: int, message: str = "", headers: Mapping[str, str] | None = None
@@ -84,7 +87,7 @@ class Origin(Struct, frozen=True):
 
     def _about_key(self, status: int, said: str) -> str:
         variable = self.key_variable
-        if not self.secrets:
+        if not self.keyed:
             return (
                 f"{self.url} asks for a key ({status}) and none was sent; set {variable}, and "
                 "the base URL's variable beside it, or pass key="

@@ -135,6 +135,7 @@ class Runtime:
         self._active: dict[str, AnyRun] = {}
         self._loading: dict[str, list[InLane]] = {}
         self._ready: dict[str, InLane | None] = {}
+        self._draining = False
         self._deaths: dict[str, int] = {}
         self._trees: dict[str, list[int]] = {}
         self._depths: dict[str, int] = {}
@@ -422,6 +423,15 @@ class Runtime:
 
     def _drain(self) -> None:
         """Activate ready runs, in order, while there is room."""
+        if self._draining:
+            return  # A run that parks at once makes room while the loop below is at work.
+        self._draining = True
+        try:
+            self._activate_ready()
+        finally:
+            self._draining = False
+
+    def _activate_ready(self) -> None:
         while self._ready and len(self._active) + len(self._loading) < self._max_live:
             run_id = next(iter(self._ready))
             item = self._ready.pop(run_id)
@@ -490,7 +500,8 @@ class Runtime:
             return
         if run.thread.phase == "live" and not run.thread.parked:
             run.restore(Restored())
-        run.advance()
+        else:
+            run.advance()
 
     def _install_code(
         self,

@@ -29,8 +29,8 @@ from hubbub.hub.errors import (
 )
 from hubbub.runtime import http_stream
 from hubbub.runtime.anthropic_model import AnthropicModel
-from hubbub.runtime.http_stream import clean_key, clean_url, is_loopback
 from hubbub.runtime.openai_model import OpenAIModel
+from hubbub.runtime.provider_address import clean_key, clean_url, is_loopback
 from hubbub.runtime.provider_errors import error_message, retry_after
 from hubbub.runtime.sse import EventTooLarge
 
@@ -418,6 +418,10 @@ def test_a_key_that_cannot_be_one_is_refused_without_quoting_it() -> None:
         with pytest.raises(BadValue) as caught:
             clean_key(key)
         assert KEY not in repr(caught.value)
+    with pytest.raises(BadValue):
+        OpenAIModel(
+            "m", base_url="http://localhost", headers={"x-other": KEY + "\r\n" * 2 + "x: y"}
+        )
     assert clean_key(" ") is None
     assert clean_key(None) is None
     stripped = clean_key(f" {KEY}\n")

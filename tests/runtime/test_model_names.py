@@ -23,7 +23,7 @@ def resolved(spec: object, **environ: str) -> tuple[str, str, bool]:
     model = resolve_model(spec, {"scripted": SCRIPTED}, environ)  # type: ignore[arg-type]
     assert isinstance(model, AnthropicModel | OpenAIModel)
     origin = model._endpoint.origin
-    return origin.url, model.name, bool(origin.secrets)
+    return origin.url, model.name, origin.keyed
 
 
 def test_an_object_is_itself_and_a_registered_name_comes_first() -> None:

@@ -1,0 +1,70 @@
+"""Where a provider is and what opens it: URLs, keys and headers, checked and made safe to show.
+
+Whatever is refused here is refused without being quoted: it may hold a secret (M-04).
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.values import Secret
+
+__all__ = ["clean_headers", "clean_key", "clean_url", "is_loopback"]
+
+
+def clean_url(url: str) -> tuple[str, Secret | None]:
+    """``url`` without userinfo and final slashes, and the userinfo as Basic authorization.
+
+    Raises ``BadValue``, without quoting a secret, for anything but http(s)://HOST[:PORT][/PATH].
+    """
+    problem = "write http://HOST:PORT/PATH or https://…, without a query"
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    # Raised outside of the handler: its message may quote the whole URL.
+    if not host or parts.scheme not in ("http", "https"):
+        raise BadValue("base URL", problem)
+    if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
+        raise BadValue("base URL", problem)
+    netloc = f"[{host}]" if ":" in host else host
+    if port is not None:
+        netloc += f":{port}"
+    user_info, at, _ = parts.netloc.rpartition("@")
+    clean = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
+    return clean, _basic(user_info) if at else None
+
+
+def _basic(user_info: str) -> Secret:
+    name, _, password = user_info.partition(":")
+    pair = f"{unquote(name)}:{unquote(password)}".encode()
+    return Secret("Basic " + b64encode(pair).decode())
+
+
+def clean_headers(headers: Mapping[str, str] | None) -> dict[str, Secret]:
+    """Headers of the caller's own, as secrets; raises ``BadValue`` like ``clean_key``."""
+    return {name.lower(): clean_key(value) or Secret("") for name, value in (headers or {}).items()}
+
+
+def clean_key(key: str | Secret | None) -> Secret | None:
+    """``key`` as a secret without surrounding blanks; ``None`` if nothing is left of it.
+
+    Raises ``BadValue`` for what cannot stand in a header, without quoting it.
+    """
+    text = (key.reveal() if isinstance(key, Secret) else key) or ""
+    text = text.strip()
+    if not (text.isascii() and text.isprintable()):
+        raise BadValue("key or header", "it holds characters that none has; was it pasted whole?")
+    return Secret(text) if text else None
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` points to this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
