@@ -1,0 +1,429 @@
+"""The command line: ``hubbub demo``, ``hubbub chat``.
+
+Exit codes: 0 done; 1 it was tried and failed; 2 it cannot be done as asked (the command line, a
+folder, module, model or key); 130 interrupted.  What goes wrong is one line on stderr with its
+remedy; ``HUBBUB_DEBUG=1`` shows the traceback instead.
+
+Only this module puts ``runtime`` and ``channels`` together, and only this module writes to the
+terminal on behalf of the former.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+import anyio
+import msgspec
+from msgspec import structs
+
+from hubbub import HubbubError, Runtime, __version__
+from hubbub.agents.model import Model
+from hubbub.hub.errors import MissingExtra, OperatorError
+from hubbub.hub.events import Event
+from hubbub.hub.ports import Ports
+from hubbub.runtime.document_folder import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hubbub.runtime.demo import Demo
+    from hubbub.runtime.demo_story import Story
+    from hubbub.runtime.load_agent import LoadedAgents
+
+__all__ = ["main"]
+
+T = TypeVar("T")
+
+Backend: TypeAlias = Literal["asyncio", "trio"]
+
+FAILED: Final = 1
+WRONG: Final = 2
+INTERRUPTED: Final = 130
+
+STEP_SECONDS: Final = 0.15
+"""What a step of the scripted model takes where somebody is watching."""
+FRAME_SECONDS: Final = 0.08
+SPEECH_SECONDS: Final = 0.4
+"""What an answer of the offline model takes in a terminal."""
+
+ABOUT: Final = "An event-hub actor system for LLM agents: every run is a durable actor on one hub."
+EXIT_CODES: Final = (
+    "Exit codes: 0 done, 1 tried and failed, 2 cannot be done as asked, 130 interrupted."
+)
+
+
+class _Wrong(OperatorError):
+    """The command cannot be carried out as given."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; never raises for what goes wrong in it."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # A terminal that cannot show a sign gets its number.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has left; Python must not try to flush the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    debug = os.environ.get("HUBBUB_DEBUG", "") not in ("", "0")
+    try:
+        return _command(arguments)
+    except BrokenPipeError:
+        raise
+    except (KeyboardInterrupt, BaseExceptionGroup) as error:
+        if _is_interrupt(error):
+            return INTERRUPTED
+        if debug:
+            raise
+        return _complain(error)
+    except Exception as error:
+        if debug:
+            raise
+        return _complain(error)
+
+
+def _command(arguments: Sequence[str]) -> int:
+    try:
+        import cyclopts
+        import rich  # noqa: F401
+    except ImportError:
+        raise MissingExtra("the command line", "cli") from None
+
+    try:
+        code = _app()(arguments, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        text = " ".join(str(error).split())
+        raise _Wrong(f"{text} See: hubbub --help") from None
+    return code if isinstance(code, int) else 0
+
+
+def _complain(error: BaseException) -> int:
+    """Say in one line what is wrong."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    text = printable(" ".join(str(error).split()))
+    if isinstance(error, HubbubError):
+        _notice(text)
+        return WRONG
+    name = type(error).__name__
+    _notice(f"unexpected {name}: {text}; HUBBUB_DEBUG=1 shows where, please report it")
+    return FAILED
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_interrupt, error.exceptions))
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _app() -> Any:
+    """The commands, as cyclopts is told them."""
+    from cyclopts import App, Parameter
+
+    app = App(
+        name="hubbub",
+        help=ABOUT,
+        help_epilogue=EXIT_CODES,
+        version=f"hubbub {__version__}",
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+        help_format="markdown",
+        default_parameter=Parameter(negative=()),
+    )
+    app.command(_demo_command(), name="demo")
+    app.command(_chat_command(), name="chat")
+    return app
+
+
+def _demo_command() -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def demo(
+        folder: Path | None = None,
+        /,
+        *,
+        json: Annotated[bool, Parameter(show_default=False)] = False,
+        backend: Backend = "asyncio",
+        record: Annotated[Path | None, Parameter(show=False)] = None,
+    ) -> int:
+        """Watch agents survey the text files of a folder. Offline, in seconds.
+
+        A surveyor, on a scripted model, starts one reader per text file, is told something by a
+        message while it works, and ends with a report. Exit code 1: there was nothing to read.
+
+        Parameters
+        ----------
+        folder
+            The folder to survey. Default: hubbub's own documents, or the current folder where
+            there are none.
+        json
+            Print one JSON object instead: report, files, totals, steering.
+        backend
+            The event loop.
+        record
+            Write a picture (SVG) of the demo to this file.
+        """
+        return _demo(folder, as_json=json, backend=backend, record=record)
+
+    return demo
+
+
+def _chat_command() -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def chat(
+        agent: Annotated[str | None, Parameter(name="MODULE:AGENT")] = None,
+        /,
+        *,
+        model: str | None = None,
+        system: Annotated[str, Parameter(show_default=False)] = "",
+        folder: Path | None = None,
+        backend: Backend = "asyncio",
+    ) -> int:
+        """Talk with an agent in the terminal. Ctrl-C interrupts it, twice leaves.
+
+        Without MODULE:AGENT the agent is a small assistant, on --model, or else on a model of
+        the provider whose key is in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY), or else
+        on an offline model that follows a few rules.
+
+        Parameters
+        ----------
+        agent
+            An agent of your own, such as my_agents:assistant.
+        model
+            provider:name[@url], such as anthropic:claude-sonnet-4-5, openai:gpt-5-mini or
+            openai:llama3.2@http://localhost:11434/v1.
+        system
+            What the assistant is told to be.
+        folder
+            The assistant may list and read the text files of this folder, and of no other.
+        backend
+            The event loop.
+        """
+        return _chat(agent, model=model, system=system, folder=folder, backend=backend)
+
+    return chat
+
+
+def _loop(work: Callable[[], Coroutine[Any, Any, T]], backend: Backend) -> T:
+    """Run ``work`` on an event loop."""
+    if backend == "trio":
+        try:
+            import trio  # noqa: F401
+        except ImportError:
+            raise MissingExtra("--backend trio", "trio") from None
+    return anyio.run(work, backend=backend)
+
+
+def _checked(folder: Path, remedy: str) -> Path:
+    """``folder``, if there is such a folder."""
+    shown = printable(str(folder))
+    try:
+        if folder.is_dir():
+            os.scandir(folder).close()
+            return folder
+        problem = "is not a folder" if folder.exists() else "does not exist"
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+    raise _Wrong(f"{shown}: {problem}; {remedy}")
+
+
+# ── demo ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _demo(folder: Path | None, *, as_json: bool, backend: Backend, record: Path | None) -> int:
+    from hubbub.runtime.demo import Demo, own_documents
+    from hubbub.runtime.demo_story import summary
+
+    if folder is None:
+        own, wanted = own_documents()
+        demo = Demo(folder=own, wanted=wanted)
+    else:
+        demo = Demo(folder=_checked(folder, "name a folder with text files: hubbub demo FOLDER"))
+    console = _terminal()
+    if as_json:
+        story = _story(demo, backend)
+        _print_json(story)
+    elif record is not None:
+        story = _story(demo, backend)
+        _record(story, record, " ".join(["hubbub demo", *([story.folder] if folder else [])]))
+    elif console is not None:
+        story = _story_live(demo, backend, console)
+    else:
+        story = _story(demo, backend, _print_line)
+        _print(f"\n{story.report}\n\n{summary(story)}")
+    return _demo_code(story)
+
+
+def _demo_code(story: "Story") -> int:
+    """0 for a report about at least one document."""
+    if story.ending is None or not story.ending.success:
+        reason = story.ending.reason if story.ending else "the surveyor was cut off"
+        _notice(f"the demo failed: {printable(reason)}")
+        return FAILED
+    if not story.totals.documents:
+        remedy = "name a folder with text files: hubbub demo FOLDER"
+        _notice(f"no document was read in {story.folder}; {remedy}")
+        return FAILED
+    return 0
+
+
+def _story(
+    demo: "Demo", backend: Backend, watch: "Callable[[Story, Event], object] | None" = None
+) -> "Story":
+    """Run the demo; ``watch`` is told of each event after it has become part of the story."""
+    from hubbub.runtime.demo import run_demo
+    from hubbub.runtime.demo_story import Story
+
+    story = Story()
+
+    def take(event: Event) -> None:
+        story.take(event)
+        if watch is not None:
+            watch(story, event)
+
+    async def work() -> None:
+        await run_demo(demo, take)
+
+    _loop(work, backend)
+    return story
+
+
+def _story_live(demo: "Demo", backend: Backend, console: "Console") -> "Story":
+    """Run the demo and draw it while it runs."""
+    from rich.live import Live
+
+    from hubbub.runtime.demo import run_demo
+    from hubbub.runtime.demo_picture import TREE_LINES, draw_end, draw_story
+    from hubbub.runtime.demo_story import Story
+
+    story = Story()
+
+    async def draw(live: Live) -> None:
+        tick = 0
+        while True:
+            live.update(draw_story(story, height=console.height, tick=tick), refresh=True)
+            tick += 1
+            await anyio.sleep(FRAME_SECONDS)
+
+    async def work() -> None:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            async with anyio.create_task_group() as group:
+                group.start_soon(draw, live)
+                await run_demo(structs.replace(demo, latency=STEP_SECONDS), story.take)
+                group.cancel_scope.cancel()
+
+    _loop(work, backend)
+    console.print(draw_story(story, height=max(console.height, TREE_LINES)), draw_end(story))
+    return story
+
+
+def _terminal() -> "Console | None":
+    """The terminal on stdout, if there is one that can be drawn on."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _print_line(story: "Story", event: Event) -> None:
+    from hubbub.runtime.demo_story import line_for
+
+    line = line_for(story, event)
+    if line:
+        _print(line)
+
+
+def _print_json(story: "Story") -> None:
+    from hubbub.runtime.demo_story import as_json
+
+    _print(msgspec.json.format(msgspec.json.encode(as_json(story)), indent=2).decode())
+
+
+def _record(story: "Story", path: Path, command: str) -> None:
+    """Draw the end of the demo into an SVG file."""
+    from hubbub.runtime.demo_picture import as_svg
+
+    try:
+        path.write_text(as_svg(story, command), encoding="utf-8")
+    except OSError as error:
+        raise _Wrong(f"{printable(str(path))}: {error.strerror}; name a file to write") from None
+    _print(f"wrote {printable(str(path))}")
+
+
+# ── chat ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _chat(
+    spec: str | None, *, model: str | None, system: str, folder: Path | None, backend: Backend
+) -> int:
+    from hubbub.runtime.load_agent import load_agents, with_model
+
+    ports = Ports()
+    if spec is None:
+        return _loop(_converse(_assistant(ports, model, system, folder), ports), backend)
+    if system or folder is not None:
+        raise _Wrong("--system and --folder are for the assistant; leave them out, or MODULE:AGENT")
+    loaded = load_agents(spec)
+    if model is not None:
+        loaded = with_model(loaded, model)
+    return _loop(_converse(loaded, ports), backend)
+
+
+def _assistant(ports: Ports, model: str | None, system: str, folder: Path | None) -> "LoadedAgents":
+    """The default agent, on the model that is there."""
+    from hubbub.runtime.load_agent import LoadedAgents
+    from hubbub.runtime.offline_agents import assistant, model_of_environment, offline_model
+
+    if folder is not None:
+        folder = _checked(folder, "name the folder that the assistant may read: --folder FOLDER")
+    chosen: str | Model | None = model or model_of_environment(os.environ)
+    if chosen is None:
+        _notice("no API key in the environment, so this is the offline model; see --model")
+        is_watched = sys.stdin.isatty() and sys.stdout.isatty()
+        chosen = offline_model(ports, latency=SPEECH_SECONDS if is_watched else 0.0)
+        folder = folder or Path.cwd()  # Nothing that it reads leaves this machine.
+    elif model is None:
+        _notice(f"talking to {chosen}; see --model")
+    definition = assistant(chosen, ports, system=system, folder=folder)
+    return LoadedAgents(definition, (definition,), (), ())
+
+
+def _converse(loaded: "LoadedAgents", ports: Ports) -> "Callable[[], Coroutine[Any, Any, int]]":
+    """A conversation with an agent in the console."""
+    from hubbub.channels.console import run_console
+
+    async def work() -> int:
+        runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, ports=ports)
+        name = loaded.agent.name
+        if not loaded.agent.is_code:  # A missing key is told before anything is typed.
+            runtime.model_of(runtime.definitions.side(name))
+        async with runtime:
+            return await run_console(runtime.hub, name)
+
+    return work
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _notice(text: str) -> None:
+    """Tell whoever runs the program; what is on stdout stays clean."""
+    if sys.stderr is not None:  # It may have been closed by whoever started the program.
+        sys.stderr.write(f"hubbub: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """``decide``: what must be under way now.
 
-    Thread × kinds of item that wait → Command
+    Thread × kinds of item that wait × the turn being asked → Command
 
 Rules, in this order
 --------------------
@@ -8,7 +8,8 @@ Rules, in this order
 2. Control is taken before anything else, results before messages (H-14).
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
    one; nothing is asked of the model and no message is taken until each has its result (S-07).
-4. Messages are taken, all that wait, before the model is asked (T-02).
+4. Messages are taken, all that wait, before the model is asked (T-02).  What comes while it is
+   being asked waits for its answer: the model has not seen it, so its answer is none to it (T-03).
 5. Inside a session the model's next step is due.
 6. A run that is closing, or was started for one session, ends when nothing waits (R-06, R-17).
 7. Otherwise the run parks: it says so once, then leaves memory until something arrives.
@@ -45,6 +46,7 @@ Kind: TypeAlias = Literal["control", "result", "message"]
 class CallModel(Struct, frozen=True):
     """Ask the model for step ``step``, after ``delay`` seconds."""
 
+    turn: int
     step: int
     attempt: int
     delay: float
@@ -94,14 +96,19 @@ _CONCLUDE = Conclude()
 _TAKE: dict[Kind, Take] = {kind: Take(kind) for kind in ("control", "result", "message")}
 
 
-def decide(thread: Thread, waiting: frozenset[Kind]) -> Command:
-    """The command that follows from the state and from which kinds of item wait."""
+def decide(thread: Thread, waiting: frozenset[Kind], asking: int = 0) -> Command:
+    """The command that follows from the state and from which kinds of item wait.
+
+    ``asking`` is the turn on whose behalf the model is being asked just now, 0 for none.
+    """
     if thread.phase == "ended":
         return _LEAVE
     if "control" in waiting:
         return _TAKE["control"]
     if thread.phase == "new":
         return _LEAVE
+    if thread.in_session and thread.open is None and asking == thread.turn:
+        return Do((_next_step(thread),))
     if "result" in waiting:
         return _TAKE["result"]
     if thread.open is not None:
@@ -109,10 +116,14 @@ def decide(thread: Thread, waiting: frozenset[Kind]) -> Command:
     if "message" in waiting:
         return _TAKE["message"]
     if thread.in_session:
-        return Do((CallModel(thread.step + 1, thread.attempt, thread.delay),))
+        return Do((_next_step(thread),))
     if thread.closing or (thread.once and thread.session):
         return _CONCLUDE
     return _LEAVE if thread.parked else _PARK
+
+
+def _next_step(thread: Thread) -> CallModel:
+    return CallModel(thread.turn, thread.step + 1, thread.attempt, thread.delay)
 
 
 def _under_way(step: OpenStep) -> tuple[Activity, ...]:

@@ -12,6 +12,7 @@ Rules
 * A model step is one commit: thinking, text, step, and the start of the calls that run first, so
   that what has an effect is on record before it happens.
 * Every call gets exactly one result (S-07): its tool's, or an error that says what went wrong.
+* A signal that comes too late, for a turn, a step or a run that is over, means nothing.
 * A session of an ``ai_human`` run ends with the AI's finished reply, a failure, a limit or an
   interruption; the run then idles, or ends if it was started for one session (decision 12).
 """
@@ -23,7 +24,7 @@ from msgspec import Struct
 from hubbub.agents.calls import begin_calls, lost_calls, refuse_open_calls
 from hubbub.agents.decide import Kind
 from hubbub.agents.definitions import ActiveSide, Definitions
-from hubbub.agents.fold import fold_all
+from hubbub.agents.fold import fold, fold_all
 from hubbub.agents.model import ModelReply
 from hubbub.agents.retry import Failure, retry_delay
 from hubbub.agents.thread import Thread
@@ -61,20 +62,23 @@ class Taken(Struct, frozen=True):
 
 
 class ModelReplied(Struct, frozen=True):
-    """The model call of the next step succeeded."""
+    """The model call of the next step succeeded, in turn ``turn``."""
 
     reply: ModelReply
+    turn: int
 
 
 class ModelFailed(Struct, frozen=True):
-    """The model call of the next step failed."""
+    """The model call of the next step failed, in turn ``turn``."""
 
     failure: Failure
+    turn: int
 
 
 class ToolFinished(Struct, frozen=True):
-    """A tool returned, raised, or ran out of time."""
+    """The tool of call ``index`` of step ``step`` returned, raised, or ran out of time."""
 
+    step: int
     index: int
     output: str
     is_error: bool = False
@@ -125,15 +129,21 @@ class Decision(Struct, frozen=True):
     events: tuple[Event, ...] = ()
     taken: tuple[int, ...] = ()
     status: RunStatus | None = None
+    after: Thread | None = None
+    """The thread with ``events`` folded in, where it is known already."""
 
 
 def interpret(
     thread: Thread, signal: Signal, definitions: Definitions, waiting: frozenset[Kind] = frozenset()
 ) -> Decision:
     """What ``signal`` means for ``thread``; ``waiting`` are the kinds of item not yet taken."""
+    if thread.phase == "ended":
+        return Decision()
     match signal:
         case Taken(items=items):
             return _taken(thread, items)
+        case ModelReplied(turn=turn) | ModelFailed(turn=turn) if not _is_due(thread, turn):
+            return Decision()
         case ModelReplied(reply=reply):
             return _replied(thread, reply, definitions.side(thread.agent), waiting)
         case ModelFailed(failure=failure):
@@ -167,17 +177,19 @@ def _taken(thread: Thread, items: tuple[InLane, ...]) -> Decision:
         if isinstance(item, e.SessionOpen):
             events.append(
                 e.AgentStart(
+                    agent=item.agent,
                     input_json=item.input_json,
                     correlation_id=item.correlation_id,
                     session_key=item.session_key,
                     name=item.name,
                 )
             )
-    if not thread.in_session and any(map(_begins_session, items)):
+    aborts = [item for item in items if isinstance(item, e.SessionAbort | e.SessionReset)]
+    in_session = thread.in_session and not aborts
+    if not in_session and any(map(_begins_session, items)):
         events.append(e.SessionStart(session=thread.session + 1))
     events.append(e.SessionTaken(items=items))
-    aborts = [item for item in items if isinstance(item, e.SessionAbort | e.SessionReset)]
-    if aborts and (thread.in_session or thread.open is not None):
+    if aborts and thread.in_session:
         reason = getattr(aborts[0], "reason", "") or "interrupted"
         events = [*_interruption(thread, reason), *events]
     return Decision(tuple(events), seqs, "active")
@@ -201,6 +213,11 @@ def _interruption(thread: Thread, reason: str) -> list[Event]:
         *refuse_open_calls(thread, f"interrupted: {reason}"),
         _session_end(thread, "interrupted", reason),
     ]
+
+
+def _is_due(thread: Thread, turn: int) -> bool:
+    """Whether the model's answer for ``turn`` is still wanted."""
+    return thread.in_session and thread.open is None and thread.turn == turn
 
 
 # ── model steps ──────────────────────────────────────────────────────────────────────────────
@@ -238,7 +255,7 @@ def _finished(
     thread: Thread, signal: ToolFinished, side: ActiveSide, waiting: frozenset[Kind]
 ) -> Decision:
     step = thread.open
-    if step is None or step.calls[signal.index].status == "done":
+    if step is None or step.number != signal.step or step.calls[signal.index].status == "done":
         return Decision()  # Too late: the call was answered when it was interrupted.
     complete = e.AgentToolComplete(
         step=step.number,
@@ -271,7 +288,7 @@ def _go_on(
             end = _session_end(after, "completed", "")
         if end is not None:
             return _end_session(after, events, end, waiting)
-    return Decision(tuple(events), status="active")
+    return Decision(tuple(events), status="active", after=after)
 
 
 def _ends_with_calls(thread: Thread) -> bool:
@@ -301,10 +318,12 @@ def _end_session(
 ) -> Decision:
     """End the session; and the run, in the same commit, if it was started for one session."""
     events.append(end)
+    after = fold(thread, end)
     if thread.once and not waiting:
-        events.append(_completion(fold_all(thread, (end,))))
-        return Decision(tuple(events), status="ended")
-    return Decision(tuple(events), status="active")
+        completion = _completion(after)
+        events.append(completion)
+        return Decision(tuple(events), status="ended", after=fold(after, completion))
+    return Decision(tuple(events), status="active", after=after)
 
 
 def _session_end(thread: Thread, outcome: OutcomeName, reason: str) -> e.SessionEnd:

@@ -1,0 +1,20 @@
+"""Channels: the outside world.  They import the hub and nothing else of hubbub (K-02).
+
+Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal), and
+what the console is made of: ``transcript``, ``screen``, ``terminal``.
+"""
+
+from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels
+from hubbub.channels.console import Console, run_console
+from hubbub.channels.terminal import TerminalReader, TerminalWriter
+
+__all__ = [
+    "Attachment",
+    "Channel",
+    "ChannelContext",
+    "Channels",
+    "Console",
+    "TerminalReader",
+    "TerminalWriter",
+    "run_console",
+]

@@ -47,7 +47,6 @@ from hubbub.hub.journal import Commit, Delivery, Journal, NewRun, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.message import Sayable, session_message
-from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
@@ -102,7 +101,7 @@ class Hub:
         if buffer < 1 or max_inbox < 1:
             raise BadValue("Hub", "buffer and max_inbox must be at least 1")
         self.ports = ports or Ports()
-        self.journal: Journal = journal or MemoryJournal()
+        self.journal: Journal = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
         self.dispatched = 0
         """The position of the last durable event that was dispatched."""
@@ -117,9 +116,12 @@ class Hub:
         self._streams: dict[EventStream, None] = {}
         self._dispatching = False
         self._nested: deque[Event] = deque()
+        self._queued = 0
         self._uncommitted: dict[str, Commit] = {}
         self._in_flight = 0
         self._floors: dict[str, int] = {}
+        self._partial: set[type[Event]] = set()
+        """The classes of event that a later durable one overtakes."""
         self._dropped = 0
         self._number = self.ports.ids.number() << 16
         self._prompts = Prompts(self)
@@ -132,7 +134,11 @@ class Hub:
         self._thread = get_ident()
         await self.journal.open()
         self.dispatched = self.journal.tip
-        await self.tasks.open()
+        try:
+            await self.tasks.open()
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(
@@ -158,6 +164,9 @@ class Hub:
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""
         self._closed = True
+        # A dispatch at work holds a row of these: it must not call them any more.
+        for audience in (self._everyone, *self._trees.values(), *self._runs.values()):
+            audience.deafen()
         self._everyone = Audience()
         self._trees.clear()
         self._runs.clear()
@@ -224,6 +233,8 @@ class Hub:
         Raises ``BadPattern``, ``Closed``, ``WrongThread``.
         """
         self._check("subscribe")
+        if buffer is not None and buffer < 1:
+            raise BadValue("buffer", "at least 1 event")
         patterns = Patterns(pattern)
         if handler is not None and after is None and not is_async(handler):
             subscription = Subscription(
@@ -304,12 +315,13 @@ class Hub:
         audience.add(subscription)
 
     def _detach(self, subscription: Subscription) -> None:
-        key = subscription.run_id or subscription.root_run_id
-        if subscription.run_id is None and subscription.root_run_id is None:
+        if subscription.run_id is not None:
+            key, audiences = subscription.run_id, self._runs
+        elif subscription.root_run_id is not None:
+            key, audiences = subscription.root_run_id, self._trees
+        else:
             self._everyone.remove(subscription)
             return
-        assert key is not None
-        audiences = self._runs if subscription.run_id is not None else self._trees
         audience = audiences.get(key)
         if audience is not None:
             audience.remove(subscription)
@@ -346,17 +358,16 @@ class Hub:
         if home == "in":
             if event.__class__ in _RESERVED:
                 raise ReservedEvent(event.type)
+            if isinstance(event, SessionReply):
+                self._emit_reply(event, done)
+                return
             # Where a run stands in its tree is not the sender's to say.
             event = structs.replace(event, root_run_id="", parent_run_id=None)
             self._deliver(event, done)  # type: ignore[arg-type]
             return
         event = self._stamp(event, fields)
-        if event.secret_fields:
-            event = _without_secrets(event)
         if home == "none":
-            self._emit_ephemeral(event)
-            if done is not None:
-                done()
+            self._emit_ephemeral(event, done)
             return
         commit = Commit(events=(event,))
         if done is not None:
@@ -370,19 +381,36 @@ class Hub:
         missing = {name: value for name, value in fields.items() if not getattr(event, name)}
         return structs.replace(event, at=now, lane="", seq=0, **missing)
 
-    def _emit_ephemeral(self, event: Event) -> None:
+    def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
+        """A reply that is emitted counts as one that is given by ``reply`` (H-10)."""
+        receipt = self._prompts.reply(event.prompt_id, event.content, event.source)
+        if receipt.status == "rejected":
+            self._dead_letter(event.run_id, receipt.reason, event)
+        if done is not None:
+            if receipt.status == "pending":
+                receipt.watch(lambda _receipt: done())
+            else:
+                done()
+
+    def _emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
         """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
         self._number += 1
         event = structs.replace(event, seq=self._number)
+        if event.secret_fields:
+            event = _without_secrets(event)
         if self._uncommitted and (commit := self._uncommitted.get(event.run_id)) is not None:
             if commit.trailing is None:
                 commit.trailing = []
             if len(commit.trailing) < MAX_TRAILING:
                 commit.trailing.append(event)
-            else:
-                self._dropped += 1
-            return
-        self._dispatch(event)
+                if done is not None:
+                    commit.after = _both(commit.after, done)
+                return
+            self._dropped += 1
+        else:
+            self._dispatch((event,))
+        if done is not None:
+            done()
 
     def scoped(self, **fields: Any) -> AbstractContextManager[None]:
         """Give every event emitted by this task inside the ``with`` these fields (H-12).
@@ -575,6 +603,7 @@ class Hub:
         self, address: str, handler: Callable[[str], Any | Awaitable[Any]]
     ) -> Callable[[], None]:
         """Answer what is asked of ``address``; returns a function that stops it."""
+        self._check("serve")
         return self._prompts.serve(address, handler)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
@@ -592,6 +621,7 @@ class Hub:
 
         ``limit`` bounds their number.  Raises ``BadValue`` for a cursor this store cannot place.
         """
+        self._check("read")
         match = None if types is None else Patterns(types).match
         selection = Selection(run_id=run_id, root_run_id=root_run_id, match=match)
         position = await place(self.journal, after) if after is not None else 0
@@ -627,30 +657,35 @@ class Hub:
 
     # ── committing and dispatching ───────────────────────────────────────────────────────────
 
-    def _submit(self, commit: Commit, lane: OwnLane | None = None) -> None:
-        run_id = commit.run_id
+    def _submit(self, commit: Commit) -> None:
         self._in_flight += 1
+        for event in commit.events:
+            if event.secret_fields:
+                commit.events = [_without_secrets(each) for each in commit.events]
+                break
         # Found again by whoever emits an ephemeral event of this run before the commit is done.
-        self._uncommitted[run_id] = commit
-        commit.done = self._committed if lane is None else _of_lane(self._committed, lane)
+        self._uncommitted[_about(commit)] = commit
+        commit.done = self._committed
         self.journal.submit(commit)
 
     def _committed(self, commit: Commit) -> None:
         self._in_flight -= 1
-        if self._uncommitted.get(commit.run_id) is commit:
-            del self._uncommitted[commit.run_id]
+        if commit.lane is not None:
+            commit.lane.in_flight -= 1
+        if self._uncommitted.get(about := _about(commit)) is commit:
+            del self._uncommitted[about]
         if commit.before is not None:
             commit.before(commit)
         if commit.receipt is not None:
             self._settle(commit.receipt, commit)
-        owner = self._owner
-        for event in commit.written:
-            self._dispatch(event)
-            if owner is not None and event.lane == "in":
-                owner.wake(event)  # type: ignore[arg-type]
-        if commit.trailing is not None:
-            for event in commit.trailing:
-                self._dispatch(event)
+        if commit.trailing is None:
+            self._dispatch(commit.written)
+        else:
+            self._dispatch([*commit.written, *commit.trailing])
+        if commit.deliveries and (owner := self._owner) is not None:
+            for event in commit.written:
+                if event.lane == "in":
+                    owner.wake(event)  # type: ignore[arg-type]
         if commit.status == "ended":
             self._prompts.run_ended(commit.run_id)
             if commit.leftovers:
@@ -688,51 +723,54 @@ class Hub:
         )  # fmt: skip
         self._emit_ephemeral(letter)
 
-    def _dispatch(self, event: Event) -> None:
+    def _dispatch(self, events: Sequence[Event]) -> None:
+        """Deliver events that belong together, ahead of what their listeners emit."""
+        nested = self._nested
         if self._dispatching:
-            if len(self._nested) >= MAX_NESTED:
-                raise LimitExceeded(
-                    "events emitted by listeners", MAX_NESTED, "a listener feeds itself"
-                )
-            self._nested.append(event)
+            nested.extend(events)
+            self._queued += len(events)
             return
         self._dispatching = True
         try:
-            self._deliver_to_audiences(event)
-            while self._nested:
-                self._deliver_to_audiences(self._nested.popleft())
+            self._deliver_to_audiences(events)
+            while nested:
+                self._deliver_to_audiences((nested.popleft(),))
         finally:
             self._dispatching = False
+            self._queued = 0
 
-    def _deliver_to_audiences(self, event: Event) -> None:
-        type_ = event.type
-        if event.lane:
-            self.dispatched += 1
-            if self._floors and event.run_id in self._floors:
-                self._raise_floor(event)
-        elif type_.endswith(":delta"):
-            self._floors[event.run_id] = getattr(event, "after_seq", 0)
-        everyone = self._everyone
-        row = everyone.rows.get(type_)
-        for subscription in everyone.row(type_) if row is None else row:
-            try:
-                subscription.deliver(event)
-            except Exception as error:
-                self._report(error, event, subscription.handler)
-        if self._trees and (tree := self._trees.get(event.root_run_id)) is not None:
-            self._deliver_to(tree, event)
-        if self._runs and (run := self._runs.get(event.run_id)) is not None:
-            self._deliver_to(run, event)
+    def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
+        for event in events:
+            type_ = event.type
+            if event.lane:
+                self.dispatched += 1
+                if self._floors and event.run_id in self._floors:
+                    self._raise_floor(event)
+            elif type_.endswith(":delta") and hasattr(event, "after_seq"):
+                self._floors[event.run_id] = event.after_seq
+                self._partial.add(event.__class__)
+            # Looked up for each event: a listener may subscribe, leave, or close the hub.  Looked
+            # up before any is called: who subscribes meanwhile does not get this one (H-04).
+            everyone = self._everyone
+            row = everyone.rows.get(type_)
+            if row is None:
+                row = everyone.row(type_)
+            if self._trees or self._runs:
+                row += self._narrow_row(event)
+            for subscription in row:
+                try:
+                    subscription.deliver(event)
+                except Exception as error:
+                    self._report(error, event, subscription.handler)
 
-    def _deliver_to(self, audience: Audience, event: Event) -> None:
-        row = audience.rows.get(event.type)
-        for subscription in audience.row(event.type) if row is None else row:
-            if subscription.root_run_id not in (None, event.root_run_id):
-                continue
-            try:
-                subscription.deliver(event)
-            except Exception as error:
-                self._report(error, event, subscription.handler)
+    def _narrow_row(self, event: Event) -> tuple[Subscription, ...]:
+        """Those who listen to the event's tree or run only."""
+        found: tuple[Subscription, ...] = ()
+        if (tree := self._trees.get(event.root_run_id)) is not None:
+            found = tree.row_of(event)
+        if (run := self._runs.get(event.run_id)) is not None:
+            found += run.row_of(event)
+        return found
 
     def _raise_floor(self, event: Event) -> None:
         """Note that earlier deltas of this run are overtaken (R-11)."""
@@ -747,7 +785,7 @@ class Hub:
 
     def _report(self, error: Exception, event: Event, listener: object) -> None:
         """A listener raised: log it, tell it once, and go on (H-01)."""
-        name = getattr(listener, "__qualname__", None) or repr(listener)
+        name = _text(getattr(listener, "__qualname__", None) or listener)
         log.error(
             "listener.failed", listener=name, event_type=event.type, error=type(error).__name__,
             exc_info=error,
@@ -755,7 +793,7 @@ class Hub:
         if event.type == HubErrorEvent.type or self._closed:
             return
         report = HubErrorEvent(
-            error=str(error)[:2000], error_type=type(error).__name__, listener=name,
+            error=_text(error)[:2000], error_type=type(error).__name__, listener=name,
             during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip
@@ -766,17 +804,39 @@ class Hub:
             raise WrongThread(call)
         if self._closed:
             raise Closed("the hub")
+        if self._queued >= MAX_NESTED:
+            raise LimitExceeded(
+                "events emitted by listeners", MAX_NESTED, "a listener feeds itself"
+            )
 
 
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 
-def _of_lane(done: Callable[[Commit], None], lane: OwnLane) -> Callable[[Commit], None]:
-    def of_lane(commit: Commit) -> None:
-        lane.in_flight -= 1
-        done(commit)
+def _about(commit: Commit) -> str:
+    """The run that a commit is about, as far as ephemeral events must wait for it."""
+    if commit.run_id:
+        return commit.run_id
+    return commit.events[0].run_id if commit.events else commit.deliveries[0].to
 
-    return of_lane
+
+def _both(
+    first: Callable[[Commit], None] | None, second: Callable[[], None]
+) -> Callable[[Commit], None]:
+    def both(commit: Commit) -> None:
+        if first is not None:
+            first(commit)
+        second()
+
+    return both
+
+
+def _text(thing: object) -> str:
+    """``thing`` in words, even if it cannot say them itself."""
+    try:
+        return str(thing)
+    except Exception:
+        return f"<{type(thing).__name__}>"
 
 
 def home_of_custom(event: Event) -> str:

@@ -93,7 +93,7 @@ class Commit:
     """
 
     __slots__ = (
-        "after", "before", "deliveries", "done", "error", "events", "expect", "leftovers",
+        "after", "before", "deliveries", "done", "error", "events", "expect", "lane", "leftovers",
         "receipt", "run_id", "status", "taken", "trailing", "written",
     )  # fmt: skip
 
@@ -118,6 +118,7 @@ class Commit:
         self.error = ""
         self.done: Callable[[Commit], None] | None = None
         # The hub's own notes; the store does not look at them.
+        self.lane: Any = None
         self.before: Callable[[Commit], None] | None = None
         self.after: Callable[[Commit], None] | None = None
         self.receipt: Any = None

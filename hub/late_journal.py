@@ -48,7 +48,7 @@ class LateJournal:
         await self._inner.aclose()
 
     def submit(self, commit: Commit) -> None:
-        if not self._queue:
+        if self._idle.is_set():  # Else somebody may wait for the event that is there.
             self._idle = anyio.Event()
         self._queue.append(commit)
         self._work.set()

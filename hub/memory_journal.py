@@ -1,8 +1,11 @@
 """The memory store: commits at once, keeps everything of live runs and of the last ended ones."""
 
 from array import array
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from msgspec import structs
@@ -17,6 +20,7 @@ from hubbub.hub.journal import (
     RunStatus,
     Selection,
 )
+from hubbub.hub.ports import IdSource, SystemIds
 
 __all__ = ["MemoryJournal"]
 
@@ -28,7 +32,7 @@ class _Row:
     """One address: its events of both lanes, its waiting items, its labels."""
 
     __slots__ = (
-        "agent", "created_at", "events", "in_seq", "inbox", "keys", "name",
+        "agent", "created_at", "events", "in_seq", "inbox", "keys", "messages", "name",
         "parent_run_id", "positions", "root_run_id", "run_id", "seq", "session_key", "status",
         "waiting", "wake_at",
     )  # fmt: skip
@@ -49,6 +53,8 @@ class _Row:
         self.events: list[Event] = []
         self.positions = array("Q")
         self.waiting: dict[int, InLane] = {}
+        self.messages = 0
+        """Messages among ``waiting``: what ``Delivery.limit`` counts."""
         self.keys: dict[tuple[str, str], InLane] | None = None
 
 
@@ -57,12 +63,19 @@ class MemoryJournal:
 
     ``keep`` bounds how many ended runs stay readable; older ones are dropped whole, and
     messages to them are then rejected as ``unknown`` instead of ``ended``.  The hub lane keeps
-    its last ``keep_hub_events`` events.
+    its last ``keep_hub_events`` events.  ``ids`` makes the store's name repeatable.
     """
 
-    name = "memory"
-
-    def __init__(self, *, keep: int = 10_000, keep_hub_events: int = 100_000) -> None:
+    def __init__(
+        self,
+        *,
+        keep: int = 10_000,
+        keep_hub_events: int = 100_000,
+        ids: IdSource | None = None,
+    ) -> None:
+        number = (ids or SystemIds()).number()
+        # A cursor of another memory store, or of this program's last life, must not fit here.
+        self.name = f"memory-{number:012x}"
         self._keep = keep
         self._keep_hub = keep_hub_events
         self._rows: dict[str, _Row] = {}
@@ -74,8 +87,11 @@ class MemoryJournal:
         self._chunks: list[list[Event | None] | None] = []
         self._left: list[int] = []
         self._tip = 0
-        self._hub_seq = 0
+        # Begins anywhere, so that ids of events in two stores' hub lanes never meet (H-12).
+        self._hub_seq = number
         self._hub_positions: deque[int] = deque()
+        self._hub_positions_of: dict[str, deque[int]] = {}
+        """Where the hub lane speaks of a run."""
 
     @property
     def tip(self) -> int:
@@ -109,12 +125,12 @@ class MemoryJournal:
         if row is None or row.seq != commit.expect or row.status == "ended":
             commit.error = "conflict"
             return
-        for event in commit.events:
-            self._append(row, event)
+        self._append(row, commit.events)
         row.seq += len(commit.events)
         commit.written.extend(commit.events)
         for seq in commit.taken:
-            del row.waiting[seq]
+            if row.waiting.pop(seq).__class__ is SessionMessage:
+                row.messages -= 1
         if commit.status is None:
             return
         row.status = commit.status
@@ -129,11 +145,13 @@ class MemoryJournal:
     def _write_hub(self, commit: Commit, event: Event) -> None:
         self._hub_seq += 1
         event = structs.replace(event, lane="hub", seq=self._hub_seq)
-        self._append(None, event)
+        self._append(None, (event,))
         commit.written.append(event)
         self._hub_positions.append(self._tip)
+        if event.run_id:
+            self._hub_positions_of.setdefault(event.run_id, deque()).append(self._tip)
         if len(self._hub_positions) > self._keep_hub:
-            self._forget(self._hub_positions.popleft())
+            self._forget_hub(self._hub_positions.popleft())
 
     def _deliver(self, commit: Commit, delivery: Delivery) -> None:
         if delivery.by == "every":
@@ -149,14 +167,7 @@ class MemoryJournal:
         elif new is not None and row.in_seq:
             delivery.outcome = "duplicate"
             return
-        if row.inbox != "open" and self._is_refused(row, delivery, event):
-            delivery.outcome, delivery.reason = "rejected", row.inbox
-            if row.inbox == "closing":
-                delivery.reason = "ended"
-            return
-        if delivery.limit and len(row.waiting) >= delivery.limit:
-            delivery.outcome, delivery.reason = "rejected", "inbox full"
-            return
+        # First of all: who repeats what was accepted is told so, whatever came since.
         if delivery.key:
             known = (row.keys or {}).get((delivery.source, delivery.key))
             if known is not None:
@@ -164,6 +175,14 @@ class MemoryJournal:
                 delivery.outcome = "duplicate" if same else "rejected"
                 delivery.reason = "" if same else "key reused"
                 return
+        if row.inbox != "open" and self._is_refused(row, delivery, event):
+            delivery.outcome, delivery.reason = "rejected", row.inbox
+            if row.inbox == "closing":
+                delivery.reason = "ended"
+            return
+        if delivery.limit and row.messages >= delivery.limit:
+            delivery.outcome, delivery.reason = "rejected", "inbox full"
+            return
         row.in_seq += 1
         event = structs.replace(
             event,
@@ -181,7 +200,9 @@ class MemoryJournal:
         if delivery.closes and row.inbox != "terminated":
             row.inbox = delivery.closes
         row.waiting[row.in_seq] = event
-        self._append(row, event)
+        if event.__class__ is SessionMessage:
+            row.messages += 1
+        self._append(row, (event,))
         commit.written.append(event)
         delivery.event = event
         delivery.outcome = "accepted"
@@ -254,18 +275,29 @@ class MemoryJournal:
             for position in self._rows.pop(self._ended.popleft()).positions:
                 self._forget(position)
 
-    def _append(self, row: _Row | None, event: Event) -> None:
-        position = self._tip
-        if not position & (_CHUNK - 1):
-            self._chunks.append([])
-            self._left.append(_CHUNK)
-        chunk = self._chunks[-1]
-        assert chunk is not None
-        chunk.append(event)
-        self._tip = position + 1
-        if row is not None:
-            row.events.append(event)
-            row.positions.append(self._tip)
+    def _append(self, row: _Row | None, events: Sequence[Event]) -> None:
+        for event in events:
+            position = self._tip
+            if not position & (_CHUNK - 1):
+                self._chunks.append([])
+                self._left.append(_CHUNK)
+            self._chunks[-1].append(event)  # type: ignore[union-attr]
+            self._tip = position = position + 1
+            if row is not None:
+                row.events.append(event)
+                row.positions.append(position)
+
+    def _forget_hub(self, position: int) -> None:
+        event = self._at(position)
+        if event is not None and (of_run := self._hub_positions_of.get(event.run_id)):
+            of_run.popleft()
+            if not of_run:
+                del self._hub_positions_of[event.run_id]
+        self._forget(position)
+
+    def _at(self, position: int) -> Event | None:
+        chunk = self._chunks[(position - 1) >> _CHUNK_BITS]
+        return chunk[(position - 1) & (_CHUNK - 1)] if chunk is not None else None
 
     def _forget(self, position: int) -> None:
         index, offset = divmod(position - 1, _CHUNK)
@@ -302,8 +334,8 @@ class MemoryJournal:
         self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
     ) -> tuple[Sequence[Event], int]:
         end = self._tip if until is None else min(until, self._tip)
-        if selection.run_id is not None:
-            return self._read_run(selection, after, end, limit)
+        if selection.run_id:
+            return self._read_run(selection.run_id, selection, after, end, limit)
         found: list[Event] = []
         position = after
         while position < end and len(found) < limit:
@@ -318,16 +350,20 @@ class MemoryJournal:
         return found, position
 
     def _read_run(
-        self, selection: Selection, after: int, end: int, limit: int
+        self, run_id: str, selection: Selection, after: int, end: int, limit: int
     ) -> tuple[Sequence[Event], int]:
-        row = self._rows.get(selection.run_id or "")
-        if row is None:
-            return (), end
+        row = self._rows.get(run_id)
+        places: Iterable[int] = ()
+        if row is not None:
+            places = islice(row.positions, bisect_right(row.positions, after), None)
+        if (of_hub := self._hub_positions_of.get(run_id)) is not None:
+            places = merge(places, (position for position in of_hub if position > after))
         found: list[Event] = []
-        for position, event in zip(row.positions, row.events, strict=True):
+        for position in places:
             if position > end:
                 break
-            if position > after and selection.wants(event):
+            event = self._at(position)
+            if event is not None and selection.wants(event):
                 found.append(event)
                 if len(found) == limit:
                     return found, position
@@ -336,8 +372,7 @@ class MemoryJournal:
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:
         if lane == "hub":
             for position in self._hub_positions:
-                index, offset = divmod(position - 1, _CHUNK)
-                event = (self._chunks[index] or ())[offset]
+                event = self._at(position)
                 if event is not None and event.seq == seq and event.run_id == run_id:
                     return position
             return None

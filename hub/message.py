@@ -52,6 +52,7 @@ def session_message(
         raise BadValue("message.content", f"a str is wanted, not {type(message.content).__name__}")
     if len(message.content) > MAX_MESSAGE_CHARS:
         raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
+    _check_parts(message)
     return SessionMessage(
         content=message.content,
         role=message.role,
@@ -65,3 +66,19 @@ def session_message(
         if message.metadata
         else NULL,
     )
+
+
+def _check_parts(message: Message) -> None:
+    """Refuse what no store could read back."""
+    if not isinstance(message.role, str) or not message.role:
+        raise BadValue("message.role", 'a text such as "user" is wanted')
+    if not isinstance(message.key, str | None):
+        raise BadValue("message.key", f"a str is wanted, not {type(message.key).__name__}")
+    if not isinstance(message.silent, bool):
+        raise BadValue("message.silent", "True or False is wanted")
+    if isinstance(message.attachments, str) or not all(
+        isinstance(attachment, str) for attachment in message.attachments
+    ):
+        raise BadValue("message.attachments", "a tuple of texts is wanted")
+    if not isinstance(message.metadata, Mapping):
+        raise BadValue("message.metadata", "a mapping is wanted")

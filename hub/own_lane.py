@@ -53,24 +53,22 @@ class OwnLane:
     ) -> Commit:
         """Stamp and submit.  ``before`` runs when committed and ahead of the dispatch,
         ``after`` when the dispatch is done or queued behind one at work."""
-        expect = seq = self.seq
+        expect = self.seq
         now = self._hub.ports.clock.now()
-        stamped = []
-        for event in events:
-            seq += 1
-            stamped.append(
-                structs.replace(
-                    event,
-                    at=now,
-                    run_id=self.run_id,
-                    root_run_id=self.root_run_id,
-                    parent_run_id=self.parent_run_id,
-                    agent=self.agent,
-                    lane="own",
-                    seq=seq,
-                )
+        stamped = [
+            structs.replace(
+                event,
+                at=now,
+                run_id=self.run_id,
+                root_run_id=self.root_run_id,
+                parent_run_id=self.parent_run_id,
+                agent=self.agent,
+                lane="own",
+                seq=seq,
             )
-        self.seq = seq
+            for seq, event in enumerate(events, expect + 1)
+        ]
+        self.seq = expect + len(stamped)
         commit = Commit(
             self.run_id,
             stamped,
@@ -81,6 +79,7 @@ class OwnLane:
         )
         commit.before = before
         commit.after = after
+        commit.lane = self
         self.in_flight += 1
-        self._hub._submit(commit, self)
+        self._hub._submit(commit)
         return commit

@@ -26,6 +26,8 @@ class Patterns:
     __slots__ = ("everything", "exact", "prefixes")
 
     def __init__(self, pattern: Pattern) -> None:
+        if not isinstance(pattern, str | Iterable):
+            raise BadPattern(pattern)
         parts = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         if not parts or len(parts) > MAX_PATTERNS:
             raise BadPattern(pattern)

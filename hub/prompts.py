@@ -85,7 +85,9 @@ class Prompts:
         if service is not None:
             return await self._ask_service(service, question, timeout)
         self._number += 1
-        prompt = _Prompt(f"{asker or hex(self._hub._number)}?{self._number}", asker, address)
+        # Not the number alone: a run that asks again after a restart asks another question.
+        number = f"{self._hub._number:x}.{self._number}"
+        prompt = _Prompt(f"{asker}?{number}", asker, address)
         self._register(prompt)
         try:
             event = SessionPrompt(

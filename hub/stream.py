@@ -13,7 +13,7 @@ position, with no await in between: nothing is missed, nothing comes twice.
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
@@ -60,8 +60,9 @@ class Subscription:
 
     def close(self) -> None:
         self.deliver = _deaf
-        self.hub._detach(self)
-        if self.stream is not None:
+        if self.stream is None:
+            self.hub._detach(self)
+        else:
             self.stream.close()
 
     def __call__(self) -> None:
@@ -99,6 +100,21 @@ class Audience:
         self.rows[type_] = row
         return row
 
+    def row_of(self, event: Event) -> tuple[Subscription, ...]:
+        """Who listens to ``event``; a listener to a run may also name the tree it must be in."""
+        row = self.rows.get(event.type)
+        if row is None:
+            row = self.row(event.type)
+        for subscription in row:
+            if subscription.root_run_id not in (None, event.root_run_id):
+                return tuple(s for s in row if s.root_run_id in (None, event.root_run_id))
+        return row
+
+    def deafen(self) -> None:
+        """Let no listener be called again, not even by a dispatch at work."""
+        for subscription in self.subscriptions:
+            subscription.deliver = _deaf
+
 
 class EventStream:
     """Events in order, as an async iterator and context manager.
@@ -111,7 +127,7 @@ class EventStream:
 
     __slots__ = (
         "_after", "_buffer", "_closed", "_dropped", "_hub", "_last", "_limit", "_lossless",
-        "_position", "_reading", "_room", "_selection", "_start", "_subscription", "_until",
+        "_partial", "_position", "_reading", "_room", "_selection", "_start", "_subscription", "_until",
         "_waiter", "dropped",
     )  # fmt: skip
 
@@ -127,6 +143,7 @@ class EventStream:
         buffer: int,
     ) -> None:
         self._hub = hub
+        self._partial = hub._partial
         self._selection = Selection(run_id=run_id, root_run_id=root_run_id, match=patterns.match)
         self._buffer: deque[Event] = deque()
         self._limit = self._room = buffer
@@ -158,23 +175,32 @@ class EventStream:
                 self._waiter.set()
                 self._waiter = None
         else:
-            self._overflow()
+            self._overflow(event)
 
-    def _overflow(self) -> None:
+    def _overflow(self, event: Event) -> None:
         # Nothing is taken in any more until the consumer has reached the place of the gap.
         self._room = 0
         self._dropped += 1
-        self.dropped += 1
-        self._hub._dropped += 1
-        if self._lossless and self._dropped == 1:
+        if not self._lossless:
+            self.dropped += 1
+            self._hub._dropped += 1
+        elif self._dropped == 1:
+            # Whatever was dispatched before this event has been yielded or is buffered, so the
+            # journal is read from here on; a cursor would do too, unless its event is dropped.
+            self._position = self._hub.dispatched - bool(event.lane)
             self._hub._detach(self._subscription)
 
     def close(self) -> None:
         """End the stream after what is buffered; idempotent."""
         if not self._closed:
             self._closed = True
+            self._subscription.deliver = _deaf
             self._hub._detach(self._subscription)
             self._hub._streams.pop(self, None)
+            if self._subscription.handler is not None:
+                # A handler that was unsubscribed, or whose hub is closed, is not called again.
+                self._buffer.clear()
+                self._dropped = 0
             if self._waiter is not None:
                 self._waiter.set()
                 self._waiter = None
@@ -200,16 +226,17 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
+        buffer = self._buffer
         while True:
-            if self._buffer:
-                event = self._buffer.popleft()
+            if buffer:
+                event = buffer.popleft()
                 if event.lane:
                     self._last = event
-                elif self._hub._is_void(event):
+                elif event.__class__ in self._partial and self._hub._is_void(event):
                     continue
                 if self._until is not None and self._until(event):
                     self.close()
-                    self._buffer.clear()
+                    buffer.clear()
                 return event
             if self._dropped:
                 if (gap := self._reach_gap()) is not None:
@@ -225,11 +252,17 @@ class EventStream:
 
     def _reach_gap(self) -> HubGap | None:
         dropped, self._dropped, self._room = self._dropped, 0, self._limit
-        if self._lossless:
-            self._reading = True
-            self._after = self.cursor
-            return None
-        return HubGap(dropped=dropped, cursor=self.cursor, at=self._hub.ports.clock.now())
+        if not self._lossless:
+            return self._gap(dropped=dropped)
+        if self._closed:
+            return self._gap(reason="closed")
+        self._reading = True
+        return None
+
+    def _gap(self, **facts: Any) -> HubGap:
+        hub = self._hub
+        hub._number += 1
+        return HubGap(cursor=self.cursor, at=hub.ports.clock.now(), seq=hub._number, **facts)
 
     async def _read_on(self) -> HubGap | None:
         """Take one page; go live when there is none left.  Returns a gap for a lost place."""
@@ -238,7 +271,7 @@ class EventStream:
             found = await place(self._hub.journal, after)
             if found is None:
                 self._start = self._position = 0
-                return HubGap(cursor="", reason="unknown cursor", at=self._hub.ports.clock.now())
+                return self._gap(reason="unknown cursor")
             self._start = self._position = found
         until = self._hub.dispatched
         events, reached = await self._hub.journal.read(
@@ -247,8 +280,9 @@ class EventStream:
         self._position = reached
         self._buffer.extend(events)
         # No await from here on: compared and attached in one breath.
-        if reached >= self._hub.dispatched and not events:
+        if reached >= self._hub.dispatched:
             self._reading = False
+            self._room = self._limit + len(self._buffer)  # What was read is not in arrears.
             if not self._closed:
                 self._hub._attach(self._subscription)
         return None

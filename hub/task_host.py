@@ -41,7 +41,11 @@ class TaskHost:
             self._leave = anyio.Event()
             entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
-            await entered
+            try:
+                await entered
+            except BaseException:  # Cancelled on the way in: nobody will come to close.
+                await self.aclose()
+                raise
         else:
             self._group = await anyio.create_task_group().__aenter__()
 
@@ -49,7 +53,8 @@ class TaskHost:
         assert self._leave is not None
         async with anyio.create_task_group() as group:
             self._group = group
-            entered.set_result(None)
+            if not entered.done():
+                entered.set_result(None)
             await self._leave.wait()
             group.cancel_scope.cancel()
 
@@ -62,17 +67,16 @@ class TaskHost:
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for its end; idempotent."""
+        task, self._task = self._task, None
         group, self._group = self._group, None
-        if group is None:
-            return
-        if self._task is not None:
+        if task is not None:
             assert self._leave is not None
             self._leave.set()
             # Shielded: leaving must finish even when the caller is being cancelled.
             with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._task])
-            if not self._task.cancelled() and (error := self._task.exception()) is not None:
+                await asyncio.wait([task])
+            if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-        else:
+        elif group is not None:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)

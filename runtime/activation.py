@@ -18,11 +18,13 @@ from msgspec import structs
 
 from hubbub.agents.decide import (
     Activity,
+    CallModel,
     Conclude,
     Do,
     Kind,
     Leave,
     Park,
+    RunTool,
     Take,
     decide,
     kind_of,
@@ -42,11 +44,12 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.hub import Handler
-from hubbub.hub.journal import Commit
+from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
+from hubbub.runtime.caller import Caller, stepped
 from hubbub.runtime.perform import perform, timed_out, timeout_of
 from hubbub.runtime.timers import Timer
 
@@ -76,7 +79,7 @@ class _Ticket:
     __slots__ = ("handle", "timer")
 
     def __init__(self) -> None:
-        self.handle: TaskHandle[Any, None] | None = None
+        self.handle: TaskHandle[Any, None] | Caller | None = None
         self.timer: Timer | None = None
 
 
@@ -84,12 +87,16 @@ class Activation:
     """One model run while it is in memory."""
 
     __slots__ = (
-        "_advancing", "_control", "_inline", "_kept", "_messages", "_next", "_results", "_running",
-        "_runtime", "_seen", "_signals", "lane", "thread",
+        "_advancing", "_after", "_asking", "_caller", "_control", "_inline", "_kept", "_messages",
+        "_next", "_results", "_running", "_runtime", "_seen", "_signals", "lane", "thread",
     )  # fmt: skip
 
-    def __init__(self, runtime: "Runtime", lane: OwnLane, thread: Thread) -> None:
+    def __init__(
+        self, runtime: "Runtime", lane: OwnLane, thread: Thread, caller: Caller | None = None
+    ) -> None:
         self._runtime = runtime
+        self._after: Thread | None = None
+        self._caller = caller
         self.lane = lane
         self.thread = thread
         self._seen = 0
@@ -99,6 +106,7 @@ class Activation:
         self._signals: deque[Signal] = deque()
         self._running: dict[Activity, _Ticket] = {}
         self._advancing = False
+        self._asking = 0
         self._inline: _Ticket | None = None
         self._next: Activity | None = None
         self._kept: list[Subscription | EventStream] = []
@@ -124,6 +132,8 @@ class Activation:
 
     def pass_deadline(self) -> None:
         """The run's time is over."""
+        if self._control:  # Its start may be among it.
+            self._signals.append(Taken(self._take("control")))
         self._finish(DeadlinePassed())
 
     def doom(self, error: Exception) -> None:
@@ -139,14 +149,14 @@ class Activation:
 
     @property
     def is_at_boundary(self) -> bool:
-        """Whether no activity is under way."""
-        return not self._running
+        """Whether no activity is under way, and none is about to be."""
+        return not (self._running or self._signals or self.lane.in_flight)
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
     def advance(self) -> None:
         """Do what is due until there is something to wait for."""
-        if self._advancing:
+        if self._advancing or self._runtime.activation(self.lane.run_id) is not self:
             return
         self._advancing = True
         try:
@@ -154,7 +164,7 @@ class Activation:
                 if self._signals:
                     self._signal(self._signals.popleft())
                     continue
-                command = decide(self.thread, self._waiting())
+                command = decide(self.thread, self._waiting(), self._asking)
                 match command:
                     case Take(kind=kind):
                         self._signal(Taken(self._take(kind)))
@@ -195,6 +205,7 @@ class Activation:
         decision = interpret(self.thread, signal, self._runtime.definitions, self._waiting())
         if not decision.events:
             return
+        self._after = decision.after
         self.lane.append(
             decision.events,
             taken=decision.taken,
@@ -208,7 +219,9 @@ class Activation:
             log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
             self._runtime.lost(self)
             return
-        self.thread = fold_all(self.thread, commit.events)
+        # Nothing else is in flight when a decision is submitted: its commit is the next one.
+        after, self._after = self._after, None
+        self.thread = fold_all(self.thread, commit.events) if after is None else after
 
     def _go_on(self, commit: Commit) -> None:
         self.advance()
@@ -226,23 +239,31 @@ class Activation:
             for activity in [a for a in running if a not in activities]:
                 self._stop(activity, cancel=True)
         if self._runtime.is_leaving:
-            return
+            # The step at work may reach its end, calls included; no further one is begun (R-16).
+            activities = tuple(a for a in activities if isinstance(a, RunTool))
+            if not activities:
+                self._runtime.progressed()
         for activity in activities:
             if activity in running:
                 continue
             ticket = running[activity] = self._inline or _Ticket()
-            seconds = timeout_of(activity, self._runtime.definitions.side(self.thread.agent))
-            if seconds is not None:
-                ticket.timer = self._runtime.timers.after(
-                    seconds, partial(self._time_out, activity, seconds)
-                )
+            self._asking = activity.turn if isinstance(activity, CallModel) else 0
             if self._inline is not None:
                 # The task that has just finished an activity goes on with this one.
                 self._next, self._inline = activity, None
+                continue
+            work = self._work(activity, ticket)
+            if self._caller is not None and self._caller.is_free:
+                ticket.handle = self._caller
+                self._caller.start(work)
             else:
-                ticket.handle = self._runtime.hub.tasks.start(
-                    self._work(activity, ticket), name=self.lane.run_id
-                )
+                ticket.handle = self._runtime.hub.tasks.start(work, name=self.lane.run_id)
+
+    def _set_timer(self, activity: Activity, ticket: _Ticket) -> None:
+        seconds = timeout_of(activity, self._runtime.definitions.side(self.thread.agent))
+        if seconds is not None and self._running.get(activity) is ticket:
+            fire = partial(self._time_out, activity, seconds)
+            ticket.timer = self._runtime.timers.after(seconds, fire)
 
     async def _work(self, activity: Activity | None, ticket: _Ticket) -> None:
         """A task: do one activity after another, as long as there is one to go on with."""
@@ -250,7 +271,11 @@ class Activation:
             try:
                 side = self._runtime.definitions.side(self.thread.agent)
                 work = _Work(self, activity, ticket)
-                signal = await perform(activity, self.thread, side, self._runtime, work)
+                # What never waits cannot take too long: its timer is set at its first wait.
+                signal = await stepped(
+                    perform(activity, self.thread, side, self._runtime, work),
+                    on_wait=partial(self._set_timer, activity, ticket),
+                )
             except Exception as error:
                 if self._running.get(activity) is ticket:
                     self._runtime.died(self, error)
@@ -274,6 +299,7 @@ class Activation:
         ticket = self._running.pop(activity, None)
         if ticket is None:
             return
+        self._asking = 0
         if ticket.timer is not None:
             ticket.timer.cancel()
         if cancel and ticket.handle is not None:
@@ -310,6 +336,10 @@ class Activation:
             self.advance()
 
         self.lane.append((event,), before=self._fold, after=after)
+
+    def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
+        """Write that a child was started, together with its start."""
+        self.lane.append((event,), deliveries=(delivery,), before=self._fold, after=self._go_on)
 
     def keep(self, subscription: Subscription | EventStream) -> None:
         self._kept.append(subscription)

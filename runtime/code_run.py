@@ -27,10 +27,9 @@ from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
-from hubbub.hub.values import encode_value
+from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.inbox import InboxSubscription, MessageStream
 from hubbub.runtime.run_context import RunContext
-from hubbub.runtime.timers import Timer
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -59,12 +58,14 @@ class CodeRun:
         self.messages: deque[SessionMessage] = deque()
         self.reader: MessageStream | None = None
         self.closing = False
-        self.deadline: Timer | None = None
         self._seen = 0
         self._handle: TaskHandle[Any, None] | None = None
+        self._returned: Json = NULL
+        self._lingers: anyio.Event | None = None
         self._ending = False
         self._wake: anyio.Event | None = None
         self._kept: list[Subscription | EventStream] = []
+        self._pumps: list[TaskHandle[Any, None]] = []
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
 
@@ -133,11 +134,16 @@ class CodeRun:
         except Exception as error:
             self._raised(_only(error))
         else:
+            self._returned = encoded
             if self.reader is not None:
                 self.reader.consume()
             self.end("completed", output=encoded)
         finally:
             self._handle = None
+            if self._lingers is not None:
+                self.runtime.linger(self, False)
+                self._lingers.set()
+                self._cancel()
             self.runtime.progressed()
 
     def _raised(self, error: Exception) -> None:
@@ -203,10 +209,16 @@ class CodeRun:
     def close(self) -> None:
         """Cancel the function, unrecorded, and end the run's subscriptions."""
         self._ending = True
-        if self.deadline is not None:
-            self.deadline.cancel()
+        self._cancel()
+        self._end_subscriptions()
+
+    def _cancel(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
+        for pump in self._pumps:
+            pump.cancel()
+
+    def _end_subscriptions(self) -> None:
         for subscription in self._kept:
             subscription.close()
         self._kept.clear()
@@ -246,10 +258,17 @@ class CodeRun:
 
     def _ended_by_agent(self) -> None:
         # Its function may still return or raise to its caller; nothing else of it counts.
-        handle, self._handle = self._handle, None
-        self.close()
-        self._handle = handle
+        self._end_subscriptions()
+        if self._handle is not None:
+            self._lingers = anyio.Event()
+            self.runtime.linger(self, True)
         self.runtime.left(self)
+
+    async def wait_function(self) -> Json:
+        """Return what the function returned, once it has; null when it did not."""
+        if self._lingers is not None:
+            await self._lingers.wait()
+        return self._returned
 
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
@@ -274,7 +293,7 @@ class CodeRun:
         stream.is_exclusive = True
         subscription = InboxSubscription(self, stream, handler, is_async(handler))
         self._kept.append(subscription)  # type: ignore[arg-type]
-        self.runtime.hub.tasks.start(subscription.pump(), name="hubbub inbox")
+        self._pumps.append(self.runtime.hub.tasks.start(subscription.pump(), name="hubbub inbox"))
         return subscription  # type: ignore[return-value]
 
     def take(self, item: SessionMessage) -> None:

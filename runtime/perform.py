@@ -66,12 +66,15 @@ async def _run_tool(
 ) -> Signal:
     tool = side.tools.get(activity.name)
     if tool is None:
-        return ToolFinished(activity.index, f"the tool {activity.name!r} is gone", True)
+        text = f"the tool {activity.name!r} is gone"
+        return ToolFinished(activity.step, activity.index, text, True)
     call_id = f"{activity.step}.{activity.index}"
     hub = RunHub(runtime.hub, work, call_id=call_id, turn=thread.turn)
     state = ToolState(runtime, work.lane, hub, call_id)
     result = await call_tool(tool, activity.arguments, state, runtime.ports.offload)
-    return ToolFinished(activity.index, result.content, result.is_error, result.attachments)
+    return ToolFinished(
+        activity.step, activity.index, result.content, result.is_error, result.attachments
+    )
 
 
 async def _call_model(
@@ -83,7 +86,7 @@ async def _call_model(
         model = runtime.model_of(side)
         request = build_request(thread, side, runtime.specs_of(side))
         on_delta = _deltas(runtime, work, activity, thread, side)
-        return ModelReplied(await model.call(request, on_delta))
+        return ModelReplied(await model.call(request, on_delta), activity.turn)
     except ProviderError as error:
         failure = Failure(
             kind=error.kind,
@@ -93,6 +96,7 @@ async def _call_model(
             jitter=runtime.ports.ids.random(),
         )
     except HubbubError as error:
+        runtime.remember_error(work.lane.run_id, error)
         failure = Failure(kind="setup", error=str(error), retryable=False)
     except Exception as error:
         log.error("model.raised", run_id=work.lane.run_id, exc_info=error)
@@ -102,7 +106,7 @@ async def _call_model(
         "model.failed", run_id=work.lane.run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
-    return ModelFailed(failure)
+    return ModelFailed(failure, activity.turn)
 
 
 def _deltas(
@@ -151,7 +155,7 @@ def timed_out(activity: Activity, seconds: float) -> Signal:
     """What it means that an activity took longer."""
     if isinstance(activity, CallModel):
         text = f"the model did not answer within {seconds:g} s"
-        return ModelFailed(Failure(kind="timeout", error=text, retryable=True))
-    return ToolFinished(
-        activity.index, f"timed out: the tool did not finish within {seconds:g} s", True
-    )
+        failure = Failure(kind="timeout", error=text, retryable=True)
+        return ModelFailed(failure, activity.turn)
+    text = f"timed out: the tool did not finish within {seconds:g} s"
+    return ToolFinished(activity.step, activity.index, text, True)

@@ -7,12 +7,15 @@ and let go again.  At most ``max_live`` are in memory at once; ready runs beyond
 
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
+import anyio.lowlevel
 import msgspec
+from msgspec import structs
 
 from hubbub.agents.definitions import (
     ActiveSide,
@@ -33,6 +36,7 @@ from hubbub.hub.errors import (
     HubbubError,
     LimitExceeded,
     OperatorError,
+    RunEnded,
     RunFailed,
     UnknownRun,
 )
@@ -46,9 +50,13 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activation import Activation
+from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
 from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.timers import Timers
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
 
 __all__ = ["ExecutableAgent", "Runtime"]
 
@@ -56,6 +64,12 @@ AnyRun: TypeAlias = Activation | CodeRun
 
 MAX_DEATHS: Final = 3
 """Times in a row a run's loop may die before the run fails (T-12)."""
+
+MAX_HELD: Final = 16
+"""Items of a new run that are kept for its activation; with more it is read from the journal."""
+
+BREATH: Final = 50
+"""Runs that are activated in a row before others get their turn."""
 
 
 class ExecutableAgent:
@@ -134,13 +148,18 @@ class Runtime:
         self._max_spawns = max_spawns
         self._active: dict[str, AnyRun] = {}
         self._loading: dict[str, list[InLane]] = {}
-        self._ready: dict[str, InLane | None] = {}
-        self._draining = False
-        self._deaths: dict[str, int] = {}
+        self._ready: OrderedDict[str, list[InLane]] = OrderedDict()
+        self._became_ready: anyio.Event | None = None
+        self._breath = BREATH
+        self._activating: TaskHandle[Any, None] | None = None
+        self._deaths: dict[str, tuple[str, ...]] = {}
         self._trees: dict[str, list[int]] = {}
         self._depths: dict[str, int] = {}
+        self._callers: dict[str, Caller] = {}
         self._watchers: dict[str, list[anyio.Event]] = {}
         self._errors: dict[str, Exception | None] = {}
+        self._lingering: dict[str, CodeRun] = {}
+        self._overdue: set[str] = set()
         self._progress: anyio.Event | None = None
         self._stop_serving: Callable[[], None] | None = None
 
@@ -157,7 +176,7 @@ class Runtime:
                 self._watch_deadline(info.run_id, info.wake_at)
         for run_id in await self.hub.journal.ready():
             self._enqueue(run_id, None)
-        self._drain()
+        self._activating = self.hub.tasks.start(self._activate_ready(), name="hubbub activation")
         return self
 
     async def __aexit__(
@@ -168,6 +187,8 @@ class Runtime:
     ) -> None:
         self.is_leaving = True
         self._ready.clear()
+        if self._activating is not None:
+            self._activating.cancel()
         try:
             if exc_type is None and self._grace > 0:
                 with anyio.move_on_after(self._grace):
@@ -183,6 +204,8 @@ class Runtime:
             for events in self._watchers.values():
                 for event in events:
                     event.set()
+            for caller in self._callers.values():
+                caller.dismiss()
             if self._owns_hub:
                 await self.hub.aclose()
             await self._close_models()
@@ -255,18 +278,32 @@ class Runtime:
         if self.is_leaving:
             raise Closed("the runtime")
         definition = self._definition(agent, input)
-        receipt = self.hub.open(definition.name, input, once=True)
-        run_id = receipt.run_id
-        self._errors.setdefault(run_id, None)
+        run_id = self.ports.ids.run_id(self.ports.clock.now())
+        self._errors[run_id] = None
+        caller = self._callers[run_id] = Caller()
         try:
+            receipt = self.hub.open(definition.name, input, run_id=run_id, once=True)
             await receipt
             receipt.raise_if_rejected()
-            outcome = await self.finished(run_id)
+            # Others run too, however fast the model is; and a caller cancelled before ends here.
+            await anyio.lowlevel.checkpoint()
+            if run_id in self._ready and self._has_room:
+                self._activate(run_id)
+            await caller.serve()
+            outcome = caller.outcome or await self.finished(run_id)
+            if (run := self._lingering.get(run_id)) is not None:
+                returned = await run.wait_function()
+                if outcome.output_json is NULL:
+                    outcome = structs.replace(outcome, output_json=returned)
         except BaseException:
-            if not self.hub.is_closed:
+            caller.cancel()
+            self._look_for_ready()
+            # A runtime that is left ends no run (R-16): the next one on this store goes on.
+            if not self.is_gone and not self.hub.is_closed:
                 self.hub.terminate(run_id, "its caller was cancelled")
             raise
         finally:
+            self._callers.pop(run_id, None)
             error = self._errors.pop(run_id, None)
         return outcome, error
 
@@ -283,6 +320,8 @@ class Runtime:
         parent = self._active.get(parent_run_id)
         if parent is None or self.is_leaving:
             raise UnknownRun(parent_run_id)
+        if parent.thread.phase == "ended":
+            raise RunEnded(parent_run_id, "ended")
         lane = parent.lane
         depth = self._draw(lane)
         opening = e.SessionOpen(
@@ -299,10 +338,7 @@ class Runtime:
         event = e.AgentChild(
             child_run_id=child_id, child_agent=definition.name, name=name or definition.name
         )
-        if isinstance(parent, CodeRun):
-            parent.append_child(event, delivery)
-        else:
-            parent.lane.append((event,), deliveries=(delivery,), after=parent._go_on)
+        parent.append_child(event, delivery)
         return Run(self, child_id, definition.name, is_root=False)
 
     def _draw(self, lane: OwnLane) -> int:
@@ -343,16 +379,18 @@ class Runtime:
     async def _wait_for(self, run_id: str, is_met: Callable[[RunInfo], bool]) -> RunOutcome:
         await self.hub.journal.flush()
         while True:
-            info = await self.hub.journal.info(run_id)
-            if info is None:
-                raise UnknownRun(run_id)
-            if is_met(info) and not self._is_busy(run_id):
-                return await self._outcome(info)
-            if self.is_gone or self.hub.is_closed:
-                raise Closed("the runtime", "the run goes on when a runtime is opened on its store")
+            # Watched before it is looked at: what happens in between is not missed.
             changed = anyio.Event()
             self._watchers.setdefault(run_id, []).append(changed)
             try:
+                info = await self.hub.journal.info(run_id)
+                if info is None:
+                    raise UnknownRun(run_id)
+                if is_met(info) and not self._is_busy(run_id):
+                    return await self._outcome(info)
+                if self.is_gone or self.hub.is_closed:
+                    remedy = "the run goes on when a runtime is opened on its store"
+                    raise Closed("the runtime", remedy)
                 await changed.wait()
             finally:
                 watchers = self._watchers.get(run_id)
@@ -414,36 +452,66 @@ class Runtime:
         elif (held := self._loading.get(run_id)) is not None:
             held.append(item)
         elif not self.is_leaving:
+            if isinstance(item, e.SessionOpen) and item.timeout is not None:
+                self._watch_deadline(run_id, item.at + int(item.timeout * 1_000_000))
             self._enqueue(run_id, item)
-            self._drain()
 
     def _enqueue(self, run_id: str, item: InLane | None) -> None:
-        # A run that was just opened needs no reading, unless more came while it had to wait.
-        self._ready[run_id] = None if run_id in self._ready else item
+        """Have a run activated: at once, or, where many come together, in a task, so that whoever
+        opens them or sends to them goes on meanwhile."""
+        held = self._ready.get(run_id)
+        if held is None:
+            # A run that was just opened needs no reading: its inbox is what is held here.
+            is_new = isinstance(item, e.SessionOpen) and item.seq == 1
+            self._ready[run_id] = [item] if is_new and item is not None else []
+            if run_id in self._callers:
+                return  # A caller activates its run itself.
+            if self._breath and len(self._ready) == 1 and self._has_room:
+                self._breath -= 1
+                self._activate(run_id)
+            if self._ready or not self._breath:
+                self._look_for_ready()
+        elif item is None or len(held) >= MAX_HELD:
+            held.clear()
+        elif held:
+            held.append(item)
 
-    def _drain(self) -> None:
+    def _look_for_ready(self) -> None:
+        if self._became_ready is not None:
+            self._became_ready.set()
+            self._became_ready = None
+
+    async def _activate_ready(self) -> None:
         """Activate ready runs, in order, while there is room."""
-        if self._draining:
-            return  # A run that parks at once makes room while the loop below is at work.
-        self._draining = True
-        try:
-            self._activate_ready()
-        finally:
-            self._draining = False
+        while True:
+            self._breath = activated = 0
+            while self._ready and self._has_room:
+                self._activate(next(iter(self._ready)))
+                activated += 1
+                if not activated % BREATH:
+                    await anyio.lowlevel.checkpoint()
+            self._breath = BREATH
+            self._became_ready = anyio.Event()
+            await self._became_ready.wait()
 
-    def _activate_ready(self) -> None:
-        while self._ready and len(self._active) + len(self._loading) < self._max_live:
-            run_id = next(iter(self._ready))
-            item = self._ready.pop(run_id)
-            if isinstance(item, e.SessionOpen) and item.seq == 1:
-                self._activate_new(item)
-            else:
-                self._loading[run_id] = []
-                self.hub.tasks.start(self._load(run_id), name=run_id)
+    @property
+    def _has_room(self) -> bool:
+        return len(self._active) + len(self._loading) < self._max_live
 
-    def _activate_new(self, item: e.SessionOpen) -> None:
-        if item.timeout is not None:
-            self._watch_deadline(item.run_id, item.at + int(item.timeout * 1_000_000))
+    def _activate(self, run_id: str) -> None:
+        """Take a ready run into memory."""
+        held = self._ready.pop(run_id)
+        if held:
+            try:
+                self._activate_new(held)
+            except Exception as error:
+                log.error("run.unstartable", run_id=run_id, exc_info=error)
+        else:
+            self._loading[run_id] = []
+            self.hub.tasks.start(self._load(run_id), name=run_id)
+
+    def _activate_new(self, items: Sequence[InLane]) -> None:
+        item = items[0]
         lane = OwnLane(
             self.hub,
             run_id=item.run_id,
@@ -451,7 +519,7 @@ class Runtime:
             parent_run_id=item.parent_run_id,
             agent=item.agent,
         )
-        self._install(lane, (), (item,))
+        self._install(lane, (), items)
 
     async def _load(self, run_id: str) -> None:
         """Read a run from the journal and go on with it."""
@@ -465,6 +533,7 @@ class Runtime:
         finally:
             held = self._loading.pop(run_id, [])
         if loaded is None or loaded.info.status == "ended" or self.is_leaving:
+            self._overdue.discard(run_id)
             self.left_id(run_id)
             return
         self._install(self._lane_of(loaded), loaded.events, (*loaded.waiting, *held))
@@ -491,15 +560,21 @@ class Runtime:
         if definition is not None and definition.is_code:
             self._install_code(definition, lane, events, waiting)
             return
-        run = Activation(self, lane, fold_all(EMPTY, events))
+        run = Activation(self, lane, fold_all(EMPTY, events), self._callers.get(run_id))
         self._active[run_id] = run
         for item in waiting:
             run.put(item)
-        if problem is not None or self._deaths.get(run_id, 0) > MAX_DEATHS:
-            run.doom(problem or RunFailed(run_id, "failed", "it died again and again"))
-            return
-        if run.thread.phase == "live" and not run.thread.parked:
-            run.restore(Restored())
+        deaths = self._deaths.get(run_id, ())
+        if problem is not None:
+            run.doom(problem)
+        elif run_id in self._overdue:
+            self._overdue.discard(run_id)
+            run.pass_deadline()
+        elif run.thread.phase == "live" and not run.thread.parked:
+            run.restore(Restored("".join(deaths[-1:])))  # Which counts its restarts itself.
+        elif len(deaths) > MAX_DEATHS:
+            reason = f"it died {len(deaths)} times in a row: {deaths[-1]}"
+            run.doom(RunFailed(run_id, "failed", reason))
         else:
             run.advance()
 
@@ -518,7 +593,10 @@ class Runtime:
         again = thread.opened is not None
         for item in waiting:
             run.put(item)
-        if again and not run.is_over:
+        if lane.run_id in self._overdue:
+            self._overdue.discard(lane.run_id)
+            run.pass_deadline()
+        elif again and not run.is_over:
             run.resume()
         run.begin()
 
@@ -532,13 +610,21 @@ class Runtime:
         if self._active.get(run_id) is run:
             del self._active[run_id]
             self._deaths.pop(run_id, None)
+            if run.thread.phase == "ended":
+                self._trees.pop(run_id, None)
+                self._depths.pop(run_id, None)
+            if self._callers and (caller := self._callers.pop(run_id, None)) is not None:
+                caller.dismiss(_outcome_of(run))
             self.left_id(run_id)
 
     def left_id(self, run_id: str) -> None:
+        if self._callers and (caller := self._callers.pop(run_id, None)) is not None:
+            caller.dismiss()
         for event in self._watchers.get(run_id, ()):
             event.set()
         self.progressed()
-        self._drain()
+        if self._ready:
+            self._look_for_ready()
 
     def lost(self, run: AnyRun) -> None:
         """Another owner writes this run: let go of it, unrecorded."""
@@ -553,10 +639,18 @@ class Runtime:
             return
         run.close()
         del self._active[run_id]
-        self._deaths[run_id] = self._deaths.get(run_id, 0) + 1
+        text = f"{type(error).__name__}: {error}"[:2000]
+        self._deaths[run_id] = (*self._deaths.get(run_id, ()), text)
         if not self.is_leaving:
             self._loading[run_id] = []
             self.hub.tasks.start(self._load(run_id), name=run_id)
+
+    def linger(self, run: CodeRun, lingers: bool) -> None:
+        """A code run has said that it is over, but its function is still at work."""
+        if lingers:
+            self._lingering[run.lane.run_id] = run
+        else:
+            self._lingering.pop(run.lane.run_id, None)
 
     def remember_error(self, run_id: str, error: Exception) -> None:
         """Keep the exception of a run for the caller who waits for it in this process."""
@@ -572,21 +666,10 @@ class Runtime:
         if run is not None:
             run.pass_deadline()
         elif not self.hub.is_closed and not self.is_leaving:
-            self.hub.tasks.start(self._pass_deadline_of_parked(run_id), name=run_id)
-
-    async def _pass_deadline_of_parked(self, run_id: str) -> None:
-        info = await self.hub.journal.info(run_id)
-        if info is None or info.status == "ended":
-            return
-        loaded = await self.hub.journal.load(run_id)
-        if loaded is None or self._is_busy(run_id):
-            self._deadline(run_id)
-            return
-        run = Activation(self, self._lane_of(loaded), fold_all(EMPTY, loaded.events))
-        self._active[run_id] = run
-        for item in loaded.waiting:
-            run.put(item)
-        run.pass_deadline()
+            # Parked, queued or on its way into memory: ended as soon as it is there.
+            self._overdue.add(run_id)
+            if run_id not in self._loading:
+                self._enqueue(run_id, None)
 
     # ── definitions at work ──────────────────────────────────────────────────────────────────
 
@@ -637,6 +720,17 @@ def _store(store: str | Journal, keep: int) -> Journal:
     if store == "memory":
         return MemoryJournal(keep=keep)
     raise OperatorError(f'store {store!r}: this version has "memory"; or give a Journal object')
+
+
+def _outcome_of(run: AnyRun) -> RunOutcome | None:
+    """How a run that leaves memory has ended, if it has and its state says how."""
+    last = run.thread.outcome if isinstance(run, Activation) else run.thread.ending
+    if last is None or run.thread.phase != "ended":
+        return None
+    return RunOutcome(
+        run_id=run.lane.run_id, session=0, success=last.success, outcome=last.outcome,
+        reason=last.reason, output_json=last.output_json, usage=last.usage,
+    )  # fmt: skip
 
 
 def _input_type(definition: AgentDefinition) -> Any:

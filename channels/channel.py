@@ -1,0 +1,401 @@
+"""Channels: how the outside world takes part (K-01, K-02, K-04).
+
+    hub ──► a mailbox per attachment ──► on_start ──► handlers, one event at a time ──► on_complete
+
+Rules
+-----
+* A channel is a description and holds nothing; what it needs while it is attached is the
+  ``state``, a fresh object per attachment.
+* The mailbox is open from the moment of attachment, so what happens during an async ``on_start``
+  waits for it.  The mailbox is bounded: see ``Channel.lossless``.
+* Events come one at a time, in the hub's order.  Every handler whose pattern matches is called,
+  in the order given; one that raises keeps no other from its call.
+* What raises becomes one ``channel:error``, told to everybody but the channel it is about.  An
+  error over a ``channel:error`` is only logged, so that no two channels feed each other.
+* ``on_complete`` is called once for every ``on_start`` that succeeded: also when the hub closes
+  first, and also when the program is being cancelled.
+* A channel keeps no map of its conversations (K-04).  ``hub.open(agent, text, session_key=key)``
+  finds or creates the run of a key, ``hub.send(text, session_key=key)`` speaks to it, and
+  ``agent:start`` tells a run's key; the store keeps the address book.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType, SimpleNamespace, TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import anyio
+from msgspec import Struct
+
+from hubbub.hub.errors import BadPattern, BadValue, DefinitionError
+from hubbub.hub.events import ChannelComplete, ChannelError, ChannelStart, Event, HubGap
+from hubbub.hub.hub import Hub
+from hubbub.hub.logs import log
+from hubbub.hub.patterns import Patterns
+
+__all__ = ["Attachment", "Channel", "ChannelContext", "ChannelHandler", "Channels"]
+
+GRACE: Final = 5.0
+"""Seconds that a channel is given to handle what waits, and again to run ``on_complete``."""
+
+ChannelHandler: TypeAlias = Callable[[Any, "ChannelContext"], Any]
+"""``handler(event, context)``, sync or async."""
+
+ChannelHook: TypeAlias = Callable[["ChannelContext"], Any]
+"""``hook(context)``, sync or async."""
+
+
+class Channel(Struct, frozen=True):
+    """A channel: a name, and what it does about events.
+
+        def show(event, context):
+            context.state.lines += 1
+            print(event.agent, event.text)
+
+        def begin(context):
+            context.state.lines = 0
+
+        printer = Channel("printer", {"agent:text": show}, on_start=begin)
+
+        async with Runtime(agents=[...]) as rt, Channels(rt.hub, printer):
+            ...
+
+    * ``handlers``: by pattern (``"agent:*"``) or tuple of patterns; sync or async.
+    * ``on_start`` gets ready; a channel whose ``on_start`` raises is not attached.
+    * ``on_complete`` tidies up, within 5 seconds.
+    * ``state`` makes the state of an attachment (default: an empty ``SimpleNamespace``).
+    * A channel that falls more than ``buffer`` events behind (default: the hub's) gets one
+      ``hub:gap`` in their place; with ``lossless`` it reads the durable ones from the journal.
+
+    Raises ``DefinitionError`` with everything that is wrong.
+    """
+
+    name: str
+    handlers: Mapping[str | tuple[str, ...], ChannelHandler] = MappingProxyType({})
+    on_start: ChannelHook | None = None
+    on_complete: ChannelHook | None = None
+    state: Callable[[], Any] = SimpleNamespace
+    lossless: bool = False
+    buffer: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = list(_problems(self))
+        if problems:
+            raise DefinitionError(f"channel {self.name!r}", problems)
+
+
+class ChannelContext:
+    """What the functions of a channel are given besides the event.
+
+    ``hub`` is all a channel needs of the world; ``state`` is this attachment's own; ``name`` is
+    the channel's, to be given as ``source`` of what it sends.
+    """
+
+    __slots__ = ("_attachment", "hub", "name", "state")
+
+    def __init__(self, attachment: "Attachment", hub: Hub, name: str, state: Any) -> None:
+        self._attachment = attachment
+        self.hub = hub
+        self.name = name
+        self.state = state
+
+    def start(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run ``fn(*args)`` beside the handlers, until the channel is detached.
+
+        For what listens to the outside: a poll, a socket.  What it raises is a ``channel:error``.
+        """
+        self._attachment._start_beside(fn, args)
+
+
+class Attachment:
+    """A channel at work on a hub."""
+
+    __slots__ = (
+        "_context", "_group", "_hub", "_over", "_release", "_rows", "_scope", "_started",
+        "_stream", "_task", "channel", "error", "status",
+    )  # fmt: skip
+
+    def __init__(self, hub: Hub, channel: Channel) -> None:
+        """Open the mailbox and begin; raises ``BadValue`` when the hub has such a channel."""
+        self.channel = channel
+        self.status: Literal["starting", "running", "failed", "over"] = "starting"
+        self.error: Exception | None = None
+        """What ``on_start`` raised."""
+        self._hub = hub
+        self._rows = [(Patterns(pattern), handler) for pattern, handler in channel.handlers.items()]
+        self._release = _reserve(hub, channel.name)
+        self._stream = hub.subscribe(
+            sorted({part for pattern in channel.handlers for part in _parts(pattern)})
+            or [ChannelError.type],
+            lossless=channel.lossless,
+            buffer=channel.buffer,
+        )
+        self._started = anyio.Event()
+        self._over = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._group: anyio.abc.TaskGroup | None = None
+        self._task = 0
+        self._context: ChannelContext | None = None
+        try:
+            hub.tasks.start(self._live(), name=f"channel {channel.name}")
+        except BaseException:
+            self._stream.close()
+            self._release()
+            raise
+
+    async def wait_started(self) -> None:
+        """Return when ``on_start`` is done, well or not."""
+        await self._started.wait()
+
+    async def stop(self, grace: float = GRACE) -> None:
+        """Handle what waits, for at most ``grace`` seconds, then detach; idempotent.
+
+        Returns when ``on_complete`` is done.  Called by one of the channel's own functions it
+        returns at once, and the channel ends when that function has returned.
+        """
+        self._stream.close()
+        if self._task == anyio.get_current_task().id:
+            return
+        try:
+            with anyio.move_on_after(grace):
+                await self._over.wait()
+        finally:
+            self._scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._over.wait()
+
+    # ── the channel's task ───────────────────────────────────────────────────────────────────
+
+    async def _live(self) -> None:
+        self._task = anyio.get_current_task().id
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as self._group:
+                    if await self._begin():
+                        await self._attend()
+                    self._group.cancel_scope.cancel()
+        finally:
+            self._group = None
+            self._stream.close()
+            self._started.set()
+            try:
+                if self.status == "running":
+                    await self._complete()
+            finally:
+                if self.status != "failed":
+                    self.status = "over"
+                self._release()
+                self._over.set()
+
+    async def _begin(self) -> bool:
+        channel = self.channel
+        try:
+            context = ChannelContext(self, self._hub, channel.name, channel.state())
+            self._context = context
+            if channel.on_start is not None:
+                await _called(channel.on_start(context))
+        except Exception as error:
+            self.status, self.error = "failed", error
+            self._report(error, "on_start")
+            return False
+        self.status = "running"
+        self._emit(ChannelStart(channel=channel.name))
+        self._started.set()
+        return True
+
+    async def _attend(self) -> None:
+        name = self.channel.name
+        async for event in self._stream:
+            if isinstance(event, ChannelError) and event.channel == name:
+                continue
+            if isinstance(event, HubGap):
+                log.warning("channel.lagged", channel=name, dropped=event.dropped)
+            for patterns, handler in self._rows:
+                if patterns.match(event.type):
+                    try:
+                        await _called(handler(event, self._context))  # type: ignore[arg-type]
+                    except Exception as error:
+                        self._report(error, event.type, event)
+
+    async def _complete(self) -> None:
+        """Run ``on_complete``, whatever is being cancelled around it."""
+        hook = self.channel.on_complete
+        if hook is not None:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(GRACE) as limit:
+                try:
+                    await _called(hook(self._context))  # type: ignore[arg-type]
+                except Exception as error:
+                    self._report(error, "on_complete")
+            if limit.cancelled_caught:
+                late = TimeoutError(f"on_complete was not done within {GRACE:g} s")
+                self._report(late, "on_complete")
+        self._emit(ChannelComplete(channel=self.channel.name))
+
+    def _start_beside(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+        if self._group is None:
+            raise BadValue(f"channel {self.channel.name}", "it is over; nothing more can start")
+        self._group.start_soon(self._guarded, fn, args, name=f"channel {self.channel.name}")
+
+    async def _guarded(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+        try:
+            await fn(*args)
+        except Exception as error:
+            self._report(error, getattr(fn, "__qualname__", repr(fn)))
+
+    # ── what goes wrong ──────────────────────────────────────────────────────────────────────
+
+    def _report(self, error: Exception, during: str, event: Event | None = None) -> None:
+        name, kind = self.channel.name, type(error).__name__
+        log.error("channel.failed", channel=name, during=during, error=kind, exc_info=error)
+        if during == ChannelError.type:
+            return
+        about: dict[str, Any] = {}
+        if event is not None:
+            about = {
+                "run_id": event.run_id,
+                "root_run_id": event.root_run_id,
+                "parent_run_id": event.parent_run_id,
+                "agent": event.agent,
+            }
+        self._emit(
+            ChannelError(
+                channel=name, error=str(error)[:2000], error_type=kind, during=during, **about
+            )
+        )
+
+    def _emit(self, event: Event) -> None:
+        if not self._hub.is_closed:
+            self._hub.emit(event)
+
+
+class Channels:
+    """The channels of a hub.  ``async with Channels(hub, one, another) as channels:``
+
+    * ``start`` returns when every channel's ``on_start`` is done, ``stop`` when every
+      ``on_complete`` is; both do nothing the second time.  They may be used again in turn; each
+      attachment begins with a fresh state.
+    * A channel that fails to start takes no other down: ``attached[name].error`` says why.
+    * Names are unique on a hub: ``BadValue`` for a second channel of one name.
+    """
+
+    def __init__(self, hub: Hub, *channels: Channel, grace: float = GRACE) -> None:
+        self._hub = hub
+        self._grace = grace
+        self._channels: dict[str, Channel] = {}
+        self._attached: dict[str, Attachment] = {}
+        self._is_started = False
+        for channel in channels:
+            self._register(channel)
+
+    @property
+    def attached(self) -> Mapping[str, Attachment]:
+        """The attachments by name; empty before ``start`` and after ``stop``."""
+        return MappingProxyType(self._attached)
+
+    async def start(self) -> None:
+        """Attach every channel, side by side."""
+        if not self._is_started:
+            self._is_started = True
+            try:
+                for channel in self._channels.values():
+                    self._attached[channel.name] = Attachment(self._hub, channel)
+            except BaseException:
+                await self.stop()
+                raise
+        for attachment in tuple(self._attached.values()):
+            await attachment.wait_started()
+
+    async def stop(self) -> None:
+        """Detach every channel, side by side; each has ``grace`` seconds for what waits."""
+        self._is_started = False
+        attached, self._attached = self._attached, {}
+        await self._stop(*attached.values())
+
+    async def add(self, channel: Channel) -> None:
+        """Register a channel; if the others are started, start it at once.
+
+        Returns when its ``on_start`` is done, well or not.
+        """
+        self._register(channel)
+        if not self._is_started:
+            return
+        try:
+            attachment = self._attached[channel.name] = Attachment(self._hub, channel)
+        except BaseException:
+            del self._channels[channel.name]
+            raise
+        await attachment.wait_started()
+
+    async def remove(self, name: str) -> None:
+        """Detach a channel and forget it; nothing happens if there is none of that name."""
+        self._channels.pop(name, None)
+        attachment = self._attached.pop(name, None)
+        if attachment is not None:
+            await self._stop(attachment)
+
+    def _register(self, channel: Channel) -> None:
+        if channel.name in self._channels:
+            raise BadValue("Channels", f"there is a channel {channel.name!r} already; rename one")
+        self._channels[channel.name] = channel
+
+    async def _stop(self, *attachments: Attachment) -> None:
+        own = anyio.get_current_task().id
+        async with anyio.create_task_group() as group:
+            for attachment in attachments:
+                if attachment._task == own:
+                    await attachment.stop(self._grace)
+                else:
+                    group.start_soon(attachment.stop, self._grace)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+async def _called(answer: Any) -> None:
+    if inspect.isawaitable(answer):
+        await answer
+
+
+def _parts(pattern: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (pattern,) if isinstance(pattern, str) else pattern
+
+
+def _reserve(hub: Hub, name: str) -> Callable[[], None]:
+    """Take the channel's name on this hub: it is the source of what the channel sends."""
+    try:
+        return hub.serve(f"channel:{name}", lambda question: name)
+    except BadValue:
+        raise BadValue(
+            "Channels", f"the hub has a channel {name!r} already; stop it, or rename one"
+        ) from None
+
+
+def _problems(channel: Channel) -> list[str]:
+    problems = []
+    if not isinstance(channel.name, str) or not channel.name.strip():
+        problems.append("name: a text is wanted")
+    if not isinstance(channel.handlers, Mapping):
+        return [*problems, "handlers: a mapping from pattern to function is wanted"]
+    for pattern, handler in channel.handlers.items():
+        try:
+            Patterns(pattern)
+        except BadPattern as error:
+            problems.append(f"handlers: {error}")
+        if not callable(handler):
+            problems.append(f"handlers[{pattern!r}]: a function (event, context) is wanted")
+    for name in ("on_start", "on_complete", "state"):
+        function = getattr(channel, name)
+        if not callable(function) and not (function is None and name != "state"):
+            problems.append(f"{name}: a function is wanted")
+    if channel.buffer is not None and channel.buffer < 1:
+        problems.append("buffer: at least 1")
+    return problems

@@ -1,0 +1,43 @@
+"""The hub's task group may be entered, cancelled and left by anybody."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from hubbub.hub.task_host import TaskHost
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_cancelled_on_the_way_in_leaves_no_task_behind() -> None:
+    host = TaskHost()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await host.open()
+            await anyio.lowlevel.checkpoint()
+        finally:
+            await host.aclose()
+    assert scope.cancelled_caught
+    assert not host.is_open
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_may_be_left_by_another_task_than_the_one_that_entered_it(
+    anyio_backend: str,
+) -> None:
+    host = TaskHost()
+    await asyncio.create_task(host.open())
+    ended = anyio.Event()
+
+    async def work() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    host.start(work())
+    await anyio.lowlevel.checkpoint()
+    await asyncio.create_task(host.aclose())
+    assert ended.is_set()
