@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
 from hubbub.agents.thread import OpenCall, OpenStep, Outcome, Thread
 from hubbub.hub import events as e
-from hubbub.hub.events import NO_USAGE, Event
+from hubbub.hub.events import NO_USAGE, Event, Usage
 from hubbub.hub.values import NULL
 
 __all__ = ["fold", "fold_all"]
@@ -108,9 +108,9 @@ def _taken(thread: Thread, event: e.SessionTaken) -> Thread:
 def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
     deadline = None if item.timeout is None else item.at + int(item.timeout * 1_000_000)
     thread = replace(thread, once=item.once, deadline=deadline)
-    if item.input_json is NULL or item.input is None:
+    if item.input_json is NULL or (said := item.input) is None:
         return thread
-    text = item.input if isinstance(item.input, str) else bytes(item.input_json).decode()
+    text = said if isinstance(said, str) else bytes(item.input_json).decode()
     return _heard(thread, UserMessage(content=text))
 
 
@@ -162,9 +162,7 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
             event.step,
             thread.draft_text,
             thread.draft_thinking,
-            tuple(
-                OpenCall(index, call.name, call.arguments) for index, call in enumerate(event.calls)
-            ),
+            tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
             event.parallel,
         )
     else:
@@ -180,10 +178,14 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
         draft_text="",
         draft_thinking=(),
         open=step,
-        usage=thread.usage + event.usage,
-        total_usage=thread.total_usage + event.usage,
+        usage=_sum(thread.usage, event.usage),
+        total_usage=_sum(thread.total_usage, event.usage),
         restarts=0,
     )
+
+
+def _sum(so_far: Usage, more: Usage) -> Usage:
+    return more if so_far is NO_USAGE else so_far + more
 
 
 def _tool_start(thread: Thread, event: e.AgentToolStart) -> Thread:

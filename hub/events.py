@@ -19,17 +19,23 @@ Sections: AP (``agent:*``, ``session:message``, ``session:prompt``), SA and SB (
 sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
 """
 
+import re
 from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform
 
 import msgspec
 from msgspec import Struct, structs
 
+from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.values import NULL, Json, Secret, decode_value, encode_value
 
 Home: TypeAlias = Literal["own", "in", "hub", "none", "scope"]
 OutcomeName: TypeAlias = Literal[
     "completed", "failed", "interrupted", "terminated", "timed_out", "limit"
 ]
+
+
+_MUTABLE = re.compile(r"\b(list|dict|set|bytearray|Any|List|Dict|Set|MutableMapping)\b")
+_SECRET = re.compile(r"\bSecret\b")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -49,10 +55,20 @@ class EventMeta(msgspec.StructMeta):
         if "tag" in config:
             cls.type = config["tag"]
             cls.home = home or ("none" if cls.type.endswith(":delta") else cls.home)
-        annotations = namespace.get("__annotations__", {})
-        cls.secret_fields = tuple(
-            field for field, kind in annotations.items() if "Secret" in str(kind)
-        )
+        kinds = {
+            field: kind if isinstance(kind, str) else repr(kind)
+            for field, kind in namespace.get("__annotations__", {}).items()
+        }
+        mutable = [
+            f"{field}: {kind} can be changed by a listener; use a tuple, a frozen Struct or Json"
+            for field, kind in kinds.items()
+            if "ClassVar" not in kind and _MUTABLE.search(kind)
+        ]
+        if mutable:
+            raise DefinitionError(f"event {name}", mutable)
+        inherited = getattr(bases[0], "secret_fields", ()) if bases else ()
+        own = tuple(field for field, kind in kinds.items() if _SECRET.search(kind))
+        cls.secret_fields = (*inherited, *own)
         return cls
 
 
@@ -101,6 +117,10 @@ class Event(Struct, metaclass=EventMeta, tag_field="type", tag="event"):
         return f"{self.__class__.__name__}({', '.join(shown)})"
 
 
+_KNOWN: set[str] = set()
+"""The catalogue's own types, filled in at the end of this module."""
+
+
 class CustomEvent(Event, tag="custom"):
     """An event of a type the catalogue does not know (H-13).
 
@@ -112,6 +132,10 @@ class CustomEvent(Event, tag="custom"):
     name: str = ""
     data_json: Json = msgspec.field(name="data", default=NULL)
     durable: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.name in _KNOWN:
+            raise BadValue("CustomEvent", f"{self.name} is in the catalogue; use its own class")
 
     @property
     def data(self) -> Any:
@@ -601,3 +625,5 @@ CATALOGUE: tuple[type[Event], ...] = (
     SessionTaken, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,
     ChannelStart, ChannelComplete, ChannelError, HubErrorEvent, HubDeadLetter, HubGap,
 )  # fmt: skip
+
+_KNOWN.update(event.type for event in CATALOGUE)

@@ -116,6 +116,7 @@ class Hub:
         self._streams: dict[EventStream, None] = {}
         self._dispatching = False
         self._nested: deque[Event] = deque()
+        self._mail: deque[InLane] = deque()
         self._queued = 0
         self._uncommitted: dict[str, Commit] = {}
         self._in_flight = 0
@@ -678,14 +679,12 @@ class Hub:
             commit.before(commit)
         if commit.receipt is not None:
             self._settle(commit.receipt, commit)
+        if commit.deliveries and self._owner is not None:
+            self._mail.extend(event for event in commit.written if event.lane == "in")  # type: ignore[misc]
         if commit.trailing is None:
             self._dispatch(commit.written)
         else:
             self._dispatch([*commit.written, *commit.trailing])
-        if commit.deliveries and (owner := self._owner) is not None:
-            for event in commit.written:
-                if event.lane == "in":
-                    owner.wake(event)  # type: ignore[arg-type]
         if commit.status == "ended":
             self._prompts.run_ended(commit.run_id)
             if commit.leftovers:
@@ -721,7 +720,7 @@ class Hub:
             to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
             root_run_id=event.root_run_id, agent=event.agent,
         )  # fmt: skip
-        self._emit_ephemeral(letter)
+        self._tell(letter)
 
     def _dispatch(self, events: Sequence[Event]) -> None:
         """Deliver events that belong together, ahead of what their listeners emit."""
@@ -738,6 +737,10 @@ class Hub:
         finally:
             self._dispatching = False
             self._queued = 0
+        # Not by the commit itself: a listener's own delivery, nested in the dispatch of an
+        # earlier one, would reach the inbox first.
+        while self._mail and self._owner is not None:
+            self._owner.wake(self._mail.popleft())
 
     def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -797,7 +800,12 @@ class Hub:
             during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip
-        self._emit_ephemeral(report)
+        self._tell(report)
+
+    def _tell(self, event: Event) -> None:
+        """Dispatch what the hub itself has to say of something that has happened already."""
+        self._number += 1
+        self._dispatch((structs.replace(event, seq=self._number),))
 
     def _check(self, call: str) -> None:
         if get_ident() != self._thread:

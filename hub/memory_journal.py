@@ -163,7 +163,7 @@ class MemoryJournal:
         event = delivery.event
         new = delivery.new
         if new is not None and row.run_id != new.run_id and new.found is not None:
-            event = new.found
+            event = delivery.event = new.found
         elif new is not None and row.in_seq:
             delivery.outcome = "duplicate"
             return
@@ -217,6 +217,8 @@ class MemoryJournal:
 
     @staticmethod
     def _is_refused(row: _Row, delivery: Delivery, event: InLane) -> bool:
+        if row.status == "ended":
+            return True
         if row.inbox == "closing":
             return isinstance(event, SessionMessage)
         return not (row.inbox == "terminated" and delivery.closes == "terminated")

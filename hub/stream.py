@@ -127,8 +127,8 @@ class EventStream:
 
     __slots__ = (
         "_after", "_buffer", "_closed", "_dropped", "_hub", "_last", "_limit", "_lossless",
-        "_partial", "_position", "_reading", "_room", "_selection", "_start", "_subscription", "_until",
-        "_waiter", "dropped",
+        "_partial", "_position", "_reading", "_room", "_selection", "_start", "_subscription",
+        "_until", "_waiter", "dropped",
     )  # fmt: skip
 
     def __init__(
@@ -199,11 +199,16 @@ class EventStream:
             self._hub._streams.pop(self, None)
             if self._subscription.handler is not None:
                 # A handler that was unsubscribed, or whose hub is closed, is not called again.
-                self._buffer.clear()
-                self._dropped = 0
+                self._end()
             if self._waiter is not None:
                 self._waiter.set()
                 self._waiter = None
+
+    def _end(self) -> None:
+        """End the stream here, whatever is buffered or missing."""
+        self.close()
+        self._buffer.clear()
+        self._dropped = 0
 
     def end_after(self, until: Callable[[Event], bool]) -> None:
         """Make the first event for which ``until`` is true the last one."""
@@ -235,8 +240,7 @@ class EventStream:
                 elif event.__class__ in self._partial and self._hub._is_void(event):
                     continue
                 if self._until is not None and self._until(event):
-                    self.close()
-                    buffer.clear()
+                    self._end()
                 return event
             if self._dropped:
                 if (gap := self._reach_gap()) is not None:
@@ -267,8 +271,8 @@ class EventStream:
     async def _read_on(self) -> HubGap | None:
         """Take one page; go live when there is none left.  Returns a gap for a lost place."""
         if self._after is not None:
-            after, self._after = self._after, None
-            found = await place(self._hub.journal, after)
+            found = await place(self._hub.journal, self._after)
+            self._after = None  # Not before: a reader that is cancelled here begins again.
             if found is None:
                 self._start = self._position = 0
                 return self._gap(reason="unknown cursor")
@@ -296,5 +300,4 @@ class EventStream:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
-        self._buffer.clear()
+        self._end()

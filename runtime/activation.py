@@ -154,28 +154,30 @@ class Activation:
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
-    def advance(self) -> None:
-        """Do what is due until there is something to wait for."""
+    def advance(self, commit: Commit | None = None) -> None:
+        """Do what is due until there is something to wait for; also called after a commit."""
         if self._advancing or self._runtime.activation(self.lane.run_id) is not self:
             return
         self._advancing = True
         try:
             while not self.lane.in_flight:
+                waits = bool(self._control) | bool(self._results) << 1 | bool(self._messages) << 2
+                waiting: frozenset[Kind] = _KINDS[waits]  # type: ignore[assignment]
                 if self._signals:
-                    self._signal(self._signals.popleft())
+                    self._signal(self._signals.popleft(), waiting)
                     continue
-                command = decide(self.thread, self._waiting(), self._asking)
+                command = decide(self.thread, waiting, self._asking)
                 match command:
                     case Take(kind=kind):
-                        self._signal(Taken(self._take(kind)))
+                        self._signal(Taken(self._take(kind)), waiting - {kind})
                     case Do(activities=activities):
                         self._ensure(activities)
                         return
                     case Conclude():
-                        self._signal(Concluded())
+                        self._signal(Concluded(), waiting)
                     case Park():
                         self._ensure(())
-                        self._signal(Parked())
+                        self._signal(Parked(), waiting)
                     case Leave():
                         self._ensure(())
                         self._leave()
@@ -187,22 +189,21 @@ class Activation:
         finally:
             self._advancing = False
 
-    def _waiting(self) -> frozenset[Kind]:
-        bits = bool(self._control) | bool(self._results) << 1 | bool(self._messages) << 2
-        return _KINDS[bits]  # type: ignore[return-value]
-
     def _take(self, kind: Kind) -> tuple[InLane, ...]:
-        waiting = getattr(self, f"_{_LISTS[kind]}")
+        if kind == "control":
+            waiting = self._control
+        else:
+            waiting = self._results if kind == "result" else self._messages
         items = tuple(waiting)
         waiting.clear()
         for item in items:
-            if isinstance(item, e.SessionReply):
+            if item.__class__ is e.SessionReply:
                 self._runtime.hub._prompts.taken(item.prompt_id)
         return items
 
-    def _signal(self, signal: Signal) -> None:
-        """Commit what the core makes of ``signal``."""
-        decision = interpret(self.thread, signal, self._runtime.definitions, self._waiting())
+    def _signal(self, signal: Signal, waiting: frozenset[Kind]) -> None:
+        """Commit what the core makes of ``signal``, while such items wait."""
+        decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
             return
         self._after = decision.after
@@ -211,7 +212,7 @@ class Activation:
             taken=decision.taken,
             status=decision.status,
             before=self._fold,
-            after=self._go_on,
+            after=self.advance,
         )
 
     def _fold(self, commit: Commit) -> None:
@@ -222,9 +223,6 @@ class Activation:
         # Nothing else is in flight when a decision is submitted: its commit is the next one.
         after, self._after = self._after, None
         self.thread = fold_all(self.thread, commit.events) if after is None else after
-
-    def _go_on(self, commit: Commit) -> None:
-        self.advance()
 
     def _leave(self) -> None:
         self.close()
@@ -339,7 +337,7 @@ class Activation:
 
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
-        self.lane.append((event,), deliveries=(delivery,), before=self._fold, after=self._go_on)
+        self.lane.append((event,), deliveries=(delivery,), before=self._fold, after=self.advance)
 
     def keep(self, subscription: Subscription | EventStream) -> None:
         self._kept.append(subscription)
@@ -371,5 +369,3 @@ class _Work:
     def keep(self, subscription: Subscription | EventStream) -> None:
         self._run.keep(subscription)
 
-
-_LISTS: Final[dict[Kind, str]] = {"control": "control", "result": "results", "message": "messages"}

@@ -27,7 +27,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
-from hubbub.hub.values import NULL, Json, encode_value
+from hubbub.hub.values import encode_value
 from hubbub.runtime.inbox import InboxSubscription, MessageStream
 from hubbub.runtime.run_context import RunContext
 
@@ -60,7 +60,6 @@ class CodeRun:
         self.closing = False
         self._seen = 0
         self._handle: TaskHandle[Any, None] | None = None
-        self._returned: Json = NULL
         self._lingers: anyio.Event | None = None
         self._ending = False
         self._wake: anyio.Event | None = None
@@ -134,7 +133,7 @@ class CodeRun:
         except Exception as error:
             self._raised(_only(error))
         else:
-            self._returned = encoded
+            self.runtime.remember_return(self.lane.run_id, encoded)
             if self.reader is not None:
                 self.reader.consume()
             self.end("completed", output=encoded)
@@ -264,11 +263,10 @@ class CodeRun:
             self.runtime.linger(self, True)
         self.runtime.left(self)
 
-    async def wait_function(self) -> Json:
-        """Return what the function returned, once it has; null when it did not."""
+    async def wait_function(self) -> None:
+        """Return when the function of a run that has said it is over has ended, too."""
         if self._lingers is not None:
             await self._lingers.wait()
-        return self._returned
 
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""

@@ -6,14 +6,13 @@ the run's lane.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 from msgspec import structs
 
-from hubbub.agents.decide import Activity, Do, Take, decide
+from hubbub.agents.decide import Activity, Do, Kind, Take, decide
 from hubbub.agents.definitions import (
     AgentDefinition,
     Definitions,
@@ -42,6 +41,8 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 _NAME: Final = "session"
+_NOTHING: Final[frozenset[Kind]] = frozenset()
+_MESSAGE: Final[frozenset[Kind]] = frozenset(("message",))
 
 
 class ModelSession:
@@ -77,36 +78,39 @@ class ModelSession:
         self._sent += 1
         self._queue.append(structs.replace(session_message(message), lane="in", seq=self._sent))
 
-    async def receive(self) -> AsyncIterator[Event]:
+    def receive(self) -> "Received":
         """Drive the model until its reply ends, yielding each event of its steps in order.
 
-        The events are those of the run's journal, text included once, as ``agent:text``.
-        Raises ``RunFailed`` when the model fails for good, ``Closed`` after ``close``.
+        The events are those of the run's journal, text included once, as ``agent:text``.  Leaving
+        early loses nothing: the next ``receive`` goes on.  Raises ``RunFailed`` when the model
+        fails for good, ``Closed`` after ``close``.
         """
         if self._closed:
             raise Closed("the session", "open a new one with ctx.session(...)")
-        if self._thread.open is not None:
-            for event in self._commit(Restored()):
-                yield event
-        while not self._closed:
-            waiting = frozenset(("message",)) if self._queue else frozenset()
-            command = decide(self._thread, waiting)  # type: ignore[arg-type]
-            match command:
-                case Take():
-                    items = tuple(self._queue)
-                    self._queue.clear()
-                    events = self._commit(Taken(items))
-                case Do(activities=activities):
-                    events = []
-                    for signal in await self._do(activities):
-                        events += self._commit(signal)
-                case _:
-                    break
-            for event in events:
-                yield event
-        last = self._thread.outcome
-        if last is not None and last.outcome == "failed":
-            raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
+        return Received(self)
+
+    async def _go_on(self) -> list[Event] | None:
+        """Do what is due; returns its events, or ``None`` when the reply has ended."""
+        waiting: frozenset[Kind] = _MESSAGE if self._queue else _NOTHING
+        match decide(self._thread, waiting):
+            case Take():
+                items = tuple(self._queue)
+                self._queue.clear()
+                return self._commit(Taken(items))
+            case Do(activities=activities):
+                events = []
+                for signal in await self._do(activities):
+                    events += self._commit(signal)
+                return events
+            case _:
+                last = self._thread.outcome
+                if last is not None and last.outcome == "failed":
+                    raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
+                return None
+
+    def _resume(self) -> list[Event]:
+        """Answer the calls that an earlier ``receive`` has left behind."""
+        return self._commit(Restored()) if self._thread.open is not None else []
 
     def close(self) -> None:
         """End the session; twice is a no-op, ``send`` after it an error."""
@@ -156,3 +160,29 @@ class ModelSession:
             if self._run.is_live:
                 self._run.write(event, None)
         return shown
+
+
+class Received:
+    """What a model says in one reply.  No generator: it may be left at any point, for good."""
+
+    __slots__ = ("_events", "_has_begun", "_session")
+
+    def __init__(self, session: ModelSession) -> None:
+        self._session = session
+        self._events: deque[Event] = deque()
+        self._has_begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        session = self._session
+        if not self._has_begun:
+            self._has_begun = True
+            self._events.extend(session._resume())
+        while not self._events:
+            events = None if session._closed else await session._go_on()
+            if events is None:
+                raise StopAsyncIteration
+            self._events.extend(events)
+        return self._events.popleft()

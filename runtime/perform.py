@@ -129,7 +129,7 @@ def _deltas(
             kind = AgentThinkingDelta
         else:
             return
-        if not work.is_live or hub.is_closed:
+        if hub._closed or not work.is_live:
             return
         hub._emit_ephemeral(
             kind(
@@ -154,7 +154,7 @@ def timeout_of(activity: Activity, side: ActiveSide) -> float | None:
 def timed_out(activity: Activity, seconds: float) -> Signal:
     """What it means that an activity took longer."""
     if isinstance(activity, CallModel):
-        text = f"the model did not answer within {seconds:g} s"
+        text = f"the model did not answer within {seconds - activity.delay:g} s"
         failure = Failure(kind="timeout", error=text, retryable=True)
         return ModelFailed(failure, activity.turn)
     text = f"timed out: the tool did not finish within {seconds:g} s"

@@ -158,6 +158,7 @@ class Runtime:
         self._callers: dict[str, Caller] = {}
         self._watchers: dict[str, list[anyio.Event]] = {}
         self._errors: dict[str, Exception | None] = {}
+        self._returned: dict[str, Json] = {}
         self._lingering: dict[str, CodeRun] = {}
         self._overdue: set[str] = set()
         self._progress: anyio.Event | None = None
@@ -292,9 +293,9 @@ class Runtime:
             await caller.serve()
             outcome = caller.outcome or await self.finished(run_id)
             if (run := self._lingering.get(run_id)) is not None:
-                returned = await run.wait_function()
-                if outcome.output_json is NULL:
-                    outcome = structs.replace(outcome, output_json=returned)
+                await run.wait_function()
+            if outcome.output_json is NULL and run_id in self._returned:
+                outcome = structs.replace(outcome, output_json=self._returned[run_id])
         except BaseException:
             caller.cancel()
             self._look_for_ready()
@@ -304,6 +305,7 @@ class Runtime:
             raise
         finally:
             self._callers.pop(run_id, None)
+            self._returned.pop(run_id, None)
             error = self._errors.pop(run_id, None)
         return outcome, error
 
@@ -651,6 +653,11 @@ class Runtime:
             self._lingering[run.lane.run_id] = run
         else:
             self._lingering.pop(run.lane.run_id, None)
+
+    def remember_return(self, run_id: str, output: Json) -> None:
+        """Keep what a function returned for the caller who waits for it in this process."""
+        if run_id in self._errors:
+            self._returned[run_id] = output
 
     def remember_error(self, run_id: str, error: Exception) -> None:
         """Keep the exception of a run for the caller who waits for it in this process."""

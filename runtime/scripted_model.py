@@ -294,7 +294,9 @@ class ScriptedModel(_Player):
         fault = step.fault(request.attempt) if step.faults else None
         item = step.item
         if isinstance(item, ModelReply):
-            if fault is None and on_delta is None and not self._latency:
+            if fault is None:
+                if on_delta is not None or self._latency:
+                    await self._hand_out(item, on_delta, None)
                 return item
             return await self._play(_always(item), fault, request, on_delta)
         if item is None:

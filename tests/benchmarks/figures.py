@@ -1,0 +1,102 @@
+"""A figure: what was measured, beside its floor and its aim."""
+
+import asyncio
+import gc
+import statistics
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any, Literal
+
+import anyio
+from msgspec import Struct
+
+__all__ = ["Aim", "Figure", "Loop", "on_loop", "rounds_of", "timed", "versus"]
+
+Loop = Literal["asyncio", "trio"]
+Work = Callable[[int], Awaitable[float]]
+"""Does its work so many times and returns the seconds it took, setting up not counted."""
+
+
+class Aim(Struct, frozen=True):
+    """``figure >= 0.4 × floor``, ``figure <= 100``, …, as the issue's table has it."""
+
+    sign: Literal["<=", ">="]
+    value: float
+    of_floor: bool = False
+
+    def is_met(self, figure: float, floor: float | None) -> bool:
+        measured = figure / floor if self.of_floor and floor else figure
+        return measured <= self.value if self.sign == "<=" else measured >= self.value
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.value:,g}{' × floor' if self.of_floor else ''}"
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    what: str
+    loop: str
+    unit: str
+    value: float
+    floor: float | None = None
+    aim: Aim | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.value / self.floor if self.floor else None
+
+    @property
+    def is_met(self) -> bool | None:
+        return None if self.aim is None else self.aim.is_met(self.value, self.floor)
+
+
+def on_loop(loop: Loop, work: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    """Run ``work`` on a fresh event loop of that kind."""
+    return anyio.run(work, *args, backend=loop)
+
+
+def rounds_of(work: Callable[[], float], rounds: int) -> float:
+    """The median of several rounds."""
+    return statistics.median(work() for _ in range(rounds))
+
+
+def timed(loop: Loop, work: Work, count: int) -> float:
+    """Times per second at which ``work`` is done."""
+    gc.collect()
+    return count / float(on_loop(loop, work, count))
+
+
+def versus(
+    loop: Loop, ours: Work, floor: Work, count: int, rounds: int, floor_count: int = 0
+) -> tuple[float, float]:
+    """How often a second ours and the floor are done, taken in turns, so that noise hits both.
+
+    The floor always runs on asyncio, whichever loop ours is measured on.  Of all rounds the one
+    whose ratio is the median is returned.
+    """
+    pairs = []
+    for _ in range(rounds):
+        mine = timed(loop, ours, count)
+        pairs.append((mine, timed("asyncio", floor, floor_count or count)))
+    pairs.sort(key=lambda pair: pair[0] / pair[1])
+    return pairs[len(pairs) // 2]
+
+
+class stopwatch:  # noqa: N801 - reads as a word at its use: ``with stopwatch() as watch``
+    """``with stopwatch() as watch: …`` then ``watch.seconds``."""
+
+    def __enter__(self) -> "stopwatch":
+        self.seconds = 0.0
+        self._start = perf_counter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.seconds = perf_counter() - self._start
+
+
+async def turns(count: int = 1) -> None:
+    """Let asyncio's other tasks run."""
+    for _ in range(count):
+        await asyncio.sleep(0)

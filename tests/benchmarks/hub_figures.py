@@ -1,0 +1,265 @@
+"""The hub's figures: fan-out, asking, starting code agents."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from figures import Aim, Figure, Loop, stopwatch, turns, versus
+
+from hubbub import Event, Hub, RunContext, Runtime, agent
+
+__all__ = ["ask_in_turn", "ask_together", "callbacks", "code_agents", "streams", "wakeups"]
+
+LISTENERS = 100
+
+
+class Tick(Event, tag="bench:tick", home="none"):
+    """An ephemeral event, as a token delta is one."""
+
+    number: int = 0
+
+
+# ── fan-out ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _fan_out(burst: int) -> tuple[Callable[[int], Awaitable[float]], ...]:
+    last = Tick(number=-1)
+
+    async def ours(count: int) -> float:
+        finished = 0
+
+        async def consume(stream: Any) -> None:
+            nonlocal finished
+            async with stream:
+                async for event in stream:
+                    if event.number < 0:
+                        break
+            finished += 1
+
+        async with Hub() as hub, anyio.create_task_group() as group:
+            for _ in range(LISTENERS):
+                group.start_soon(consume, hub.subscribe(Tick.type))
+            await anyio.lowlevel.checkpoint()
+            with stopwatch() as watch:
+                for number in range(1, count + 1):
+                    hub.emit(Tick(number=number))
+                    if not number % burst:
+                        await anyio.lowlevel.checkpoint()
+                hub.emit(last)
+                while finished < LISTENERS:
+                    await anyio.lowlevel.checkpoint()
+        return watch.seconds / LISTENERS
+
+    async def floor(count: int) -> float:
+        queues: list[asyncio.Queue[Tick]] = [asyncio.Queue() for _ in range(LISTENERS)]
+
+        async def consume(queue: asyncio.Queue[Tick]) -> None:
+            while (await queue.get()).number >= 0:
+                pass
+
+        tasks = [asyncio.create_task(consume(queue)) for queue in queues]
+        await turns()
+        with stopwatch() as watch:
+            for number in range(1, count + 1):
+                event = Tick(number=number)
+                for queue in queues:
+                    queue.put_nowait(event)
+                if not number % burst:
+                    await turns()
+            for queue in queues:
+                queue.put_nowait(last)
+            await asyncio.gather(*tasks)
+        return watch.seconds / LISTENERS
+
+    return ours, floor
+
+
+def streams(loop: Loop, rounds: int, scale: float) -> Figure:
+    ours, floor = versus(loop, *_fan_out(100), int(2_000 * scale), rounds)
+    return Figure(
+        what="fan-out to 100 streams, bursts of 100", loop=loop, unit="deliveries/s",
+        value=ours, floor=floor, aim=Aim(">=", 1.5, of_floor=True),
+        note="floor: asyncio.Queue and a task per subscriber",
+    )  # fmt: skip
+
+
+def wakeups(loop: Loop, rounds: int, scale: float) -> Figure:
+    ours, floor = versus(loop, *_fan_out(1), int(1_000 * scale), rounds)
+    return Figure(
+        what="fan-out to 100 streams, every delivery a wake-up", loop=loop, unit="deliveries/s",
+        value=ours, floor=floor, aim=Aim(">=", 0.4, of_floor=True),
+        note="floor: asyncio.Queue and a task per subscriber",
+    )  # fmt: skip
+
+
+def callbacks(loop: Loop, rounds: int, scale: float) -> Figure:
+    def listener() -> Callable[[Any], None]:
+        return lambda event: None
+
+    async def ours(count: int) -> float:
+        async with Hub() as hub:
+            for _ in range(LISTENERS):
+                hub.subscribe(Tick.type, listener())
+            with stopwatch() as watch:
+                for number in range(count):
+                    hub.emit(Tick(number=number))
+        return watch.seconds / LISTENERS
+
+    async def floor(count: int) -> float:
+        listeners = [listener() for _ in range(LISTENERS)]
+        with stopwatch() as watch:
+            for number in range(count):
+                event = Tick(number=number)
+                for each in listeners:
+                    each(event)
+        return watch.seconds / LISTENERS
+
+    mine, floor_rate = versus(loop, ours, floor, int(20_000 * scale), rounds)
+    return Figure(
+        what="fan-out to 100 callbacks", loop=loop, unit="deliveries/s", value=mine,
+        floor=floor_rate, aim=Aim(">=", 0.4, of_floor=True), note="floor: plain calls",
+    )  # fmt: skip
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+
+@agent("oracle")
+async def oracle(input: None, ctx: RunContext) -> None:
+    async for message in ctx.messages():
+        ctx.hub.reply(message.prompt_id, "yes")
+
+
+@agent("once")
+async def once(input: None, ctx: RunContext) -> str:
+    async for message in ctx.messages():
+        return message.content
+    return ""
+
+
+def ask_in_turn(loop: Loop, rounds: int, scale: float) -> Figure:
+    async def ours(count: int) -> float:
+        async with Runtime([oracle]) as runtime:
+            run = await runtime.start("oracle")
+            with stopwatch() as watch:
+                for _ in range(count):
+                    await runtime.hub.ask(run.run_id, "Is it so?")
+            await run.terminate()
+        return watch.seconds
+
+    async def floor(count: int) -> float:
+        questions: asyncio.Queue[str] = asyncio.Queue()
+        answers: asyncio.Queue[str] = asyncio.Queue()
+
+        async def answer() -> None:
+            while True:
+                await questions.get()
+                answers.put_nowait("yes")
+
+        task = asyncio.create_task(answer())
+        with stopwatch() as watch:
+            for _ in range(count):
+                questions.put_nowait("Is it so?")
+                await answers.get()
+        task.cancel()
+        return watch.seconds
+
+    mine, floor_rate = versus(loop, ours, floor, int(10_000 * scale), rounds)
+    return Figure(
+        what="send_to_run → handled → reply, one after the other", loop=loop, unit="µs",
+        value=1e6 / mine, floor=1e6 / floor_rate, aim=Aim("<=", 2.5, of_floor=True),
+        note="floor: asyncio.Queue ping-pong",
+    )  # fmt: skip
+
+
+def ask_together(loop: Loop, rounds: int, scale: float) -> Figure:
+    callers = 100
+
+    async def ours(count: int) -> float:
+        async with Runtime([oracle]) as runtime:
+            run = await runtime.start("oracle")
+
+            async def ask() -> None:
+                for _ in range(count // callers):
+                    await runtime.hub.ask(run.run_id, "Is it so?")
+
+            with stopwatch() as watch:
+                async with anyio.create_task_group() as group:
+                    for _ in range(callers):
+                        group.start_soon(ask)
+            await run.terminate()
+        return watch.seconds
+
+    async def floor(count: int) -> float:
+        questions: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
+
+        async def answer() -> None:
+            while True:
+                (await questions.get()).set_result("yes")
+
+        async def ask() -> None:
+            loop = asyncio.get_running_loop()
+            for _ in range(count // callers):
+                future: asyncio.Future[str] = loop.create_future()
+                questions.put_nowait(future)
+                await future
+
+        task = asyncio.create_task(answer())
+        with stopwatch() as watch:
+            await asyncio.gather(*(ask() for _ in range(callers)))
+        task.cancel()
+        return watch.seconds
+
+    mine, floor_rate = versus(loop, ours, floor, int(20_000 * scale), rounds)
+    return Figure(
+        what="100 callers in flight", loop=loop, unit="asks/s", value=mine, floor=floor_rate,
+        aim=Aim(">=", 0.2, of_floor=True), note="floor: asyncio.Queue and a Future each",
+    )  # fmt: skip
+
+
+# ── starting ─────────────────────────────────────────────────────────────────────────────────
+
+
+def code_agents(loop: Loop, rounds: int, scale: float) -> Figure:
+    async def ours(count: int) -> float:
+        ended = 0
+
+        def end(event: Event) -> None:
+            nonlocal ended
+            ended += 1
+
+        async with Runtime([once]) as runtime:
+            runtime.hub.subscribe("agent:complete", end)
+            with stopwatch() as watch:
+                for number in range(count):
+                    opened = runtime.hub.open("once")
+                    runtime.hub.send_to_run(opened.run_id, "Hello")
+                    if not number % 1000:
+                        await anyio.lowlevel.checkpoint()
+                while ended < count:
+                    await anyio.lowlevel.checkpoint()
+        return watch.seconds
+
+    async def floor(count: int) -> float:
+        async def actor(queue: asyncio.Queue[str]) -> str:
+            return await queue.get()
+
+        tasks = []
+        with stopwatch() as watch:
+            for number in range(count):
+                queue: asyncio.Queue[str] = asyncio.Queue()
+                tasks.append(asyncio.create_task(actor(queue)))
+                queue.put_nowait("Hello")
+                if not number % 1000:
+                    await turns()
+            await asyncio.gather(*tasks)
+        return watch.seconds
+
+    mine, floor_rate = versus(loop, ours, floor, int(100_000 * scale), min(rounds, 3))
+    return Figure(
+        what="start 100 k code agents, one message each", loop=loop, unit="runs/s", value=mine,
+        floor=floor_rate, aim=Aim(">=", 0.2, of_floor=True),
+        note="floor: asyncio task and Queue each",
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""The benchmarks, one command:
+
+    uv run python tests/benchmarks/run.py [NAME ...] [--loop asyncio|trio] [--quick] [--json]
+
+Prints each figure beside its floor, measured in the same process, and its aim.  ``--quick`` goes
+through everything with small numbers, to see that it works; the figures then mean nothing.
+Exits 0 however slow it is, and 1 when a benchmark breaks.  (This is a program of the
+repository, not a test: the guards that hold without a clock are in ``test_guards.py``.)
+"""
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+import hub_figures
+import msgspec
+import run_figures
+from figures import Figure, Loop
+
+Benchmark = Callable[[Loop, int, float], Figure]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "streams": hub_figures.streams,
+    "wakeups": hub_figures.wakeups,
+    "callbacks": hub_figures.callbacks,
+    "ask": hub_figures.ask_in_turn,
+    "callers": hub_figures.ask_together,
+    "code-agents": hub_figures.code_agents,
+    "parked": run_figures.parked,
+    "turned": run_figures.turned,
+    "memory": run_figures.parked_memory,
+    "run": run_figures.run_time,
+    "calls": run_figures.run_calls,
+    "together": run_figures.together,
+    "import": run_figures.import_time,
+}
+ONE_LOOP = ("import", "memory")
+"""What is the same whichever loop runs."""
+
+LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    names = options.names or list(BENCHMARKS)
+    loops = [options.loop] if options.loop else LOOPS
+    rounds, scale = (1, 0.02) if options.quick else (options.rounds, 1.0)
+    figures: list[Figure] = []
+    broken = False
+    for name in names:
+        for loop in loops[:1] if name in ONE_LOOP else loops:
+            start = perf_counter()
+            print(f"{name} on {loop} …", end=" ", file=sys.stderr, flush=True)
+            try:
+                figures.append(BENCHMARKS[name](loop, rounds, scale))
+            except Exception:
+                broken = True
+                traceback.print_exc()
+            else:
+                print(f"{perf_counter() - start:.1f} s", file=sys.stderr)
+    if options.json:
+        print(msgspec.json.encode(figures).decode())
+    else:
+        print(_table(figures))
+    return int(broken)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="hubbub's benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--loop", choices=LOOPS, help="only on this event loop")
+    parser.add_argument("--quick", action="store_true", help="small numbers: does it work?")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--rounds", type=int, default=5, help="measure so often, take the median")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    return options
+
+
+def _table(figures: Sequence[Figure]) -> str:
+    rows = [("what", "loop", "figure", "floor", "ratio", "aim", "met")]
+    rows += [
+        (
+            figure.what,
+            figure.loop,
+            f"{_number(figure.value)} {figure.unit}",
+            "" if figure.floor is None else _number(figure.floor),
+            "" if figure.ratio is None else f"{figure.ratio:.2f} ×",
+            str(figure.aim or ""),
+            "" if figure.is_met is None else "yes" if figure.is_met else "NO",
+        )
+        for figure in figures
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    notes = {figure.what: figure.note for figure in figures if figure.note}
+    lines += ["", *(f"{what}: {note}" for what, note in notes.items())]
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What noise cannot touch: numbers of calls, bytes and modules, without a clock."""
+
+import pytest
+from run import main
+from standard_run import (
+    RUN_EVENTS,
+    bytes_of_parked_run,
+    calls_of_run,
+    events_of_run,
+    imported_modules,
+)
+
+MOST_CALLS = 330
+"""What a standard run takes, with a little air.  The issue's aim is 400; keep it going down."""
+
+
+@pytest.mark.anyio
+async def test_standard_run_is_two_model_calls_and_a_tool() -> None:
+    assert tuple(event.type for event in await events_of_run()) == RUN_EVENTS
+
+
+@pytest.mark.anyio
+async def test_standard_run_takes_few_function_calls() -> None:
+    counted = await calls_of_run()
+    dearest = "\n".join(f"{count:4} {name}" for name, count in counted.most_common(25))
+    assert counted.total() <= MOST_CALLS, f"{counted.total()} calls:\n{dearest}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turn", [False, True])
+async def test_parked_run_costs_little_beside_its_journal(turn: bool) -> None:
+    beside, _ = await bytes_of_parked_run(1000, turn=turn)
+    assert beside <= 500
+
+
+def test_import_brings_in_nothing_heavy() -> None:
+    heavy = {"httpx", "structlog", "rich", "cyclopts", "trio", "pytest", "hypothesis"}
+    assert not heavy & imported_modules()
+
+
+@pytest.mark.parametrize("name", ["streams", "callbacks", "ask", "callers", "run", "memory"])
+def test_benchmark_works(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--quick"]) == 0
+    assert "floor" in capsys.readouterr().out

@@ -1,0 +1,357 @@
+"""Whatever fails, a run has one start and one end, and its inbox goes on (R-05, T-12)."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from little_agents import Observer, assert_one_life, echo_model, heard, model_agent
+
+from hubbub import RunContext, Runtime, agent
+from hubbub.agents.model import ModelRequest
+from hubbub.agents.tools import tool
+from hubbub.hub.errors import BadValue, MissingKey, UnknownAgent, UnknownModel
+from hubbub.hub.events import AgentRestore
+from hubbub.hub.journal import Journal
+from hubbub.hub.ports import Clock, Ports
+from hubbub.runtime.scripted_model import Fault, FunctionModel, ScriptedModel, call
+
+pytestmark = pytest.mark.anyio
+
+
+@agent("patient")
+async def patient(input: int, ctx: RunContext) -> int:
+    async for _ in ctx.messages():
+        pass
+    return input
+
+
+# ── R-05 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("R-05")
+async def test_an_unknown_agent_opened_through_the_hub_starts_and_fails(
+    journal: Journal, ports: Ports
+) -> None:
+    async with Runtime([patient], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        receipt = runtime.hub.open("nobody", "hello", correlation_id="c")
+        await receipt
+        assert receipt.accepted
+        outcome = await runtime.finished(receipt.run_id)
+        late = await runtime.hub.send_to_run(receipt.run_id, "anybody?")
+    end = assert_one_life(observer.events, receipt.run_id)
+    assert end.outcome == outcome.outcome == "failed"
+    assert "no agent named 'nobody'; known agents: patient" in end.reason
+    assert observer.first("agent:start").correlation_id == "c"
+    assert [x.error_type for x in observer.all("agent:failed")] == ["UnknownAgent"]
+    assert (late.status, late.reason) == ("rejected", "ended")
+
+
+@pytest.mark.spec("R-05")
+async def test_an_input_that_does_not_fit_starts_and_fails(journal: Journal, ports: Ports) -> None:
+    async with Runtime([patient], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        receipt = runtime.hub.open("patient", "seven")
+        outcome = await runtime.finished((await receipt).run_id)
+    end = assert_one_life(observer.events, receipt.run_id)
+    assert end.outcome == outcome.outcome == "failed"
+    assert "input of patient" in end.reason
+    assert [x.error_type for x in observer.all("agent:failed")] == ["BadValue"]
+
+
+@pytest.mark.spec("R-05")
+@pytest.mark.parametrize(
+    ("model", "error"), [("anthropic:claude", MissingKey), ("nonsense", UnknownModel)]
+)
+async def test_a_model_that_cannot_be_made_fails_the_run_and_its_caller_sees_why(
+    model: Any, error: type[Exception], journal: Journal, ports: Ports
+) -> None:
+    agents = [model_agent(model)]
+    async with Runtime(agents, store=journal, ports=ports, environ={}) as runtime:
+        observer = Observer(runtime.hub)
+        with pytest.raises(error):
+            await runtime.executable("assistant").execute("hello")
+    (run_id,) = observer.run_ids
+    assert assert_one_life(observer.events, run_id).outcome == "failed"
+
+
+@pytest.mark.spec("R-05")
+@pytest.mark.parametrize("outside", ["terminate", "interrupt"])
+@pytest.mark.parametrize("emits", [False, True])
+async def test_a_run_stopped_while_it_is_still_queued_starts_and_ends(
+    outside: str, emits: bool, journal: Journal, ports: Ports
+) -> None:
+    ran = []
+
+    @agent("queued", emits_start_complete=emits)
+    async def queued(input: Any, ctx: RunContext) -> None:
+        ran.append(input)
+
+    async with Runtime([patient, queued], store=journal, ports=ports, max_live=1) as runtime:
+        observer = Observer(runtime.hub)
+        first = await runtime.start("patient", 1)
+        second = await runtime.start("queued", 2)
+        await anyio.sleep(1)
+        assert observer.types(second.run_id) == []
+        await getattr(runtime.hub, outside)(second.run_id, "not needed")
+        first.close()
+        outcome = await second.finished()
+    assert ran == []
+    assert outcome.outcome == {"terminate": "terminated", "interrupt": "interrupted"}[outside]
+    assert assert_one_life(observer.events, second.run_id).reason == "not needed"
+
+
+@pytest.mark.spec("R-05")
+async def test_a_model_run_stopped_while_it_is_still_queued_starts_and_ends(
+    journal: Journal, ports: Ports
+) -> None:
+    asked = []
+
+    def answer(request: ModelRequest) -> str:
+        asked.append(heard(request))
+        return "yes"
+
+    agents = [patient, model_agent(FunctionModel(answer))]
+    async with Runtime(agents, store=journal, ports=ports, max_live=1) as runtime:
+        observer = Observer(runtime.hub)
+        first = await runtime.start("patient", 1)
+        second = await runtime.start("assistant", "hello")
+        await second.terminate("not needed")
+        first.close()
+        assert (await second.finished()).outcome == "terminated"
+    assert asked == []
+    assert_one_life(observer.events, second.run_id)
+
+
+@pytest.mark.spec("R-05")
+@pytest.mark.parametrize("seconds", [0, 1, 3])
+@pytest.mark.parametrize("name", ["patient", "assistant"])
+async def test_a_cancelled_caller_ends_its_run(
+    seconds: float, name: str, journal: Journal, ports: Ports
+) -> None:
+    agents = [patient, model_agent(echo_model(latency=2))]
+    async with Runtime(agents, store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        returned = []
+        with anyio.move_on_after(seconds) as scope:
+            returned.append(await runtime.executable(name).execute(7))
+        await anyio.sleep(10)
+    if name == "assistant" and seconds == 3:
+        assert returned == ["echo: 7"]
+        outcome = "completed"
+    else:
+        assert scope.cancelled_caught
+        outcome = "terminated"
+    (run_id,) = observer.run_ids
+    end = assert_one_life(observer.events, run_id)
+    assert end.outcome == outcome
+    assert ("caller" in end.reason) is (outcome == "terminated")
+
+
+@pytest.mark.spec("R-05")
+async def test_the_caller_sees_the_original_exception(journal: Journal, ports: Ports) -> None:
+    problem = LookupError("here")
+
+    @agent("broken")
+    async def broken(input: Any, ctx: RunContext) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, 1)
+            raise problem
+
+    async with Runtime([broken], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        with pytest.raises(LookupError) as caught:
+            await runtime.executable("broken").execute()
+        assert caught.value is problem
+        with pytest.raises(UnknownAgent):
+            await runtime.run("nobody")
+        with pytest.raises(BadValue):
+            await runtime.run("broken", object())
+    assert [x.error_type for x in observer.all("agent:failed")] == ["LookupError"]
+
+
+# ── T-12 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("T-12")
+async def test_a_message_whose_handling_fails_ends_its_turn_only(
+    journal: Journal, ports: Ports
+) -> None:
+    def answer(request: ModelRequest) -> Any:
+        last = heard(request)[-1]
+        return Fault("request", message="will not") if last == "bad" else f"to {last}"
+
+    model = FunctionModel(answer, latency=1)
+    async with Runtime([model_agent(model)], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        run = await runtime.start("assistant", "good")
+        for text in ("bad", "fine", "bad", "better"):
+            await run.result()
+            run.send(text)
+            await anyio.sleep(0.5)
+        outcome = await run.result()
+        assert (outcome.outcome, outcome.output) == ("completed", "to better")
+        info = await runtime.hub.journal.info(run.run_id)
+        assert info is not None and info.status == "parked"
+    ends = [(x.session, x.outcome) for x in observer.all("session:end")]
+    assert ends == [
+        (1, "completed"), (2, "failed"), (3, "completed"), (4, "failed"), (5, "completed")
+    ]  # fmt: skip
+    assert "will not" in observer.all("session:end")[1].reason
+    assert [x.text for x in observer.all("agent:text")] == ["to good", "to fine", "to better"]
+
+
+@pytest.mark.spec("T-12")
+async def test_messages_behind_one_that_fails_are_handled_next(
+    journal: Journal, ports: Ports
+) -> None:
+    def answer(request: ModelRequest) -> Any:
+        said = heard(request)
+        return Fault("auth") if said == ["one"] else f"to {said[-1]}"
+
+    model = FunctionModel(answer, latency=1)
+    async with Runtime([model_agent(model)], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        run = await runtime.start("assistant", "one")
+        await anyio.sleep(0.5)
+        run.send("two")
+        assert (await run.result()).output == "to two"
+    assert [x.outcome for x in observer.all("session:end")] == ["failed", "completed"]
+
+
+@pytest.mark.spec("T-12")
+async def test_a_handler_of_a_code_agent_that_fails_fails_its_message_only(
+    journal: Journal, ports: Ports
+) -> None:
+    handled = []
+
+    @agent("code")
+    async def code(input: Any, ctx: RunContext) -> None:
+        done = anyio.Event()
+
+        async def handle(event: Any) -> None:
+            handled.append(event.content)
+            if event.content == "bad":
+                raise ValueError("bad")
+            if event.content == "last":
+                done.set()
+
+        ctx.hub.subscribe("session:message", handle)
+        await done.wait()
+
+    async with Runtime([code], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        run = await runtime.start("code")
+        for text in ("good", "bad", "fine", "last"):
+            run.send(text)
+        assert (await run.result()).outcome == "completed"
+    assert handled == ["good", "bad", "fine", "last"]
+    assert [(x.error_type, x.during) for x in observer.all("hub:error")] == [
+        ("ValueError", "session:message")
+    ]
+
+
+class FailingClock:
+    """A clock that fails while the run asks for its next step: nothing of that is expected."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self.times = 0
+        self.failed = 0
+
+    def now(self) -> int:
+        return self._inner.now()
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < 100 and self.failed < self.times:
+            self.failed += 1
+            raise OSError("no clock")
+        await self._inner.sleep(seconds)
+
+
+@pytest.mark.spec("T-12")
+@pytest.mark.parametrize("times", [1, 2, 3, 4, 9])
+async def test_a_loop_that_dies_is_restarted_three_times_and_then_the_run_fails(
+    times: int, journal: Journal, ports: Ports
+) -> None:
+    clock = FailingClock(ports.clock)
+    ports.clock = clock
+    model = ScriptedModel([Fault("server"), "at last", "more"])
+    async with Runtime([model_agent(model)], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        clock.times = times
+        run = await runtime.start("assistant", "hello")
+        outcome = await run.result()
+        if times <= 3:
+            assert (outcome.outcome, outcome.output) == ("completed", "at last")
+            run.send("and then?")
+            assert (await run.result()).output == "more"
+            await run.terminate()
+        else:
+            assert outcome.outcome == "failed"
+            assert "4 times in a row" in outcome.reason
+            assert observer.types(run.run_id)[-3:] == [
+                "session:end", "agent:failed", "agent:complete"
+            ]  # fmt: skip
+        await run.finished()
+    assert clock.failed == min(times, 4)
+    restores = [x for x in observer.of(run.run_id) if isinstance(x, AgentRestore)]
+    assert [x.attempt for x in restores] == [2, 3, 4][:times]
+    assert all("OSError: no clock" in x.reason for x in restores)
+    assert_one_life(observer.events, run.run_id)
+
+
+@pytest.mark.spec("T-12")
+async def test_a_finished_step_between_two_deaths_starts_the_count_again(
+    journal: Journal, ports: Ports
+) -> None:
+    @tool
+    async def look() -> str:
+        return "seen"
+
+    clock = FailingClock(ports.clock)
+    ports.clock = clock
+    model = ScriptedModel([Fault("server"), call("look"), Fault("server"), "done"])
+    async with Runtime([model_agent(model, look)], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        clock.times = 3
+
+        def fail_again(event: Any) -> None:
+            clock.times = 6
+
+        runtime.hub.subscribe("agent:tool:complete", fail_again)
+        run = await runtime.start("assistant", "hello")
+        assert (await run.result()).output == "done"
+    assert clock.failed == 6
+    assert [x.attempt for x in observer.all("agent:restore")] == [2, 3, 4, 2, 3, 4]
+
+
+@pytest.mark.spec("T-12")
+async def test_a_run_whose_loop_dies_before_its_start_is_recorded_fails_in_the_end(
+    journal: Journal, ports: Ports
+) -> None:
+    class NoNow(FailingClock):
+        def now(self) -> int:
+            if self.failed < self.times:
+                self.failed += 1
+                raise OSError("no clock")
+            return super().now()
+
+    clock = NoNow(ports.clock)
+    ports.clock = clock
+    async with Runtime([model_agent(echo_model())], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+
+        def fail(event: Any) -> None:
+            clock.times = 4
+
+        runtime.hub.subscribe("session:open", fail)
+        run = await runtime.start("assistant", "hello")
+        outcome = await run.finished()
+    assert outcome.outcome == "failed"
+    assert "OSError: no clock" in outcome.reason
+    assert_one_life(observer.events, run.run_id)
