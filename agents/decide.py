@@ -37,6 +37,7 @@ __all__ = [
     "RunTool",
     "Take",
     "decide",
+    "is_wanted",
     "kind_of",
 ]
 
@@ -120,6 +121,18 @@ def decide(thread: Thread, waiting: frozenset[Kind], asking: int = 0) -> Command
     if thread.closing or (thread.once and thread.session):
         return _CONCLUDE
     return _LEAVE if thread.parked else _PARK
+
+
+def is_wanted(thread: Thread, activity: Activity) -> bool:
+    """Whether what ``activity`` says still counts: its turn, or its call, is not over."""
+    if isinstance(activity, CallModel):
+        return thread.in_session and thread.turn == activity.turn
+    step = thread.open
+    return (
+        step is not None
+        and step.number == activity.step
+        and step.calls[activity.index].status != "done"
+    )
 
 
 def _next_step(thread: Thread) -> CallModel:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
 from hubbub.agents.thread import OpenCall, OpenStep, Outcome, Thread
 from hubbub.hub import events as e
-from hubbub.hub.events import NO_USAGE, Event, Usage
+from hubbub.hub.events import NO_USAGE, Event
 from hubbub.hub.values import NULL
 
 __all__ = ["fold", "fold_all"]
@@ -178,14 +178,10 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
         draft_text="",
         draft_thinking=(),
         open=step,
-        usage=_sum(thread.usage, event.usage),
-        total_usage=_sum(thread.total_usage, event.usage),
+        usage=event.usage if thread.usage is NO_USAGE else thread.usage + event.usage,
+        total_usage=thread.total_usage + event.usage,
         restarts=0,
     )
-
-
-def _sum(so_far: Usage, more: Usage) -> Usage:
-    return more if so_far is NO_USAGE else so_far + more
 
 
 def _tool_start(thread: Thread, event: e.AgentToolStart) -> Thread:

@@ -12,25 +12,24 @@ Everything that happens and everything that is said goes through here, in one or
 """
 
 import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, overload
+from typing import Any, Final, Self, overload
 
 import anyio
 from msgspec import Struct, structs
 
 from hubbub.hub import scope
+from hubbub.hub.addressing import Addressing
 from hubbub.hub.cursor import cursor_of, place
+from hubbub.hub.dispatch import MAX_NESTED, Dispatcher, Owner
 from hubbub.hub.errors import BadValue, Closed, LimitExceeded, ReservedEvent, WrongThread
 from hubbub.hub.events import (
-    AgentComplete,
     CustomEvent,
     Event,
     HubDeadLetter,
-    HubErrorEvent,
     InLane,
     SessionAbort,
     SessionClose,
@@ -43,7 +42,7 @@ from hubbub.hub.events import (
     SessionVariables,
     Variable,
 )
-from hubbub.hub.journal import Commit, Delivery, Journal, NewRun, Selection
+from hubbub.hub.journal import Commit, Delivery, Journal, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.message import Sayable, session_message
@@ -51,24 +50,17 @@ from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.stream import Audience, EventStream, Subscription
+from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
-from hubbub.hub.values import NULL, Secret, encode_value
+from hubbub.hub.values import Secret, encode_value
 
-__all__ = ["Handler", "Hub", "HubStatistics", "Owner"]
+__all__ = ["Handler", "Hub", "HubStatistics"]
 
 Handler = Callable[[Event], Any]
 
 DEFAULT_BUFFER: Final = 1024
 DEFAULT_INBOX: Final = 10_000
-MAX_NESTED: Final = 100_000
 MAX_TRAILING: Final = 10_000
-
-
-class Owner(Protocol):
-    """Whoever makes runs happen: told of every item that enters an inbox, after its commit."""
-
-    def wake(self, item: InLane) -> None: ...
 
 
 class HubStatistics(Struct, frozen=True, kw_only=True):
@@ -103,28 +95,14 @@ class Hub:
         self.ports = ports or Ports()
         self.journal: Journal = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
-        self.dispatched = 0
-        """The position of the last durable event that was dispatched."""
+        self.addressing = Addressing(self.ports, max_inbox)
+        self.dispatcher = Dispatcher(self.journal, self.ports)
+        self._dispatch = self.dispatcher.dispatch
         self._buffer = buffer
-        self._max_inbox = max_inbox
-        self._owner: Owner | None = None
         self._thread = get_ident()
         self._closed = False
-        self._everyone = Audience()
-        self._trees: dict[str, Audience] = {}
-        self._runs: dict[str, Audience] = {}
-        self._streams: dict[EventStream, None] = {}
-        self._dispatching = False
-        self._nested: deque[Event] = deque()
-        self._mail: deque[InLane] = deque()
-        self._queued = 0
         self._uncommitted: dict[str, Commit] = {}
         self._in_flight = 0
-        self._floors: dict[str, int] = {}
-        self._partial: set[type[Event]] = set()
-        """The classes of event that a later durable one overtakes."""
-        self._dropped = 0
-        self._number = self.ports.ids.number() << 16
         self._prompts = Prompts(self)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +112,7 @@ class Hub:
             raise Closed("the hub", "make a new Hub")
         self._thread = get_ident()
         await self.journal.open()
-        self.dispatched = self.journal.tip
+        self.dispatcher.dispatched = self.journal.tip
         try:
             await self.tasks.open()
         except BaseException:
@@ -165,14 +143,7 @@ class Hub:
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""
         self._closed = True
-        # A dispatch at work holds a row of these: it must not call them any more.
-        for audience in (self._everyone, *self._trees.values(), *self._runs.values()):
-            audience.deafen()
-        self._everyone = Audience()
-        self._trees.clear()
-        self._runs.clear()
-        for stream in tuple(self._streams):
-            stream.close()
+        self.dispatcher.close()
         self._prompts.close()
 
     @property
@@ -181,9 +152,9 @@ class Hub:
 
     def set_owner(self, owner: Owner | None) -> None:
         """Name who is told of deliveries; a hub has one owner at a time."""
-        if owner is not None and self._owner is not None:
+        if owner is not None and self.dispatcher.owner is not None:
             raise BadValue("Hub", "this hub already has a runtime; use one Runtime per hub")
-        self._owner = owner
+        self.dispatcher.owner = owner
 
     # ── listening ────────────────────────────────────────────────────────────────────────────
 
@@ -239,12 +210,17 @@ class Hub:
         patterns = Patterns(pattern)
         if handler is not None and after is None and not is_async(handler):
             subscription = Subscription(
-                self, patterns, handler, run_id=run_id, root_run_id=root_run_id, handler=handler
+                self.dispatcher,
+                patterns,
+                handler,
+                run_id=run_id,
+                root_run_id=root_run_id,
+                handler=handler,
             )
-            self._attach(subscription)
+            self.dispatcher.attach(subscription)
             return subscription
         stream = EventStream(
-            self,
+            self.dispatcher,
             patterns,
             run_id=run_id,
             root_run_id=root_run_id,
@@ -252,7 +228,7 @@ class Hub:
             lossless=lossless,
             buffer=buffer or self._buffer,
         )
-        self._streams[stream] = None
+        self.dispatcher.streams[stream] = None
         if handler is None:
             return stream
         try:
@@ -289,45 +265,11 @@ class Hub:
                     if inspect.isawaitable(answer):
                         await answer
                 except Exception as error:
-                    self._report(error, event, handler)
+                    self.dispatcher.report(error, event, handler)
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads."""
-        rows = self._everyone.rows.get(type_)
-        if rows is None:
-            rows = self._everyone.row(type_)
-        if rows:
-            return True
-        return any(
-            audience.rows.get(type_) or audience.row(type_)
-            for audience in (self._trees.get(root_run_id), self._runs.get(run_id))
-            if audience is not None
-        )
-
-    def _attach(self, subscription: Subscription) -> None:
-        if self._closed:
-            return
-        if subscription.run_id is not None:
-            audience = self._runs.setdefault(subscription.run_id, Audience())
-        elif subscription.root_run_id is not None:
-            audience = self._trees.setdefault(subscription.root_run_id, Audience())
-        else:
-            audience = self._everyone
-        audience.add(subscription)
-
-    def _detach(self, subscription: Subscription) -> None:
-        if subscription.run_id is not None:
-            key, audiences = subscription.run_id, self._runs
-        elif subscription.root_run_id is not None:
-            key, audiences = subscription.root_run_id, self._trees
-        else:
-            self._everyone.remove(subscription)
-            return
-        audience = audiences.get(key)
-        if audience is not None:
-            audience.remove(subscription)
-            if not audience.subscriptions:
-                del audiences[key]
+        return self.dispatcher.has(type_, run_id=run_id, root_run_id=root_run_id)
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────
 
@@ -395,8 +337,8 @@ class Hub:
 
     def _emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
         """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
-        self._number += 1
-        event = structs.replace(event, seq=self._number)
+        self.dispatcher.number += 1
+        event = structs.replace(event, seq=self.dispatcher.number)
         if event.secret_fields:
             event = _without_secrets(event)
         if self._uncommitted and (commit := self._uncommitted.get(event.run_id)) is not None:
@@ -407,7 +349,7 @@ class Hub:
                 if done is not None:
                     commit.after = _both(commit.after, done)
                 return
-            self._dropped += 1
+            self.dispatcher.dropped += 1
         else:
             self._dispatch((event,))
         if done is not None:
@@ -505,7 +447,7 @@ class Hub:
             receipt.settle("rejected", "hub closed")
             return receipt
         self._check("send_to_run")
-        delivery = self.delivery(event, to=to, by=by)
+        delivery = self.addressing.delivery(event, to=to, by=by)
         receipt.run_id = delivery.to
         commit = Commit(deliveries=(delivery,))
         commit.receipt = receipt
@@ -515,61 +457,8 @@ class Hub:
         return receipt
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
-        """Address ``event``: what its type means for the inbox it goes to."""
-        target = event.run_id if to is None else to
-        event = structs.replace(event, at=self.ports.clock.now(), run_id="", lane="", seq=0)
-        match event:
-            case SessionMessage():
-                return Delivery(
-                    event, target, by=by, source=event.source, key=event.key, limit=self._max_inbox
-                )
-            case SessionOpen():
-                return self._opening(event, target)
-            case SessionReply():
-                return Delivery(event, target, source="reply", key=event.prompt_id)
-            case SessionResult():
-                key = f"{event.child_run_id}#{event.session}"
-                return Delivery(event, target, source="result", key=key)
-            case SessionTerminate():
-                return Delivery(event, target, closes="terminated")
-            case SessionClose():
-                return Delivery(event, target, closes="closing")
-            case SessionAbort() if not target:
-                return Delivery(event, "", by="every")
-            case _:
-                return Delivery(event, target, by=by)
-
-    def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
-        run_id = run_id or self.ports.ids.run_id(event.at)
-        if event.variables:
-            event = self._put_away(run_id, event)
-        root, parent = event.root_run_id or run_id, event.parent_run_id
-        found = None
-        if event.session_key and event.input_json is not NULL:
-            found = session_message(event.input if isinstance(event.input, str) else "")
-            if not isinstance(event.input, str):
-                found = structs.replace(found, content=bytes(event.input_json).decode())
-            found = structs.replace(found, at=event.at)
-        new = NewRun(
-            run_id=run_id,
-            root_run_id=root,
-            parent_run_id=parent,
-            agent=event.open_agent,
-            session_key=event.session_key,
-            name=event.name,
-            wake_at=None if event.timeout is None else event.at + int(event.timeout * 1_000_000),
-            found=found,
-        )
-        return Delivery(event, run_id, limit=self._max_inbox, new=new)
-
-    def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
-        """Move the values of variables where only the runtime looks (H-19)."""
-        for variable in event.variables:
-            value = variable.value.reveal()
-            if value is not None:
-                self.ports.secrets.put_if_absent(f"{run_id}/{variable.name}", value)
-        emptied = tuple(Variable(name=v.name, value=Secret()) for v in event.variables)
-        return structs.replace(event, variables=emptied)
+        """Address ``event``, for an owner's own commits."""
+        return self.addressing.delivery(event, to=to, by=by)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -645,11 +534,10 @@ class Hub:
 
     def statistics(self) -> HubStatistics:
         live, parked, waiting = self.journal.depths()
-        audiences = (self._everyone, *self._trees.values(), *self._runs.values())
         return HubStatistics(
-            subscribers=sum(len(audience.subscriptions) for audience in audiences),
-            buffered=sum(stream.buffered for stream in self._streams),
-            dropped=self._dropped,
+            subscribers=sum(len(audience.subscriptions) for audience in self.dispatcher.audiences),
+            buffered=sum(stream.buffered for stream in self.dispatcher.streams),
+            dropped=self.dispatcher.dropped,
             live=live,
             parked=parked,
             waiting=waiting,
@@ -665,7 +553,7 @@ class Hub:
                 commit.events = [_without_secrets(each) for each in commit.events]
                 break
         # Found again by whoever emits an ephemeral event of this run before the commit is done.
-        self._uncommitted[_about(commit)] = commit
+        self._uncommitted[commit.run_id or _about(commit)] = commit
         commit.done = self._committed
         self.journal.submit(commit)
 
@@ -673,14 +561,15 @@ class Hub:
         self._in_flight -= 1
         if commit.lane is not None:
             commit.lane.in_flight -= 1
-        if self._uncommitted.get(about := _about(commit)) is commit:
+        if self._uncommitted.get(about := commit.run_id or _about(commit)) is commit:
             del self._uncommitted[about]
         if commit.before is not None:
             commit.before(commit)
         if commit.receipt is not None:
             self._settle(commit.receipt, commit)
-        if commit.deliveries and self._owner is not None:
-            self._mail.extend(event for event in commit.written if event.lane == "in")  # type: ignore[misc]
+        if commit.deliveries and self.dispatcher.owner is not None:
+            mail = [event for event in commit.written if event.lane == "in"]
+            self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
         if commit.trailing is None:
             self._dispatch(commit.written)
         else:
@@ -720,99 +609,14 @@ class Hub:
             to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
             root_run_id=event.root_run_id, agent=event.agent,
         )  # fmt: skip
-        self._tell(letter)
-
-    def _dispatch(self, events: Sequence[Event]) -> None:
-        """Deliver events that belong together, ahead of what their listeners emit."""
-        nested = self._nested
-        if self._dispatching:
-            nested.extend(events)
-            self._queued += len(events)
-            return
-        self._dispatching = True
-        try:
-            self._deliver_to_audiences(events)
-            while nested:
-                self._deliver_to_audiences((nested.popleft(),))
-        finally:
-            self._dispatching = False
-            self._queued = 0
-        # Not by the commit itself: a listener's own delivery, nested in the dispatch of an
-        # earlier one, would reach the inbox first.
-        while self._mail and self._owner is not None:
-            self._owner.wake(self._mail.popleft())
-
-    def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
-        for event in events:
-            type_ = event.type
-            if event.lane:
-                self.dispatched += 1
-                if self._floors and event.run_id in self._floors:
-                    self._raise_floor(event)
-            elif type_.endswith(":delta") and hasattr(event, "after_seq"):
-                self._floors[event.run_id] = event.after_seq
-                self._partial.add(event.__class__)
-            # Looked up for each event: a listener may subscribe, leave, or close the hub.  Looked
-            # up before any is called: who subscribes meanwhile does not get this one (H-04).
-            everyone = self._everyone
-            row = everyone.rows.get(type_)
-            if row is None:
-                row = everyone.row(type_)
-            if self._trees or self._runs:
-                row += self._narrow_row(event)
-            for subscription in row:
-                try:
-                    subscription.deliver(event)
-                except Exception as error:
-                    self._report(error, event, subscription.handler)
-
-    def _narrow_row(self, event: Event) -> tuple[Subscription, ...]:
-        """Those who listen to the event's tree or run only."""
-        found: tuple[Subscription, ...] = ()
-        if (tree := self._trees.get(event.root_run_id)) is not None:
-            found = tree.row_of(event)
-        if (run := self._runs.get(event.run_id)) is not None:
-            found += run.row_of(event)
-        return found
-
-    def _raise_floor(self, event: Event) -> None:
-        """Note that earlier deltas of this run are overtaken (R-11)."""
-        if event.lane == "own":
-            self._floors[event.run_id] = event.seq
-            if isinstance(event, AgentComplete):
-                del self._floors[event.run_id]
-
-    def _is_void(self, event: Event) -> bool:
-        after = getattr(event, "after_seq", None)
-        return after is not None and self._floors.get(event.run_id) != after
-
-    def _report(self, error: Exception, event: Event, listener: object) -> None:
-        """A listener raised: log it, tell it once, and go on (H-01)."""
-        name = _text(getattr(listener, "__qualname__", None) or listener)
-        log.error(
-            "listener.failed", listener=name, event_type=event.type, error=type(error).__name__,
-            exc_info=error,
-        )  # fmt: skip
-        if event.type == HubErrorEvent.type or self._closed:
-            return
-        report = HubErrorEvent(
-            error=_text(error)[:2000], error_type=type(error).__name__, listener=name,
-            during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
-            root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
-        )  # fmt: skip
-        self._tell(report)
-
-    def _tell(self, event: Event) -> None:
-        """Dispatch what the hub itself has to say of something that has happened already."""
-        self._number += 1
-        self._dispatch((structs.replace(event, seq=self._number),))
+        self.dispatcher.tell(letter)
 
     def _check(self, call: str) -> None:
         if get_ident() != self._thread:
             raise WrongThread(call)
         if self._closed:
             raise Closed("the hub")
-        if self._queued >= MAX_NESTED:
+        if self.dispatcher.queued >= MAX_NESTED:
             raise LimitExceeded(
                 "events emitted by listeners", MAX_NESTED, "a listener feeds itself"
             )
@@ -823,8 +627,6 @@ _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 def _about(commit: Commit) -> str:
     """The run that a commit is about, as far as ephemeral events must wait for it."""
-    if commit.run_id:
-        return commit.run_id
     return commit.events[0].run_id if commit.events else commit.deliveries[0].to
 
 
@@ -837,14 +639,6 @@ def _both(
         second()
 
     return both
-
-
-def _text(thing: object) -> str:
-    """``thing`` in words, even if it cannot say them itself."""
-    try:
-        return str(thing)
-    except Exception:
-        return f"<{type(thing).__name__}>"
 
 
 def home_of_custom(event: Event) -> str:

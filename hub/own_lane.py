@@ -55,20 +55,23 @@ class OwnLane:
         ``after`` when the dispatch is done or queued behind one at work."""
         expect = self.seq
         now = self._hub.ports.clock.now()
-        stamped = [
-            structs.replace(
-                event,
-                at=now,
-                run_id=self.run_id,
-                root_run_id=self.root_run_id,
-                parent_run_id=self.parent_run_id,
-                agent=self.agent,
-                lane="own",
-                seq=seq,
+        seq = expect
+        stamped = []
+        for event in events:
+            seq += 1
+            stamped.append(
+                structs.replace(
+                    event,
+                    at=now,
+                    run_id=self.run_id,
+                    root_run_id=self.root_run_id,
+                    parent_run_id=self.parent_run_id,
+                    agent=self.agent,
+                    lane="own",
+                    seq=seq,
+                )
             )
-            for seq, event in enumerate(events, expect + 1)
-        ]
-        self.seq = expect + len(stamped)
+        self.seq = seq
         commit = Commit(
             self.run_id,
             stamped,

@@ -86,7 +86,7 @@ class Prompts:
             return await self._ask_service(service, question, timeout)
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
-        number = f"{self._hub._number:x}.{self._number}"
+        number = f"{self._hub.dispatcher.number:x}.{self._number}"
         prompt = _Prompt(f"{asker}?{number}", asker, address)
         self._register(prompt)
         try:

@@ -23,7 +23,7 @@ from hubbub.hub.journal import Selection
 from hubbub.hub.patterns import Patterns
 
 if TYPE_CHECKING:
-    from hubbub.hub.hub import Hub
+    from hubbub.hub.dispatch import Dispatcher
 
 __all__ = ["Audience", "EventStream", "Subscription"]
 
@@ -38,11 +38,11 @@ def _deaf(event: Event) -> None:
 class Subscription:
     """A listener's place; call it, or ``close()``, to leave.  Leaving twice is a no-op."""
 
-    __slots__ = ("deliver", "handler", "hub", "patterns", "root_run_id", "run_id", "stream")
+    __slots__ = ("_dispatcher", "deliver", "handler", "patterns", "root_run_id", "run_id", "stream")
 
     def __init__(
         self,
-        hub: "Hub",
+        dispatcher: "Dispatcher",
         patterns: Patterns,
         deliver: Callable[[Event], object],
         *,
@@ -50,7 +50,7 @@ class Subscription:
         root_run_id: str | None = None,
         handler: object = None,
     ) -> None:
-        self.hub = hub
+        self._dispatcher = dispatcher
         self.patterns = patterns
         self.deliver = deliver
         self.run_id = run_id
@@ -61,7 +61,7 @@ class Subscription:
     def close(self) -> None:
         self.deliver = _deaf
         if self.stream is None:
-            self.hub._detach(self)
+            self._dispatcher.detach(self)
         else:
             self.stream.close()
 
@@ -126,14 +126,29 @@ class EventStream:
     """
 
     __slots__ = (
-        "_after", "_buffer", "_closed", "_dropped", "_hub", "_last", "_limit", "_lossless",
-        "_partial", "_position", "_reading", "_room", "_selection", "_start", "_subscription",
-        "_until", "_waiter", "dropped",
+        "_after",
+        "_buffer",
+        "_closed",
+        "_dispatcher",
+        "_dropped",
+        "_last",
+        "_limit",
+        "_lossless",
+        "_partial",
+        "_position",
+        "_reading",
+        "_room",
+        "_selection",
+        "_start",
+        "_subscription",
+        "_until",
+        "_waiter",
+        "dropped",
     )  # fmt: skip
 
     def __init__(
         self,
-        hub: "Hub",
+        dispatcher: "Dispatcher",
         patterns: Patterns,
         *,
         run_id: str | None,
@@ -142,8 +157,8 @@ class EventStream:
         lossless: bool,
         buffer: int,
     ) -> None:
-        self._hub = hub
-        self._partial = hub._partial
+        self._dispatcher = dispatcher
+        self._partial = dispatcher.partial
         self._selection = Selection(run_id=run_id, root_run_id=root_run_id, match=patterns.match)
         self._buffer: deque[Event] = deque()
         self._limit = self._room = buffer
@@ -155,15 +170,15 @@ class EventStream:
         """Events this stream has missed in all."""
         self._last: Event | None = None
         self._after = after
-        self._start = self._position = hub.dispatched
+        self._start = self._position = dispatcher.dispatched
         self._reading = after is not None
         self._until: Callable[[Event], bool] | None = None
         self._subscription = Subscription(
-            hub, patterns, self._push, run_id=run_id, root_run_id=root_run_id
+            dispatcher, patterns, self._push, run_id=run_id, root_run_id=root_run_id
         )
         self._subscription.stream = self
         if not self._reading:
-            hub._attach(self._subscription)
+            dispatcher.attach(self._subscription)
 
     # ── the hub's side ───────────────────────────────────────────────────────────────────────
 
@@ -183,20 +198,20 @@ class EventStream:
         self._dropped += 1
         if not self._lossless:
             self.dropped += 1
-            self._hub._dropped += 1
+            self._dispatcher.dropped += 1
         elif self._dropped == 1:
             # Whatever was dispatched before this event has been yielded or is buffered, so the
             # journal is read from here on; a cursor would do too, unless its event is dropped.
-            self._position = self._hub.dispatched - bool(event.lane)
-            self._hub._detach(self._subscription)
+            self._position = self._dispatcher.dispatched - bool(event.lane)
+            self._dispatcher.detach(self._subscription)
 
     def close(self) -> None:
         """End the stream after what is buffered; idempotent."""
         if not self._closed:
             self._closed = True
             self._subscription.deliver = _deaf
-            self._hub._detach(self._subscription)
-            self._hub._streams.pop(self, None)
+            self._dispatcher.detach(self._subscription)
+            self._dispatcher.streams.pop(self, None)
             if self._subscription.handler is not None:
                 # A handler that was unsubscribed, or whose hub is closed, is not called again.
                 self._end()
@@ -224,8 +239,8 @@ class EventStream:
     def cursor(self) -> str:
         """Resumes after the last durable event this stream has yielded."""
         if self._last is None:
-            return self._after or cursor_at(self._hub.journal.name, self._start)
-        return cursor_of(self._hub.journal.name, self._last)
+            return self._after or cursor_at(self._dispatcher.journal.name, self._start)
+        return cursor_of(self._dispatcher.journal.name, self._last)
 
     def __aiter__(self) -> Self:
         return self
@@ -237,7 +252,7 @@ class EventStream:
                 event = buffer.popleft()
                 if event.lane:
                     self._last = event
-                elif event.__class__ in self._partial and self._hub._is_void(event):
+                elif event.__class__ in self._partial and self._dispatcher.is_void(event):
                     continue
                 if self._until is not None and self._until(event):
                     self._end()
@@ -264,31 +279,32 @@ class EventStream:
         return None
 
     def _gap(self, **facts: Any) -> HubGap:
-        hub = self._hub
-        hub._number += 1
-        return HubGap(cursor=self.cursor, at=hub.ports.clock.now(), seq=hub._number, **facts)
+        dispatcher = self._dispatcher
+        dispatcher.number += 1
+        now = dispatcher.ports.clock.now()
+        return HubGap(cursor=self.cursor, at=now, seq=dispatcher.number, **facts)
 
     async def _read_on(self) -> HubGap | None:
         """Take one page; go live when there is none left.  Returns a gap for a lost place."""
         if self._after is not None:
-            found = await place(self._hub.journal, self._after)
+            found = await place(self._dispatcher.journal, self._after)
             self._after = None  # Not before: a reader that is cancelled here begins again.
             if found is None:
                 self._start = self._position = 0
                 return self._gap(reason="unknown cursor")
             self._start = self._position = found
-        until = self._hub.dispatched
-        events, reached = await self._hub.journal.read(
+        until = self._dispatcher.dispatched
+        events, reached = await self._dispatcher.journal.read(
             self._selection, after=self._position, until=until, limit=PAGE
         )
         self._position = reached
         self._buffer.extend(events)
         # No await from here on: compared and attached in one breath.
-        if reached >= self._hub.dispatched:
+        if reached >= self._dispatcher.dispatched:
             self._reading = False
             self._room = self._limit + len(self._buffer)  # What was read is not in arrears.
             if not self._closed:
-                self._hub._attach(self._subscription)
+                self._dispatcher.attach(self._subscription)
         return None
 
     async def __aenter__(self) -> Self:

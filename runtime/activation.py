@@ -27,6 +27,7 @@ from hubbub.agents.decide import (
     RunTool,
     Take,
     decide,
+    is_wanted,
     kind_of,
 )
 from hubbub.agents.fold import fold_all
@@ -206,7 +207,7 @@ class Activation:
         decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
             return
-        self._after = decision.after
+        self._after = decision.after or fold_all(self.thread, decision.events)
         self.lane.append(
             decision.events,
             taken=decision.taken,
@@ -318,10 +319,6 @@ class Activation:
 
     # ── what tools may do ────────────────────────────────────────────────────────────────────
 
-    def is_at_work(self, activity: Activity, ticket: _Ticket) -> bool:
-        """Whether this activity is still wanted."""
-        return self._running.get(activity) is ticket
-
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
         """Write an event of a tool's into the own lane."""
         refuse_reserved(event, _RESERVED)
@@ -356,7 +353,11 @@ class _Work:
 
     @property
     def is_live(self) -> bool:
-        return self._run.is_at_work(self._activity, self._ticket)
+        run = self._run
+        if run._running.get(self._activity) is not self._ticket:
+            return False
+        # What is decided holds already, though its commit may still be on its way.
+        return run._after is None or is_wanted(run._after, self._activity)
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
         self._run.write(event, done)

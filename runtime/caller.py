@@ -98,7 +98,7 @@ def stepped(
     send: Callable[[Any], Any] = work.send
     throw: Callable[[BaseException], Any] = work.throw
     if context is not None:
-        send, throw = partial(context.run, send), partial(context.run, throw)
+        send, throw = partial(context.run, send), partial(context.run, throw)  # type: ignore[call-arg]
     try:
         wanted = send(None)
         if on_wait is not None:

@@ -14,6 +14,7 @@ from hubbub.agents.decide import (
     RunTool,
     Take,
     decide,
+    is_wanted,
     kind_of,
 )
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
@@ -90,6 +91,19 @@ def test_messages_are_taken_before_the_model_is_asked_and_wait_while_it_is() -> 
     # Asked on behalf of a turn that was interrupted: nothing to wait for.
     assert decide(AT_WORK, mail, asking=7) == Take("message")
     assert decide(IDLE, mail, asking=1) == Take("message")
+
+
+@pytest.mark.spec("S-10")
+def test_what_an_activity_says_counts_while_its_turn_or_call_goes_on() -> None:
+    ask, other = (CallModel(turn=turn, step=1, attempt=1, delay=0.0) for turn in (1, 2))
+    assert is_wanted(AT_WORK, ask)
+    assert not is_wanted(AT_WORK, other)
+    assert not is_wanted(IDLE, ask)
+    assert is_wanted(CALLING, RunTool(3, 0, "tool0", "{}"))
+    assert not is_wanted(CALLING, RunTool(2, 0, "tool0", "{}"))
+    assert not is_wanted(AT_WORK, RunTool(3, 0, "tool0", "{}"))
+    done = Thread(phase="live", in_session=True, open=step("done", "started"))
+    assert not is_wanted(done, RunTool(3, 0, "tool0", "{}"))
 
 
 def test_an_idle_run_parks_once_and_leaves() -> None:

@@ -224,20 +224,25 @@ def ask_together(loop: Loop, rounds: int, scale: float) -> Figure:
 
 def code_agents(loop: Loop, rounds: int, scale: float) -> Figure:
     async def ours(count: int) -> float:
-        ended = 0
+        started = ended = 0
+
+        def start(event: Event) -> None:
+            nonlocal started
+            started += 1
 
         def end(event: Event) -> None:
             nonlocal ended
             ended += 1
 
-        async with Runtime([once]) as runtime:
+        async with Runtime([once], max_live=count) as runtime:
+            runtime.hub.subscribe("agent:start", start)
             runtime.hub.subscribe("agent:complete", end)
             with stopwatch() as watch:
-                for number in range(count):
-                    opened = runtime.hub.open("once")
-                    runtime.hub.send_to_run(opened.run_id, "Hello")
-                    if not number % 1000:
-                        await anyio.lowlevel.checkpoint()
+                run_ids = [runtime.hub.open("once").run_id for _ in range(count)]
+                while started < count:
+                    await anyio.lowlevel.checkpoint()
+                for run_id in run_ids:
+                    runtime.hub.send_to_run(run_id, "Hello")
                 while ended < count:
                     await anyio.lowlevel.checkpoint()
         return watch.seconds
@@ -246,14 +251,12 @@ def code_agents(loop: Loop, rounds: int, scale: float) -> Figure:
         async def actor(queue: asyncio.Queue[str]) -> str:
             return await queue.get()
 
-        tasks = []
         with stopwatch() as watch:
-            for number in range(count):
-                queue: asyncio.Queue[str] = asyncio.Queue()
-                tasks.append(asyncio.create_task(actor(queue)))
+            queues: list[asyncio.Queue[str]] = [asyncio.Queue() for _ in range(count)]
+            tasks = [asyncio.create_task(actor(queue)) for queue in queues]
+            await turns()
+            for queue in queues:
                 queue.put_nowait("Hello")
-                if not number % 1000:
-                    await turns()
             await asyncio.gather(*tasks)
         return watch.seconds
 

@@ -190,6 +190,28 @@ async def test_only_one_reader_at_a_time(journal: Journal, ports: Ports) -> None
 
 
 @pytest.mark.spec("R-07")
+async def test_a_later_reader_goes_on_where_the_one_before_it_stood(
+    journal: Journal, ports: Ports
+) -> None:
+    @agent("two")
+    async def two(input: Any, ctx: RunContext) -> list[str]:
+        first = ctx.messages()
+        heard = [(await anext(first)).content]
+        heard += [message.content async for message in ctx.messages(idle_timeout=5)]
+        with pytest.raises(InboxInUse):
+            await anext(first)
+        return heard
+
+    async with Runtime([two], store=journal, ports=ports) as runtime:
+        run = await runtime.start("two")
+        for text in ("a", "b", "c"):
+            await run.send(text)
+        outcome = await run.result()
+        assert outcome.output == ["a", "b", "c"], outcome.reason
+        assert taken(await run.read()) == ["a", "b", "c"]
+
+
+@pytest.mark.spec("R-07")
 async def test_messages_of_other_runs_are_only_observed(journal: Journal, ports: Ports) -> None:
     log: list[str] = []
     seen: list[tuple[str, str]] = []
@@ -485,6 +507,7 @@ async def test_every_message_of_every_sender_is_answered_in_the_senders_order(
     assert len(words) == senders * 10
 
 
+@pytest.mark.spec("T-03")
 @pytest.mark.parametrize("active", [False, True])
 async def test_a_listener_to_messages_that_sends_another_one_keeps_the_order(
     active: bool, journal: Journal, ports: Ports

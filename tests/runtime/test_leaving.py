@@ -1,6 +1,8 @@
 """Leaving a runtime ends no run: the next one on its store goes on (R-16, R-15)."""
 
 import gc
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -243,6 +245,39 @@ async def test_a_busy_run_with_failing_listeners_writes_to_no_stream(
     gc.collect()
     assert capfd.readouterr() == ("", "")
     assert_one_life(await journal_events(journal, code.run_id), code.run_id)
+
+
+BUSY = """
+import anyio
+from hubbub import Runtime, agent
+
+def fail(event):
+    raise ValueError(event.type)
+
+@agent("broken")
+async def broken(input, ctx):
+    async for message in ctx.messages():
+        raise ValueError(message.content)
+
+async def main():
+    async with Runtime([broken]) as runtime:
+        runtime.hub.subscribe("*", fail)
+        run = await runtime.start("broken")
+        run.send("x")
+        await run.result()
+        await runtime.hub.send_to_run(run.run_id, "dead")
+        await runtime.hub.open("nobody")
+        await anyio.sleep(0.01)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.spec("R-15")
+def test_a_program_that_configures_no_logging_prints_nothing() -> None:
+    """Beside pytest, whose own log handlers would hide what Python prints as a last resort."""
+    done = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 async def journal_events(journal: Journal, run_id: str) -> list[Event]:

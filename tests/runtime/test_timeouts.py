@@ -171,7 +171,8 @@ async def test_a_run_whose_time_is_over_ends_wherever_it_stands(
             assert observer.types(run.run_id) == [], "there is no room for it"
             await other.terminate()
         if moment != "restarted":
-            outcome = await run.finished()
+            with anyio.fail_after(100):
+                outcome = await run.finished()
             took = ports.clock.monotonic() - start
         else:
             await anyio.sleep(10)
@@ -180,7 +181,8 @@ async def test_a_run_whose_time_is_over_ends_wherever_it_stands(
         if name == "patient":
             again = [agent("patient", on_restart="resume")(patient.execute)]  # type: ignore[arg-type]
         async with Runtime(again, store=journal, ports=ports) as runtime:
-            outcome = await runtime.finished(run.run_id)
+            with anyio.fail_after(100):
+                outcome = await runtime.finished(run.run_id)
             took = ports.clock.monotonic() - start
     assert took == pytest.approx(40 if live == 1 else 30, abs=0.5)
     assert (outcome.success, outcome.outcome) == (False, "timed_out")

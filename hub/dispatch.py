@@ -1,0 +1,218 @@
+"""``Dispatcher``: one order for everything that is seen (H-01 … H-06).
+
+    events of a commit ──► audiences: everyone, the tree, the run ──► then the owner's mail
+
+Rules
+-----
+* One dispatch at a time.  What a listener emits meanwhile is queued behind the whole of it.
+* Rows of listeners are immutable tuples, looked up before any of them is called: who subscribes
+  during a dispatch does not get that event, who leaves before its turn is not called (H-04).
+* A listener that raises is reported once, as ``hub:error``, and holds up nobody.
+* The owner of runs is told of what entered their inboxes after the dispatch, in the order of
+  the commits.
+* Deltas are void once a later durable event of their run has been dispatched (R-11).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from msgspec import structs
+
+from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane
+from hubbub.hub.journal import Journal
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Ports
+from hubbub.hub.stream import Audience, EventStream, Subscription
+
+__all__ = ["MAX_NESTED", "Dispatcher", "Owner"]
+
+MAX_NESTED: Final = 100_000
+"""Events that listeners may have emitted and nobody has been given yet."""
+
+
+class Owner(Protocol):
+    """Whoever makes runs happen: told of every item that enters an inbox, after its commit."""
+
+    def wake(self, item: InLane) -> None: ...
+
+
+class Dispatcher:
+    """Who listens to what, and the one order in which they are told."""
+
+    __slots__ = (
+        "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_trees",
+        "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner", "partial",
+        "ports", "queued", "streams",
+    )  # fmt: skip
+
+    def __init__(self, journal: Journal, ports: Ports) -> None:
+        self.journal = journal
+        self.ports = ports
+        self.dispatched = 0
+        """The position of the last durable event that was dispatched."""
+        self.dropped = 0
+        self.streams: dict[EventStream, None] = {}
+        self.mail: deque[InLane] = deque()
+        """What entered inboxes and the owner has not been told of yet."""
+        self.owner: Owner | None = None
+        self.queued = 0
+        self.is_closed = False
+        self.number = ports.ids.number() << 16
+        """The number of the last ephemeral event."""
+        self._everyone = Audience()
+        self._trees: dict[str, Audience] = {}
+        self._runs: dict[str, Audience] = {}
+        self._dispatching = False
+        self._nested: deque[Event] = deque()
+        self._floors: dict[str, int] = {}
+        self.partial: set[type[Event]] = set()
+        """The classes of event that a later durable one overtakes."""
+
+    # ── who listens ──────────────────────────────────────────────────────────────────────────
+
+    @property
+    def audiences(self) -> tuple[Audience, ...]:
+        return (self._everyone, *self._trees.values(), *self._runs.values())
+
+    def close(self) -> None:
+        """Deliver nothing more to anybody, and end every stream."""
+        self.is_closed = True
+        # A dispatch at work holds a row of these: it must not call them any more.
+        for audience in self.audiences:
+            audience.deafen()
+        self._everyone = Audience()
+        self._trees.clear()
+        self._runs.clear()
+        for stream in tuple(self.streams):
+            stream.close()
+
+    def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
+        """Whether anybody would get an event of this type; guards costly payloads."""
+        rows = self._everyone.rows.get(type_)
+        if rows is None:
+            rows = self._everyone.row(type_)
+        if rows:
+            return True
+        return any(
+            audience.rows.get(type_) or audience.row(type_)
+            for audience in (self._trees.get(root_run_id), self._runs.get(run_id))
+            if audience is not None
+        )
+
+    def attach(self, subscription: Subscription) -> None:
+        if self.is_closed:
+            return
+        if subscription.run_id is not None:
+            audience = self._runs.setdefault(subscription.run_id, Audience())
+        elif subscription.root_run_id is not None:
+            audience = self._trees.setdefault(subscription.root_run_id, Audience())
+        else:
+            audience = self._everyone
+        audience.add(subscription)
+
+    def detach(self, subscription: Subscription) -> None:
+        if subscription.run_id is not None:
+            key, audiences = subscription.run_id, self._runs
+        elif subscription.root_run_id is not None:
+            key, audiences = subscription.root_run_id, self._trees
+        else:
+            self._everyone.remove(subscription)
+            return
+        audience = audiences.get(key)
+        if audience is not None:
+            audience.remove(subscription)
+            if not audience.subscriptions:
+                del audiences[key]
+
+    # ── dispatching ──────────────────────────────────────────────────────────────────────────
+
+    def dispatch(self, events: Sequence[Event]) -> None:
+        """Deliver events that belong together, ahead of what their listeners emit."""
+        nested = self._nested
+        if self._dispatching:
+            nested.extend(events)
+            self.queued += len(events)
+            return
+        self._dispatching = True
+        try:
+            self._deliver_to_audiences(events)
+            while nested:
+                self._deliver_to_audiences((nested.popleft(),))
+        finally:
+            self._dispatching = False
+            self.queued = 0
+        # Not by the commit itself: a listener's own delivery, nested in the dispatch of an
+        # earlier one, would reach the inbox first.
+        while self.mail and self.owner is not None:
+            self.owner.wake(self.mail.popleft())
+
+    def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
+        for event in events:
+            type_ = event.type
+            if event.lane:
+                self.dispatched += 1
+                # Earlier deltas of this run are overtaken (R-11).
+                if self._floors and event.lane == "own" and event.run_id in self._floors:
+                    if type_ == AgentComplete.type:
+                        del self._floors[event.run_id]
+                    else:
+                        self._floors[event.run_id] = event.seq
+            elif type_.endswith(":delta") and hasattr(event, "after_seq"):
+                self._floors[event.run_id] = event.after_seq
+                self.partial.add(event.__class__)
+            # Looked up for each event: a listener may subscribe, leave, or close the hub.  Looked
+            # up before any is called: who subscribes meanwhile does not get this one (H-04).
+            everyone = self._everyone
+            row = everyone.rows.get(type_)
+            if row is None:
+                row = everyone.row(type_)
+            if self._trees or self._runs:
+                row += self._narrow_row(event)
+            for subscription in row:
+                try:
+                    subscription.deliver(event)
+                except Exception as error:
+                    self.report(error, event, subscription.handler)
+
+    def _narrow_row(self, event: Event) -> tuple[Subscription, ...]:
+        """Those who listen to the event's tree or run only."""
+        found: tuple[Subscription, ...] = ()
+        if (tree := self._trees.get(event.root_run_id)) is not None:
+            found = tree.row_of(event)
+        if (run := self._runs.get(event.run_id)) is not None:
+            found += run.row_of(event)
+        return found
+
+    def is_void(self, event: Event) -> bool:
+        after = getattr(event, "after_seq", None)
+        return after is not None and self._floors.get(event.run_id) != after
+
+    def report(self, error: Exception, event: Event, listener: object) -> None:
+        """A listener raised: log it, tell it once, and go on (H-01)."""
+        name = _text(getattr(listener, "__qualname__", None) or listener)
+        log.error(
+            "listener.failed", listener=name, event_type=event.type, error=type(error).__name__,
+            exc_info=error,
+        )  # fmt: skip
+        if event.type == HubErrorEvent.type or self.is_closed:
+            return
+        report = HubErrorEvent(
+            error=_text(error)[:2000], error_type=type(error).__name__, listener=name,
+            during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
+            root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
+        )  # fmt: skip
+        self.tell(report)
+
+    def tell(self, event: Event) -> None:
+        """Dispatch what the hub itself has to say of something that has happened already."""
+        self.number += 1
+        self.dispatch((structs.replace(event, seq=self.number),))
+
+
+def _text(thing: object) -> str:
+    """``thing`` in words, even if it cannot say them itself."""
+    try:
+        return str(thing)
+    except Exception:
+        return f"<{type(thing).__name__}>"
