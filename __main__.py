@@ -407,7 +407,7 @@ def _converse(loaded: "LoadedAgents", ports: Ports) -> "Callable[[], Coroutine[A
         runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, ports=ports)
         name = loaded.agent.name
         if not loaded.agent.is_code:  # A missing key is told before anything is typed.
-            runtime.model_of(runtime.definitions.side(name))
+            runtime.resolved.model_of(runtime.definitions.side(name))
         async with runtime:
             return await run_console(runtime.hub, name)
 

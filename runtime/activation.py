@@ -88,8 +88,9 @@ class Activation:
     """One model run while it is in memory."""
 
     __slots__ = (
-        "_advancing", "_after", "_asking", "_caller", "_control", "_inline", "_kept", "_messages",
-        "_next", "_results", "_running", "_runtime", "_seen", "_signals", "lane", "thread",
+        "_advancing", "_after", "_asking", "_caller", "_control", "_inline", "_is_closed", "_kept",
+        "_messages", "_next", "_results", "_running", "_runtime", "_seen", "_signals", "lane",
+        "thread",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +108,7 @@ class Activation:
         self._signals: deque[Signal] = deque()
         self._running: dict[Activity, _Ticket] = {}
         self._advancing = False
+        self._is_closed = False
         self._asking = 0
         self._inline: _Ticket | None = None
         self._next: Activity | None = None
@@ -157,7 +159,7 @@ class Activation:
 
     def advance(self, commit: Commit | None = None) -> None:
         """Do what is due until there is something to wait for; also called after a commit."""
-        if self._advancing or self._runtime.activation(self.lane.run_id) is not self:
+        if self._advancing or self._is_closed:
             return
         self._advancing = True
         try:
@@ -310,7 +312,8 @@ class Activation:
             self._finish(timed_out(activity, seconds))
 
     def close(self) -> None:
-        """Cancel everything that runs, unrecorded, and end the run's subscriptions."""
+        """Cancel everything that runs, unrecorded, and end the run's subscriptions; for good."""
+        self._is_closed = True
         for activity in tuple(self._running):
             self._stop(activity, cancel=True)
         for subscription in self._kept:
@@ -369,4 +372,3 @@ class _Work:
 
     def keep(self, subscription: Subscription | EventStream) -> None:
         self._run.keep(subscription)
-

@@ -127,7 +127,7 @@ class CodeRun:
         try:
             opened = self.thread.opened
             assert opened is not None and self.definition.execute is not None
-            execute = self.runtime.code_of(self.definition)
+            execute = self.runtime.resolved.code_of(self.definition)
             output = await execute(opened.input_json, context)
             encoded = encode_value("output", output)
         except Exception as error:

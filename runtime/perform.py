@@ -83,8 +83,8 @@ async def _call_model(
     if activity.delay:
         await runtime.ports.clock.sleep(activity.delay)
     try:
-        model = runtime.model(side.prompt.model)
-        request = build_request(thread, side, runtime.specs_of(side))
+        model = runtime.resolved.model(side.prompt.model)
+        request = build_request(thread, side, runtime.resolved.specs_of(side))
         on_delta = _deltas(runtime, work, activity, thread, side)
         return ModelReplied(await model.call(request, on_delta), activity.turn)
     except ProviderError as error:

@@ -5,10 +5,9 @@ something to do is *activated*: read from the journal into memory, driven until 
 and let go again.  At most ``max_live`` are in memory at once; ready runs beyond wait their turn.
 """
 
-import inspect
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -18,7 +17,6 @@ import msgspec
 from msgspec import structs
 
 from hubbub.agents.definitions import (
-    ActiveSide,
     AgentDefinition,
     Definitions,
     PromptDefinition,
@@ -26,7 +24,7 @@ from hubbub.agents.definitions import (
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import Restored
 from hubbub.agents.lifecycle import CodeThread, fold_code
-from hubbub.agents.model import Model, ToolSpec
+from hubbub.agents.model import Model
 from hubbub.agents.thread import EMPTY
 from hubbub.agents.tools import Tool
 from hubbub.hub import events as e
@@ -52,6 +50,7 @@ from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activation import Activation
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
+from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.timers import Timers
 
@@ -137,11 +136,7 @@ class Runtime:
         self.timers = Timers(self.ports.clock)
         self.is_leaving = False
         self.is_gone = False
-        self._environ = os.environ if environ is None else environ
-        self._models = dict(models or {})
-        self._resolved: dict[str, Model] = {}
-        self._specs: dict[str, tuple[ToolSpec, ...]] = {}
-        self._code: dict[str, Callable[[Json, Any], Awaitable[Any]]] = {}
+        self.resolved = Resolved(models or {}, os.environ if environ is None else environ)
         self._max_live = max_live
         self._grace = grace
         self._max_depth = max_depth
@@ -152,6 +147,7 @@ class Runtime:
         self._became_ready: anyio.Event | None = None
         self._breath = BREATH
         self._activating: TaskHandle[Any, None] | None = None
+        self._timing: TaskHandle[Any, None] | None = None
         self._deaths: dict[str, tuple[str, ...]] = {}
         self._trees: dict[str, list[int]] = {}
         self._depths: dict[str, int] = {}
@@ -171,7 +167,7 @@ class Runtime:
             await self.hub.__aenter__()
         self.hub.set_owner(self)
         self._stop_serving = self.hub.serve("runtime", self._answer)
-        self.hub.tasks.start(self.timers.run(), name="hubbub timers")
+        self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         for info in await self.hub.journal.runs():
             if info.wake_at is not None:
                 self._watch_deadline(info.run_id, info.wake_at)
@@ -196,6 +192,8 @@ class Runtime:
                     await self._wait_boundaries()
         finally:
             self.is_gone = True
+            if self._timing is not None:  # Until now: what the grace waits for may time out.
+                self._timing.cancel()
             for run in tuple(self._active.values()):
                 run.close()
             self._active.clear()
@@ -209,7 +207,7 @@ class Runtime:
                 caller.dismiss()
             if self._owns_hub:
                 await self.hub.aclose()
-            await self._close_models()
+            await self.resolved.aclose()
 
     async def _wait_boundaries(self) -> None:
         while not all(run.is_at_boundary for run in self._active.values()):
@@ -221,13 +219,6 @@ class Runtime:
         if self._progress is not None:
             self._progress.set()
             self._progress = None
-
-    async def _close_models(self) -> None:
-        for name, model in self._resolved.items():
-            close = getattr(model, "aclose", None)
-            if close is not None and name not in self._models:
-                with anyio.CancelScope(shield=True):
-                    await close()
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────
 
@@ -678,46 +669,13 @@ class Runtime:
             if run_id not in self._loading:
                 self._enqueue(run_id, None)
 
-    # ── definitions at work ──────────────────────────────────────────────────────────────────
-
-    def model_of(self, side: ActiveSide) -> Model:
-        """The model of a side; raises ``UnknownModel``, ``MissingKey``, ``MissingExtra``."""
-        return self.model(side.prompt.model)
-
-    def model(self, model: str | Model) -> Model:
-        """Resolve a model by name, once."""
-        if not isinstance(model, str):
-            return model
-        found = self._models.get(model) or self._resolved.get(model)
-        if found is None:
-            from hubbub.runtime.model_names import resolve_model
-
-            found = self._resolved[model] = resolve_model(model, self._models, self._environ)
-        return found
-
-    def specs_of(self, side: ActiveSide) -> tuple[ToolSpec, ...]:
-        """The tools of a side as its model is shown them."""
-        if not side.tools:
-            return ()
-        found = self._specs.get(side.prompt.name)
-        if found is None:
-            found = self._specs[side.prompt.name] = tuple(t.spec for t in side.tools.values())
-        return found
-
-    def code_of(self, definition: AgentDefinition) -> Callable[[Json, Any], Awaitable[Any]]:
-        """A code agent's function, fed with its encoded input."""
-        found = self._code.get(definition.name)
-        if found is None:
-            found = self._code[definition.name] = _with_decoded_input(definition)
-        return found
-
     def _definition(
         self, agent: str | AgentDefinition, input: Any, *, check_input: bool = True
     ) -> AgentDefinition:
         name = agent if isinstance(agent, str) else agent.name
         definition = self.definitions.agent(name)
         if check_input and definition.is_code:
-            _decode_input(definition, encode_value("input", input))
+            self.resolved.input_of(definition)(encode_value("input", input))
         return definition
 
 
@@ -738,39 +696,3 @@ def _outcome_of(run: AnyRun) -> RunOutcome | None:
         run_id=run.lane.run_id, session=0, success=last.success, outcome=last.outcome,
         reason=last.reason, output_json=last.output_json, usage=last.usage,
     )  # fmt: skip
-
-
-def _input_type(definition: AgentDefinition) -> Any:
-    """What the agent's function says its input is."""
-    assert definition.execute is not None
-    function = inspect.unwrap(definition.execute)
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
-        return Any
-    try:
-        hints = inspect.get_annotations(function, eval_str=True)
-    except Exception:
-        return Any
-    return hints.get(parameters[0].name, Any)
-
-
-def _decode_input(definition: AgentDefinition, input_json: Json) -> Any:
-    wanted = _input_type(definition)
-    if wanted is Any or (input_json is NULL and wanted is not None):
-        return msgspec.json.decode(input_json)
-    try:
-        return msgspec.json.decode(input_json, type=wanted)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise BadValue(f"input of {definition.name}", str(error)) from None
-
-
-def _with_decoded_input(
-    definition: AgentDefinition,
-) -> Callable[[Json, Any], Awaitable[Any]]:
-    execute = definition.execute
-    assert execute is not None
-
-    async def call(input_json: Json, context: Any) -> Any:
-        return await execute(_decode_input(definition, input_json), context)
-
-    return call

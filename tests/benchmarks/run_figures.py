@@ -91,7 +91,7 @@ def together(loop: Loop, rounds: int, scale: float) -> Figure:
 
         async with standard_runtime(latency=latency) as runtime:
             runtime.hub.subscribe("agent:complete", end)
-            with stopwatch() as watch:
+            with stopwatch(passing=True) as watch:
                 async with anyio.create_task_group() as group:
                     for _ in range(count):
                         group.start_soon(runtime.run, "assistant", QUESTION)
@@ -100,7 +100,7 @@ def together(loop: Loop, rounds: int, scale: float) -> Figure:
 
     async def floor(count: int) -> float:
         model = _bare_model(latency)
-        with stopwatch() as watch:
+        with stopwatch(passing=True) as watch:
             await asyncio.gather(*(_bare(model) for _ in range(count)))
         return watch.seconds
 

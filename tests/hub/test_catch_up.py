@@ -154,6 +154,18 @@ async def test_history_longer_than_a_page_and_than_the_buffer_is_replayed_whole(
         assert await is_silent(events)
 
 
+@pytest.mark.spec("H-06", "H-05")
+async def test_what_is_replayed_takes_no_place_from_what_is_live(hub):
+    for n in range(5):
+        await hub.publish(tick(n))
+    async with hub.subscribe("test:tick", after=START, buffer=2) as events:
+        got = await take(events, 1)
+        for n in (5, 6):
+            await hub.publish(tick(n, durable=n == 5))
+        got += await take(events, 6)
+        assert numbers(got) == [0, 1, 2, 3, 4, 5, 6]
+
+
 emits = st.sampled_from(["emit", "emit to a", "ephemeral", "ephemeral to a"])
 acts = st.lists(st.one_of(emits, st.sampled_from(["read", "wait", "cancelled read"])), max_size=30)
 

@@ -30,6 +30,7 @@ from hubbub.hub.errors import (
 from hubbub.hub.events import (
     AgentComplete,
     SessionMessage,
+    SessionOpen,
     SessionReply,
     SessionResult,
     SessionTimer,
@@ -358,6 +359,16 @@ async def test_emitted_message_cannot_claim_a_place_in_another_tree(hub):
     assert (message.root_run_id, message.parent_run_id, message.agent) == (run_id, None, "agent")
     assert (message.lane, message.seq) == ("in", 2)
     assert message.at > 1
+
+
+@pytest.mark.spec("H-07")
+async def test_emitted_opening_cannot_place_its_run_in_another_tree(hub):
+    root = await open_run(hub)
+    await hub.publish(
+        SessionOpen(run_id=NOBODY, open_agent="agent", root_run_id=root, parent_run_id=root)
+    )
+    info = await hub.journal.info(NOBODY)
+    assert (info.root_run_id, info.parent_run_id) == (NOBODY, None)
 
 
 # ── by name and by conversation (H-08) ───────────────────────────────────────────────────────

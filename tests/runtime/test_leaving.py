@@ -16,6 +16,7 @@ from hubbub.agents.tools import tool
 from hubbub.hub.errors import Closed
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Journal
+from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.runtime.scripted_model import ScriptedModel, call, reply
 
@@ -177,6 +178,53 @@ async def test_waiters_are_told_that_the_runtime_is_closed(
     # And no run was ended by it, not even the one whose caller was told.
     statuses = [(info.status, info.inbox) for info in await journal.runs()]
     assert statuses == [("active", "open")] * (2 if wait == "run" else 1)
+
+
+@pytest.mark.spec("R-16")
+async def test_a_shared_hub_outlives_its_runtimes(journal: Journal, ports: Ports) -> None:
+    agents = [two_steps(latency=1, tool_seconds=50, log=[]), patient]
+    async with Hub(journal=journal, ports=ports) as hub:
+        observer = Observer(hub)
+        before = len(anyio.get_running_tasks())
+        async with Runtime(agents, hub=hub, grace=2) as runtime:
+            model = await runtime.start("assistant", "hello", timeout=1000)
+            code = await runtime.start("patient")
+            await anyio.sleep(5)
+        await anyio.sleep(1)
+        assert len(anyio.get_running_tasks()) == before, "no task stays behind on the hub"
+        # Nobody runs anything now, but what is sent is accepted and kept.
+        assert (await hub.send_to_run(code.run_id, "meanwhile")).accepted
+        opened = await hub.open("patient", correlation_id="later")
+        length = len(observer.events)
+        await anyio.sleep(5)
+        assert len(observer.events) == length
+        async with Runtime(agents, hub=hub) as runtime:
+            assert (await runtime.result(model.run_id)).output == "done"
+            for run_id in (code.run_id, opened.run_id):
+                await hub.close_run(run_id)
+            assert (await runtime.finished(code.run_id)).output == ["meanwhile"]
+            assert (await runtime.finished(opened.run_id)).output == []
+    for run_id in (code.run_id, opened.run_id):
+        assert_one_life(observer.events, run_id)
+
+
+async def test_a_run_that_another_runtime_has_taken_over_is_let_go_of(
+    journal: Journal, ports: Ports
+) -> None:
+    log: list[str] = []
+    agents = [two_steps(latency=1, tool_seconds=10, log=log)]
+    async with Runtime(agents, store=MemoryJournal(), ports=ports) as first:
+        store = first.hub.journal
+        run = await first.start("assistant", "hello")
+        await anyio.sleep(5)
+        async with Runtime(agents, store=store, ports=ports) as second:
+            assert (await second.result(run.run_id)).output == "done"
+            await anyio.sleep(50)
+            assert first.activation(run.run_id) is None
+            recorded = [x for x in await second.hub.read(run.run_id) if x.lane == "own"]
+    assert [x.seq for x in recorded] == list(range(1, len(recorded) + 1))
+    assert [x.index for x in recorded if x.type == "agent:tool:complete"] == [0, 1]
+    assert log.count("+b") == 1
 
 
 @pytest.mark.spec("R-16")
