@@ -188,7 +188,7 @@ class Activation:
                     case _:
                         assert_never(command)
         except Exception as error:
-            self._runtime.died(self, error)
+            self._runtime.runs.died(self, error)
         finally:
             self._advancing = False
 
@@ -221,7 +221,7 @@ class Activation:
     def _fold(self, commit: Commit) -> None:
         if commit.error:
             log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
-            self._runtime.lost(self)
+            self._runtime.runs.lost(self)
             return
         # Nothing else is in flight when a decision is submitted: its commit is the next one.
         after, self._after = self._after, None
@@ -229,7 +229,7 @@ class Activation:
 
     def _leave(self) -> None:
         self.close()
-        self._runtime.left(self)
+        self._runtime.runs.left(self)
 
     # ── activities ───────────────────────────────────────────────────────────────────────────
 
@@ -279,7 +279,7 @@ class Activation:
                 )
             except Exception as error:
                 if self._running.get(activity) is ticket:
-                    self._runtime.died(self, error)
+                    self._runtime.runs.died(self, error)
                 return
             if self._running.get(activity) is not ticket:
                 log.info("result.dropped", run_id=self.lane.run_id, activity=repr(activity)[:200])

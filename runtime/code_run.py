@@ -199,11 +199,11 @@ class CodeRun:
             log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
             self._ending = True
             self.close()
-            self.runtime.lost(self)
+            self.runtime.runs.lost(self)
 
     def _ended(self, commit: Commit) -> None:
         self.close()
-        self.runtime.left(self)
+        self.runtime.runs.left(self)
 
     def close(self) -> None:
         """Cancel the function, unrecorded, and end the run's subscriptions."""
@@ -261,7 +261,7 @@ class CodeRun:
         if self._handle is not None:
             self._lingers = anyio.Event()
             self.runtime.linger(self, True)
-        self.runtime.left(self)
+        self.runtime.runs.left(self)
 
     async def wait_function(self) -> None:
         """Return when the function of a run that has said it is over has ended, too."""

@@ -485,7 +485,7 @@ async def test_every_message_of_every_sender_arrives_once_and_in_its_order(count
         assert mine == list(range(count))
 
 
-@pytest.mark.spec("H-14", "T-02")
+@pytest.mark.spec("H-14")
 async def test_model_agent_takes_all_that_wait_at_a_step_boundary_together_in_order(journal, ports):
     requests = []
 

@@ -465,7 +465,7 @@ async def test_a_parked_run_wakes_for_every_message(journal: Journal, ports: Por
         run = await runtime.start("assistant")
         for number in range(5):
             await run.result()
-            assert runtime.activation(run.run_id) is None, "a parked run is not in memory"
+            assert runtime.runs.get(run.run_id) is None, "a parked run is not in memory"
             await run.send(f"{number}")
             assert (await run.result()).output == f"echo: {number}"
 
