@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.hub import events as e
-from hubbub.hub.events import Event, OutcomeName
+from hubbub.hub.events import NO_USAGE, Event, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json
 
 __all__ = ["CodeThread", "admit", "completion", "fold_code", "opening", "start_if_missing"]
@@ -29,6 +29,8 @@ class CodeThread(Struct, frozen=True):
     phase: Literal["new", "live", "ended"] = "new"
     opened: e.SessionOpen | None = None
     attempt: int = 1
+    usage: Usage = NO_USAGE
+    """Of every model step that stands in the run's lane."""
     ending: e.AgentComplete | None = None
 
 
@@ -39,6 +41,8 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
             return replace(thread, phase="live")
         case e.AgentRestore():
             return replace(thread, attempt=event.attempt)
+        case e.AgentStep():
+            return replace(thread, usage=thread.usage + event.usage)
         case e.AgentComplete():
             return replace(thread, phase="ended", ending=event)
         case e.SessionTaken() if thread.opened is None:
@@ -81,6 +85,8 @@ def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:
         )
     before = start_if_missing(thread) if event.type.startswith("agent:") else ()
     if isinstance(event, e.AgentComplete):
+        if event.usage == NO_USAGE:
+            event = replace(event, usage=thread.usage)
         return (*before, *_ending(event))
     return (*before, event)
 
@@ -97,7 +103,11 @@ def completion(
     if thread.phase == "ended":
         return ()
     end = e.AgentComplete(
-        success=outcome == "completed", outcome=outcome, reason=reason, output_json=output
+        success=outcome == "completed",
+        outcome=outcome,
+        reason=reason,
+        output_json=output,
+        usage=thread.usage,
     )
     failed = () if failure is None else (failure,)
     return (*start_if_missing(thread), *failed, *_ending(end))

@@ -280,6 +280,8 @@ class Activations:
             self._deaths.pop(run_id, None)
             if run.thread.phase == "ended":
                 self._runtime.forget_budget(run_id)
+                if _is_terminated(run) and not self._runtime.hub.is_closed:
+                    self._runtime.hub.tasks.start(self._terminate_children(run_id), name=run_id)
             if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
                 caller.dismiss(_outcome_of(run))
             self.left_id(run_id)
@@ -290,6 +292,12 @@ class Activations:
         self._runtime.changed(run_id)
         if self._ready:
             self.look_for_ready()
+
+    async def _terminate_children(self, run_id: str) -> None:
+        """What was terminated leaves nothing at work behind: each child ends its own (T-05)."""
+        for info in await self._runtime.hub.journal.runs():
+            if info.parent_run_id == run_id and not self._runtime.hub.is_closed:
+                self._runtime.hub.terminate(info.run_id, f"run {run_id} was terminated")
 
     def lost(self, run: AnyRun) -> None:
         """Another owner writes this run: let go of it, unrecorded."""
@@ -334,3 +342,8 @@ def _outcome_of(run: AnyRun) -> RunOutcome | None:
         run_id=run.lane.run_id, session=0, success=last.success, outcome=last.outcome,
         reason=last.reason, output_json=last.output_json, usage=last.usage,
     )  # fmt: skip
+
+
+def _is_terminated(run: AnyRun) -> bool:
+    last = run.thread.outcome if isinstance(run, Activation) else run.thread.ending
+    return last is not None and last.outcome == "terminated"

@@ -8,7 +8,7 @@ import pytest
 from little_agents import Observer, assert_one_life, echo_model, heard, model_agent
 
 from hubbub import RunContext, Runtime, agent
-from hubbub.agents.model import ModelRequest
+from hubbub.agents.model import ModelReply, ModelRequest, Usage
 from hubbub.agents.tools import tool
 from hubbub.hub.errors import BadValue, MissingKey, UnknownAgent, UnknownModel
 from hubbub.hub.events import AgentRestore
@@ -355,3 +355,43 @@ async def test_a_run_whose_loop_dies_before_its_start_is_recorded_fails_in_the_e
     assert outcome.outcome == "failed"
     assert "OSError: no clock" in outcome.reason
     assert_one_life(observer.events, run.run_id)
+
+
+async def test_children_of_a_caller_that_is_cancelled_end_too(
+    journal: Journal, ports: Ports
+) -> None:
+    children: list[str] = []
+
+    @agent("child")
+    async def child(input: str, ctx: RunContext) -> None:
+        await anyio.sleep_forever()
+
+    @agent("parent")
+    async def parent(input: str, ctx: RunContext) -> None:
+        children.append(ctx.spawn("child", "x").run_id)
+        await anyio.sleep_forever()
+
+    async with Runtime([parent, child], store=journal, ports=ports) as runtime:
+        with anyio.move_on_after(5):
+            await runtime.run("parent", "x")
+        outcome = await runtime.finished(children[0])
+        assert outcome.outcome == "terminated"
+
+
+async def test_usage_of_a_code_agent_is_that_of_its_sessions(
+    journal: Journal, ports: Ports
+) -> None:
+    model = ScriptedModel([ModelReply(text="hi", usage=Usage(input_tokens=3, output_tokens=2))])
+
+    @agent("asker")
+    async def asker(input: str, ctx: RunContext) -> str:
+        async with ctx.session(model=model) as session:
+            await session.send(input)
+            async for _ in session.receive():
+                pass
+            return session.text
+
+    async with Runtime([asker], store=journal, ports=ports) as runtime:
+        outcome = await runtime.run("asker", "hello")
+    assert outcome.output == "hi"
+    assert outcome.usage == Usage(input_tokens=3, output_tokens=2)
