@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
+from hubbub.hub import scope
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane
 from hubbub.hub.journal import Journal
 from hubbub.hub.logs import log
@@ -135,6 +136,8 @@ class Dispatcher:
             self.queued += len(events)
             return
         self._dispatching = True
+        # What a listener emits is its own: the emitter's scope is not for it (H-12).
+        token = scope.clear() if scope.current() else None
         try:
             self._deliver_to_audiences(events)
             while nested:
@@ -142,6 +145,8 @@ class Dispatcher:
         finally:
             self._dispatching = False
             self.queued = 0
+            if token is not None:
+                scope.restore(token)
         # Not by the commit itself: a listener's own delivery, nested in the dispatch of an
         # earlier one, would reach the inbox first.
         while self.mail and self.owner is not None:

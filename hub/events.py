@@ -20,6 +20,7 @@ sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
 """
 
 import re
+import sys
 from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform
 
 import msgspec
@@ -36,6 +37,13 @@ OutcomeName: TypeAlias = Literal[
 
 _MUTABLE = re.compile(r"\b(list|dict|set|bytearray|Any|List|Dict|Set|MutableMapping)\b")
 _SECRET = re.compile(r"\bSecret\b")
+
+
+def _own_annotations(cls: Any, namespace: dict[str, Any]) -> dict[str, Any]:
+    found = namespace.get("__annotations__")
+    if found is None and sys.version_info >= (3, 14):
+        found = cls.__annotations__  # Made when asked for, since PEP 649.
+    return found or {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -57,7 +65,7 @@ class EventMeta(msgspec.StructMeta):
             cls.home = home or ("none" if cls.type.endswith(":delta") else cls.home)
         kinds = {
             field: kind if isinstance(kind, str) else repr(kind)
-            for field, kind in namespace.get("__annotations__", {}).items()
+            for field, kind in _own_annotations(cls, namespace).items()
         }
         mutable = [
             f"{field}: {kind} can be changed by a listener; use a tuple, a frozen Struct or Json"
@@ -142,7 +150,7 @@ class CustomEvent(Event, tag="custom"):
         return decode_value(self.data_json)
 
     @classmethod
-    def of(cls, type_: str, *, durable: bool | None = None, **data: Any) -> "CustomEvent":
+    def of(cls, type_: str, /, *, durable: bool | None = None, **data: Any) -> "CustomEvent":
         """An event named ``type_``; raises ``BadValue`` for data that JSON cannot hold."""
         return cls(name=type_, data_json=encode_value(type_, data), durable=durable)
 

@@ -60,6 +60,7 @@ Handler = Callable[[Event], Any]
 
 DEFAULT_BUFFER: Final = 1024
 DEFAULT_INBOX: Final = 10_000
+MAX_TIMEOUT: Final = 10.0 * 365 * 86_400
 MAX_TRAILING: Final = 10_000
 
 
@@ -404,7 +405,10 @@ class Hub:
 
         Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  The
         receipt's ``run_id`` may be sent to at once.  ``timeout`` bounds the whole run (seconds).
+        Raises ``BadValue`` for an input that cannot be encoded, or a timeout that is none.
         """
+        if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
+            raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
         event = SessionOpen(
             run_id=run_id or "",
             open_agent=agent,

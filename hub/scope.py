@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, Final
 
 from hubbub.hub.errors import BadValue
 
-__all__ = ["FIELDS", "current", "scoped"]
+__all__ = ["FIELDS", "clear", "current", "restore", "scoped"]
 
 FIELDS: Final = frozenset(
     ("run_id", "root_run_id", "parent_run_id", "agent", "side", "label", "turn", "call_id")
@@ -16,6 +16,14 @@ FIELDS: Final = frozenset(
 _fields: ContextVar[dict[str, Any] | None] = ContextVar("hubbub_scope", default=None)
 
 current = _fields.get
+
+
+def clear() -> Token[dict[str, Any] | None]:
+    """Leave every scope until ``restore``."""
+    return _fields.set(None)
+
+
+restore = _fields.reset
 
 
 @contextmanager

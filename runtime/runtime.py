@@ -85,7 +85,7 @@ class Runtime:
     * ``store``: ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory
       store keeps readable.
     * ``environ``: where keys of providers come from (default: the process environment).
-    * ``max_live`` runs are in memory at once; ``max_children`` and ``max_depth`` bound a tree.
+    * ``max_live`` runs are in memory at once; ``max_spawns`` and ``max_depth`` bound a tree.
 
     Raises ``DefinitionError`` at once for definitions that do not fit together.
     """
@@ -113,7 +113,10 @@ class Runtime:
         self.ports = hub.ports if hub is not None else ports or Ports()
         self._owns_hub = hub is None
         self.hub = hub or Hub(
-            journal=_store(store, keep), ports=self.ports, max_inbox=max_inbox, buffer=buffer
+            journal=_store(store, keep, self.ports),
+            ports=self.ports,
+            max_inbox=max_inbox,
+            buffer=buffer,
         )
         self.timers = Timers(self.ports.clock)
         self.is_leaving = False
@@ -430,9 +433,9 @@ class Runtime:
         return definition
 
 
-def _store(store: str | Journal, keep: int) -> Journal:
+def _store(store: str | Journal, keep: int, ports: Ports) -> Journal:
     if not isinstance(store, str):
         return store
     if store == "memory":
-        return MemoryJournal(keep=keep)
+        return MemoryJournal(keep=keep, ids=ports.ids)
     raise OperatorError(f'store {store!r}: this version has "memory"; or give a Journal object')

@@ -374,3 +374,24 @@ async def test_outsider_cannot_give_itself_a_place_in_the_journal(hub):
     assert {event.lane for event in events} == {"hub"}
     assert events[1].seq == events[0].seq + 1
     assert min(event.at for event in events) > 1
+
+
+@pytest.mark.spec("H-12")
+async def test_what_a_listener_emits_does_not_carry_the_emitters_scope(journal, ports):
+    async with Hub(journal=journal, ports=ports) as hub:
+        got = []
+        hub.subscribe("test:first", lambda event: hub.emit(CustomEvent.of("test:second")))
+        hub.subscribe("test:*", got.append)
+        with hub.scoped(run_id="r", call_id="1.0"):
+            await hub.publish(CustomEvent.of("test:first"))
+            await hub.publish(CustomEvent.of("test:third"))
+        assert {event.type: event.run_id for event in got} == {
+            "test:first": "r", "test:second": "", "test:third": "r",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf")])
+async def test_timeout_that_is_none_is_refused(timeout, ports):
+    async with Hub(ports=ports) as hub:
+        with pytest.raises(BadValue, match="timeout"):
+            hub.open("a", timeout=timeout)
