@@ -141,9 +141,11 @@ def _next_step(thread: Thread) -> CallModel:
 
 def _under_way(step: OpenStep) -> tuple[Activity, ...]:
     started = tuple(
-        RunTool(step.number, call.index, call.name, call.arguments)
-        for call in step.calls
-        if call.status == "started"
+        [
+            RunTool(step.number, call.index, call.name, call.arguments)
+            for call in step.calls
+            if call.status == "started"
+        ]
     )
     return started if step.parallel else started[:1]
 

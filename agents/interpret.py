@@ -169,7 +169,7 @@ def interpret(
 def _taken(thread: Thread, items: tuple[InLane, ...]) -> Decision:
     """Take items of one kind, up to one that ends the run."""
     events: list[Event] = []
-    seqs = tuple(item.seq for item in items)
+    seqs = tuple([item.seq for item in items])
     for item in items:
         if isinstance(item, e.SessionTerminate):
             end = _end_run(thread, "terminated", item.reason)

@@ -30,6 +30,7 @@ from hubbub.agents.decide import (
     is_wanted,
     kind_of,
 )
+from hubbub.agents.definitions import ActiveSide
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import (
     Concluded,
@@ -268,9 +269,13 @@ class Activation:
 
     async def _work(self, activity: Activity | None, ticket: _Ticket) -> None:
         """A task: do one activity after another, as long as there is one to go on with."""
+        side: ActiveSide | None = None
+        side_of = ""
         while activity is not None:
             try:
-                side = self._runtime.definitions.side(self.thread.agent)
+                if side is None or side_of != self.thread.agent:
+                    side_of = self.thread.agent
+                    side = self._runtime.definitions.side(side_of)
                 work = _Work(self, activity, ticket)
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
@@ -287,7 +292,8 @@ class Activation:
             self._stop(activity)
             ticket.timer = None
             self._inline, self._next = ticket, None
-            self._finish(signal)
+            self._signals.append(signal)
+            self.advance()
             self._inline = None
             activity = self._next
 

@@ -43,7 +43,8 @@ class Caller:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Have ``work`` done by the caller's task; only while that is free."""
         self._work = work
-        self._notify()
+        if self._wake is not None:
+            self._notify()
 
     def cancel(self) -> None:
         """Cancel the work at hand, but not the caller."""
@@ -57,12 +58,13 @@ class Caller:
         """Ask nothing more of the caller: the run has left memory."""
         self._is_done = True
         self.outcome = outcome
-        self._notify()
+        if self._wake is not None:
+            self._notify()
 
     def _notify(self) -> None:
-        if self._wake is not None:
-            self._wake.set()
-            self._wake = None
+        assert self._wake is not None
+        self._wake.set()
+        self._wake = None
 
     # ── the caller's side ────────────────────────────────────────────────────────────────────
 
