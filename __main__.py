@@ -8,6 +8,7 @@ Only this module puts ``runtime`` and ``channels`` together, and only this modul
 terminal on behalf of the former.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -115,6 +116,9 @@ def _complain(error: BaseException) -> int:
         _notice(text)
         return WRONG
     name = type(error).__name__
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        _notice(f"cannot write the output: {error.strerror}; make room, or write elsewhere")
+        return FAILED
     _notice(f"unexpected {name}: {text}; HUBBUB_DEBUG=1 shows where, please report it")
     return FAILED
 
@@ -387,6 +391,8 @@ def _assistant(ports: Ports, model: str | None, system: str, folder: Path | None
 
     if folder is not None:
         folder = _checked(folder, "name the folder that the assistant may read: --folder FOLDER")
+    if model is not None and not model.strip():
+        raise _Wrong("--model is empty; write provider:name, for example anthropic:NAME")
     chosen: str | Model | None = model or model_of_environment(os.environ)
     if chosen is None:
         _notice("no API key in the environment, so this is the offline model; see --model")

@@ -44,7 +44,7 @@ __all__ = [
 Kind: TypeAlias = Literal["control", "result", "message"]
 
 
-class CallModel(Struct, frozen=True):
+class CallModel(Struct, frozen=True, gc=False):
     """Ask the model for step ``step``, after ``delay`` seconds."""
 
     turn: int
@@ -53,7 +53,7 @@ class CallModel(Struct, frozen=True):
     delay: float
 
 
-class RunTool(Struct, frozen=True):
+class RunTool(Struct, frozen=True, gc=False):
     """Run call ``index`` of step ``step``; its start is on record already."""
 
     step: int
@@ -65,27 +65,27 @@ class RunTool(Struct, frozen=True):
 Activity: TypeAlias = CallModel | RunTool
 
 
-class Do(Struct, frozen=True):
+class Do(Struct, frozen=True, gc=False):
     """These activities, and no others, must be under way."""
 
     activities: tuple[Activity, ...]
 
 
-class Take(Struct, frozen=True):
+class Take(Struct, frozen=True, gc=False):
     """Take every waiting item of this kind."""
 
     kind: Kind
 
 
-class Conclude(Struct, frozen=True):
+class Conclude(Struct, frozen=True, gc=False):
     """Write the terminal record."""
 
 
-class Park(Struct, frozen=True):
+class Park(Struct, frozen=True, gc=False):
     """Write that the run parks."""
 
 
-class Leave(Struct, frozen=True):
+class Leave(Struct, frozen=True, gc=False):
     """Leave memory: nothing is due until something arrives, if ever."""
 
 

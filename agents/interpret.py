@@ -55,27 +55,27 @@ MAX_RESTARTS: Final = 3
 """Restarts in a row, without a finished step between them, after which a run fails (T-12)."""
 
 
-class Taken(Struct, frozen=True):
+class Taken(Struct, frozen=True, gc=False):
     """These items were taken out of the inbox."""
 
     items: tuple[InLane, ...]
 
 
-class ModelReplied(Struct, frozen=True):
+class ModelReplied(Struct, frozen=True, gc=False):
     """The model call of the next step succeeded, in turn ``turn``."""
 
     reply: ModelReply
     turn: int
 
 
-class ModelFailed(Struct, frozen=True):
+class ModelFailed(Struct, frozen=True, gc=False):
     """The model call of the next step failed, in turn ``turn``."""
 
     failure: Failure
     turn: int
 
 
-class ToolFinished(Struct, frozen=True):
+class ToolFinished(Struct, frozen=True, gc=False):
     """The tool of call ``index`` of step ``step`` returned, raised, or ran out of time."""
 
     step: int
@@ -85,28 +85,28 @@ class ToolFinished(Struct, frozen=True):
     attachments: tuple[str, ...] = ()
 
 
-class Restored(Struct, frozen=True):
+class Restored(Struct, frozen=True, gc=False):
     """The run is back in memory after a crash, or after its loop died of ``error``."""
 
     error: str = ""
 
 
-class DeadlinePassed(Struct, frozen=True):
+class DeadlinePassed(Struct, frozen=True, gc=False):
     """The time the run was given is over."""
 
 
-class LoopFailed(Struct, frozen=True):
+class LoopFailed(Struct, frozen=True, gc=False):
     """The run cannot go on at all."""
 
     error: str
     error_type: str
 
 
-class Concluded(Struct, frozen=True):
+class Concluded(Struct, frozen=True, gc=False):
     """Nothing waits, and the run was to end then."""
 
 
-class Parked(Struct, frozen=True):
+class Parked(Struct, frozen=True, gc=False):
     """Nothing is due."""
 
 
@@ -123,7 +123,7 @@ Signal: TypeAlias = (
 )
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """One commit."""
 
     events: tuple[Event, ...] = ()

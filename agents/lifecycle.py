@@ -23,7 +23,7 @@ from hubbub.hub.values import NULL, Json
 __all__ = ["CodeThread", "admit", "completion", "fold_code", "opening", "start_if_missing"]
 
 
-class CodeThread(Struct, frozen=True):
+class CodeThread(Struct, frozen=True, gc=False):
     """What a code run's life depends on."""
 
     phase: Literal["new", "live", "ended"] = "new"

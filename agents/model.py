@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class AnsweredCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A call with its one result; ``id`` is unique within the request it stands in."""
 
     id: str
@@ -50,7 +50,7 @@ class AnsweredCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool = False
 
 
-class Thinking(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Thinking(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A block of a model's reasoning; ``signature`` and ``redacted`` are the provider's own."""
 
     text: str = ""
@@ -58,14 +58,16 @@ class Thinking(Struct, frozen=True, kw_only=True, omit_defaults=True):
     redacted: str = ""
 
 
-class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="user"):
+class UserMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="user"):
     """What the model sees as said to it; ``role="system"`` marks a note of the system's."""
 
     content: str
     role: str = "user"
 
 
-class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant"):
+class AssistantMessage(
+    Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="assistant"
+):
     """What the model itself said in one step, with the calls it made and their results."""
 
     text: str = ""
@@ -101,7 +103,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     attempt: int = 1
 
 
-class ModelReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What a model call came to.
 
     ``stop_reason`` is one of ``end``, ``tools``, ``length``, ``refusal``, ``stop_sequence`` or
@@ -120,19 +122,19 @@ class ModelReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not self.calls and not self.text.strip()
 
 
-class TextDelta(Struct, frozen=True, tag="text"):
+class TextDelta(Struct, frozen=True, gc=False, tag="text"):
     """A further piece of the reply's text."""
 
     text: str
 
 
-class ThinkingDelta(Struct, frozen=True, tag="thinking"):
+class ThinkingDelta(Struct, frozen=True, gc=False, tag="thinking"):
     """A further piece of reasoning."""
 
     text: str
 
 
-class CallDelta(Struct, frozen=True, tag="call"):
+class CallDelta(Struct, frozen=True, gc=False, tag="call"):
     """A further piece of the arguments of call number ``index`` of this reply."""
 
     index: int

@@ -19,7 +19,7 @@ _FIRST: Final = 0.5
 _LONGEST: Final = 30.0
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """A failed model call, as data.  ``jitter`` is a random number in [0, 1)."""
 
     kind: str

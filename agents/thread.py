@@ -18,7 +18,7 @@ __all__ = ["OpenCall", "OpenStep", "Outcome", "Thread"]
 CallStatus: TypeAlias = Literal["todo", "started", "done"]
 
 
-class OpenCall(Struct, frozen=True):
+class OpenCall(Struct, frozen=True, gc=False):
     """A tool call on its way to its one result."""
 
     index: int
@@ -29,7 +29,7 @@ class OpenCall(Struct, frozen=True):
     is_error: bool = False
 
 
-class OpenStep(Struct, frozen=True):
+class OpenStep(Struct, frozen=True, gc=False):
     """A model step whose calls are not all answered yet."""
 
     number: int
@@ -60,7 +60,7 @@ class OpenStep(Struct, frozen=True):
         )
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """How the latest session, or the run, ended."""
 
     session: int
@@ -71,7 +71,7 @@ class Outcome(Struct, frozen=True):
     usage: Usage
 
 
-class Thread(Struct, frozen=True):
+class Thread(Struct, frozen=True, gc=False):
     """Everything about a model run that its next command depends on."""
 
     agent: str = ""

@@ -264,7 +264,8 @@ class Console:
         now = self._hub.ports.clock.monotonic()
         is_second = now - self._interrupted_at < TWICE
         self._interrupted_at = now
-        is_working = self._phase() != "resting" and bool(self._root)
+        # A code agent that rests as far as one can see may be at work all the same.
+        is_working = bool(self._root) and (self._phase() != "resting" or self._in_session)
         if is_working and not self._hub.is_closed:
             self._hub.interrupt(self._root, "Ctrl-C")
         if self._is_plain:

@@ -21,7 +21,7 @@ sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
 
 import re
 import sys
-from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform
+from typing import Any, ClassVar, Final, Literal, TypeAlias, dataclass_transform
 
 import msgspec
 from msgspec import Struct, structs
@@ -46,6 +46,11 @@ def _own_annotations(cls: Any, namespace: dict[str, Any]) -> dict[str, Any]:
     return found or {}
 
 
+# Events hold plain values and can be part of no cycle: the garbage collector may leave the many
+# that a journal keeps alone.
+_CONFIG: Final = {"frozen": True, "kw_only": True, "omit_defaults": True, "gc": False}
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class EventMeta(msgspec.StructMeta):
     """Makes a subclass of ``Event`` frozen and keyword-only, and gives it its ``type``.
@@ -58,7 +63,7 @@ class EventMeta(msgspec.StructMeta):
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any
     ) -> Any:
         home = config.pop("home", None)
-        config = {"frozen": True, "kw_only": True, "omit_defaults": True, **config}
+        config = {**_CONFIG, **config}
         cls: Any = super().__new__(mcls, name, bases, namespace, **config)
         if "tag" in config:
             cls.type = config["tag"]
@@ -166,7 +171,7 @@ CustomEvent.type = property(_name_as_type)  # type: ignore[assignment]
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Tokens of one or more model calls, as the provider counted them; 0 where it did not say."""
 
     input_tokens: int = 0
@@ -186,7 +191,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 NO_USAGE = Usage()
 
 
-class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A call that a model asks for.
 
     ``arguments`` is the JSON text exactly as the model wrote it, which may be malformed; ``id``
@@ -198,7 +203,7 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = ""
 
 
-class Variable(Struct, frozen=True, kw_only=True):
+class Variable(Struct, frozen=True, gc=False, kw_only=True):
     """A variable's value on its way to the runtime."""
 
     name: str

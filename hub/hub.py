@@ -209,6 +209,8 @@ class Hub:
         if buffer is not None and buffer < 1:
             raise BadValue("buffer", "at least 1 event")
         patterns = Patterns(pattern)
+        if handler is not None and not callable(handler):
+            raise BadValue("subscribe", f"{type(handler).__name__} is no function to call")
         if handler is not None and after is None and not is_async(handler):
             subscription = Subscription(
                 self.dispatcher,
@@ -285,6 +287,8 @@ class Hub:
         listener raised.
         """
         self._check("emit")
+        if not isinstance(event, Event):
+            raise BadValue("emit", f"an Event is wanted, not {type(event).__name__}")
         self._emit(event, None)
 
     async def publish(self, event: Event) -> None:

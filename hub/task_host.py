@@ -18,8 +18,9 @@ from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
 from hubbub.hub.errors import Closed
+from hubbub.hub.logs import log
 
-__all__ = ["TaskHost"]
+__all__ = ["TaskHost", "is_stray_cancellation"]
 
 
 class TaskHost:
@@ -63,7 +64,7 @@ class TaskHost:
         if self._group is None:
             coroutine.close()
             raise Closed("the hub", "enter it first: async with Hub() as hub")
-        return self._group.create_task(coroutine, name=name or None, context=Context())
+        return self._group.create_task(_guarded(coroutine), name=name or None, context=Context())
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for its end; idempotent."""
@@ -80,3 +81,27 @@ class TaskHost:
         elif group is not None:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
+
+
+def is_stray_cancellation(error: BaseException) -> bool:
+    """Whether ``error`` is asyncio's cancellation, but nobody has cancelled the task at work.
+
+    Code that awaits somebody else's cancelled task or future raises it.  Passed on, it would end
+    the whole task group, and with it every other run.
+    """
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # On Trio asyncio's exception is nobody's cancellation.
+        return True
+    return task is not None and not task.cancelling()
+
+
+async def _guarded(coroutine: Coroutine[Any, Any, Any]) -> None:
+    try:
+        await coroutine
+    except BaseException as error:
+        if not is_stray_cancellation(error):
+            raise
+        log.error("task.cancelled_from_within", exc_info=error)

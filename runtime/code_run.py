@@ -19,7 +19,7 @@ from hubbub.agents.lifecycle import (
     start_if_missing,
 )
 from hubbub.hub import events as e
-from hubbub.hub.errors import Closed, HubbubError, InboxInUse
+from hubbub.hub.errors import CallerError, Closed, HubbubError, InboxInUse
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.hub import Handler, is_async
 from hubbub.hub.journal import Commit, Delivery
@@ -27,6 +27,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
+from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.hub.values import encode_value
 from hubbub.runtime.inbox import InboxSubscription, MessageStream
 from hubbub.runtime.run_context import RunContext
@@ -47,6 +48,11 @@ _RESERVED: Final = frozenset(
 
 class CodeRun:
     """One code run while its function runs."""
+
+    __slots__ = (
+        "_ending", "_handle", "_kept", "_lingers", "_pumps", "_seen", "_wake", "closing",
+        "definition", "lane", "messages", "reader", "runtime", "thread",
+    )  # fmt: skip
 
     def __init__(
         self, runtime: "Runtime", definition: AgentDefinition, lane: OwnLane, thread: CodeThread
@@ -132,6 +138,10 @@ class CodeRun:
             encoded = encode_value("output", output)
         except Exception as error:
             self._raised(_only(error))
+        except BaseException as error:
+            if not is_stray_cancellation(error):
+                raise
+            self._raised(CallerError("it awaited something that was cancelled elsewhere"))
         else:
             self.runtime.remember_return(self.lane.run_id, encoded)
             if self.reader is not None:

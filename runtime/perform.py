@@ -18,6 +18,7 @@ from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
+from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.runtime.call_tool import call_tool
 
 if TYPE_CHECKING:
@@ -56,9 +57,23 @@ async def perform(
     ``work`` is the scope the activity acts in; once that is no longer live, whatever the
     activity still emits is dropped (S-10).
     """
+    try:
+        if isinstance(activity, RunTool):
+            return await _run_tool(activity, thread, side, runtime, work)
+        return await _call_model(activity, thread, side, runtime, work)
+    except BaseException as error:
+        if not is_stray_cancellation(error):
+            raise
+        log.warning("activity.cancelled_from_within", run_id=work.lane.run_id, exc_info=error)
+        return _cancelled_from_within(activity)
+
+
+def _cancelled_from_within(activity: Activity) -> Signal:
+    text = "it awaited something that was cancelled elsewhere"
     if isinstance(activity, RunTool):
-        return await _run_tool(activity, thread, side, runtime, work)
-    return await _call_model(activity, thread, side, runtime, work)
+        return ToolFinished(activity.step, activity.index, f"CancelledError: {text}", True)
+    failure = Failure(kind="bug", error=f"the model was cancelled: {text}", retryable=False)
+    return ModelFailed(failure, activity.turn)
 
 
 async def _run_tool(

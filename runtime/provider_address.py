@@ -63,8 +63,8 @@ def clean_key(key: str | Secret | None) -> Secret | None:
 
 def is_loopback(url: str) -> bool:
     """Whether ``url`` points to this machine."""
-    host = urlsplit(url).hostname or ""
     try:
+        host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.model import Model
 from hubbub.agents.tools import Tool
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentStatus, AgentText
 from hubbub.hub.run_hub import RunHub
 from hubbub.runtime.inbox import MessageStream
@@ -64,11 +65,11 @@ class RunContext:
 
     def say(self, text: str) -> None:
         """Say something to whoever listens: an ``agent:text`` event."""
-        self.hub.emit(AgentText(text=text))
+        self.hub.emit(AgentText(text=_words("say", text)))
 
     def status(self, status: str) -> None:
         """Say what the run is busy with: an ``agent:status`` event."""
-        self.hub.emit(AgentStatus(status=status))
+        self.hub.emit(AgentStatus(status=_words("status", status)))
 
     async def ask(
         self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
@@ -113,3 +114,9 @@ class RunContext:
             parallel_tool_calls=parallel_tool_calls,
             max_steps=max_steps,
         )
+
+
+def _words(what: str, text: str) -> str:
+    if not isinstance(text, str):
+        raise BadValue(what, f"a str is wanted, not {type(text).__name__}; use str(...)")
+    return text

@@ -25,6 +25,7 @@ from hubbub.agents.tools import Tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import (
     BadValue,
+    CallerError,
     Closed,
     LimitExceeded,
     OperatorError,
@@ -119,6 +120,7 @@ class Runtime:
             buffer=buffer,
         )
         self.timers = Timers(self.ports.clock)
+        self._is_open = False
         self.is_leaving = False
         self.is_gone = False
         self.resolved = Resolved(models or {}, os.environ if environ is None else environ)
@@ -139,13 +141,24 @@ class Runtime:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
+        if self._is_open:
+            raise CallerError("this runtime is open already; use the one that is there")
         if self._owns_hub:
             await self.hub.__aenter__()
+        try:
+            await self._begin()
+        except BaseException:
+            if self._owns_hub:
+                await self.hub.aclose()
+            raise
+        self._is_open = True
+        return self
+
+    async def _begin(self) -> None:
         self.hub.set_owner(self.runs)
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         await self.runs.begin()
-        return self
 
     async def __aexit__(
         self,
@@ -217,8 +230,7 @@ class Runtime:
         run.  Raises ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not
         fit), ``Closed``.
         """
-        if self.is_leaving:
-            raise Closed("the runtime")
+        self._check_open()
         definition = self._definition(agent, input)
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
@@ -226,7 +238,10 @@ class Runtime:
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()
-        return Run(self, receipt.run_id, definition.name, receipt.cursor)
+        name = definition.name
+        if session_key and (info := await self.hub.journal.info(receipt.run_id)) is not None:
+            name = info.agent  # The run that was found may be another agent's.
+        return Run(self, receipt.run_id, name, receipt.cursor)
 
     async def run(self, agent: str | AgentDefinition, input: Any = None) -> RunOutcome:
         """One session, then the terminal event (R-18): one question, one answer.
@@ -243,8 +258,7 @@ class Runtime:
     async def _run_once(
         self, agent: str | AgentDefinition, input: Any
     ) -> tuple[RunOutcome, Exception | None]:
-        if self.is_leaving:
-            raise Closed("the runtime")
+        self._check_open()
         definition = self._definition(agent, input)
         run_id = self.ports.ids.run_id(self.ports.clock.now())
         self._errors[run_id] = None
@@ -423,9 +437,20 @@ class Runtime:
         if run_id in self._errors:
             self._errors[run_id] = error
 
+    def _check_open(self) -> None:
+        if self.is_leaving:
+            raise Closed("the runtime")
+        if not self._is_open:
+            raise CallerError(
+                "this runtime is not open; use it inside: async with Runtime(...) as rt"
+            )
+
     def _definition(
         self, agent: str | AgentDefinition, input: Any, *, check_input: bool = True
     ) -> AgentDefinition:
+        if not isinstance(agent, str | AgentDefinition):
+            what = type(agent).__name__
+            raise BadValue("agent", f"an agent's name or AgentDefinition is wanted, not {what}")
         name = agent if isinstance(agent, str) else agent.name
         definition = self.definitions.agent(name)
         if check_input and definition.is_code:

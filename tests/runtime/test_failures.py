@@ -1,5 +1,6 @@
 """Whatever fails, a run has one start and one end, and its inbox goes on (R-05, T-12)."""
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -10,11 +11,11 @@ from little_agents import Observer, assert_one_life, echo_model, heard, model_ag
 from hubbub import RunContext, Runtime, agent
 from hubbub.agents.model import ModelReply, ModelRequest, Usage
 from hubbub.agents.tools import tool
-from hubbub.hub.errors import BadValue, MissingKey, UnknownAgent, UnknownModel
+from hubbub.hub.errors import BadValue, CallerError, MissingKey, UnknownAgent, UnknownModel
 from hubbub.hub.events import AgentRestore
 from hubbub.hub.journal import Journal
 from hubbub.hub.ports import Clock, Ports
-from hubbub.runtime.scripted_model import Fault, FunctionModel, ScriptedModel, call
+from hubbub.runtime.scripted_model import Fault, FunctionModel, ScriptedModel, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -395,3 +396,71 @@ async def test_usage_of_a_code_agent_is_that_of_its_sessions(
         outcome = await runtime.run("asker", "hello")
     assert outcome.output == "hi"
     assert outcome.usage == Usage(input_tokens=3, output_tokens=2)
+
+
+class TestCancelledFromWithin:
+    """Code that awaits what somebody else has cancelled fails alone."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "asyncio", {}
+
+    async def test_a_code_agent(self, journal: Journal) -> None:
+        @agent("careless")
+        async def careless(input: str, ctx: RunContext) -> None:
+            raise asyncio.CancelledError
+
+        @agent("bystander")
+        async def bystander(input: str, ctx: RunContext) -> str:
+            async for message in ctx.messages():
+                return message.content
+            return ""
+
+        async with Runtime([careless, bystander], store=journal) as runtime:
+            other = await runtime.start("bystander", "x")
+            outcome = await runtime.run("careless", "x")
+            assert outcome.outcome == "failed"
+            assert "cancelled" in outcome.reason
+            await other.send("still here")
+            assert (await other.result()).output == "still here"
+
+    async def test_a_tool(self, journal: Journal) -> None:
+        @tool
+        async def careless() -> str:
+            """Await a task that is cancelled."""
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+            return "never"
+
+        model = ScriptedModel([reply("", call("careless")), "I see."])
+        async with Runtime([model_agent(model, careless)], store=journal) as runtime:
+            for once in (True, False):
+                run = await runtime.start("assistant", "go", once=once)
+                outcome = await run.result()
+                assert outcome.output == "I see."
+                done = [x for x in await run.read() if x.type == "agent:tool:complete"]
+                assert [x.is_error for x in done] == [True]
+
+
+async def test_a_runtime_that_is_not_open_says_so(ports: Ports) -> None:
+    runtime = Runtime([model_agent(echo_model())], ports=ports)
+    for call_it in (runtime.run, runtime.start):
+        with pytest.raises(CallerError, match="not open"):
+            await call_it("assistant", "x")
+
+
+async def test_entering_twice_is_refused_and_harms_nobody(ports: Ports) -> None:
+    async with Runtime([model_agent(echo_model())], ports=ports) as runtime:
+        with pytest.raises(CallerError, match="open already"):
+            async with runtime:
+                pass
+        assert (await runtime.run("assistant", "x")).success
+
+
+async def test_a_second_runtime_on_one_hub_is_refused_and_harms_nobody(ports: Ports) -> None:
+    async with Runtime([model_agent(echo_model())], ports=ports) as runtime:
+        with pytest.raises(BadValue, match="one Runtime per hub"):
+            async with Runtime([model_agent(echo_model())], hub=runtime.hub):
+                pass
+        assert (await runtime.run("assistant", "x")).success
