@@ -177,3 +177,20 @@ async def test_a_key_that_finds_a_parked_model_run_wakes_it(journal: Journal, po
         second = await runtime.start("assistant", "two", session_key="k")
         assert second.run_id == first.run_id
         assert (await second.result()).output == "echo: two"
+
+
+async def test_a_handle_found_by_its_key_names_the_agent_that_runs(
+    journal: Journal, ports: Ports
+) -> None:
+    @agent("first")
+    async def first(input: str, ctx: RunContext) -> None:
+        async for _ in ctx.messages():
+            pass
+
+    @agent("second")
+    async def second(input: str, ctx: RunContext) -> None: ...
+
+    async with Runtime([first, second], store=journal, ports=ports) as runtime:
+        run = await runtime.start("first", "x", session_key="k")
+        found = await runtime.start("second", "y", session_key="k")
+        assert (found.run_id, found.agent) == (run.run_id, "first")
