@@ -13,7 +13,7 @@ from contextvars import Context
 from typing import Any
 
 import anyio
-import sniffio
+import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
@@ -38,7 +38,7 @@ class TaskHost:
         return self._group is not None
 
     async def open(self) -> None:
-        if sniffio.current_async_library() == "asyncio":
+        if isinstance(anyio.lowlevel.current_token().native_token, asyncio.AbstractEventLoop):
             self._leave = anyio.Event()
             entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
