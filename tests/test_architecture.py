@@ -1,6 +1,7 @@
 """The house: four rooms, one direction (design.md).  What stands here is read from the source."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -182,3 +183,25 @@ def test_nothing_swallows_what_must_pass() -> None:
 def _is_driver(path: Path, node: ast.ExceptHandler) -> bool:
     """Whoever steps a coroutine by hand throws into it whatever was thrown at him."""
     return name_of(path) == "runtime/caller.py" and "throw(" in ast.unparse(node)
+
+
+def test_nothing_is_imported_that_is_not_declared() -> None:
+    """A library that comes along with a development tool is not there for users."""
+    core = {"anyio", "msgspec", "structlog", "httpx"}
+    extras = {"cyclopts", "rich", "markdown_it", "trio"}
+    root = Path(__file__).parent.parent
+    for path in [root / "__init__.py", root / "__main__.py"] + [
+        file
+        for room in ("hub", "agents", "channels", "runtime")
+        for file in (root / room).glob("*.py")
+    ]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in names:
+                top = name.partition(".")[0]
+                allowed = core | extras | {"hubbub"} | sys.stdlib_module_names
+                assert top in allowed, f"{path.name} imports {name}"
