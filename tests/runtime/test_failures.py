@@ -464,3 +464,19 @@ async def test_a_second_runtime_on_one_hub_is_refused_and_harms_nobody(ports: Po
             async with Runtime([model_agent(echo_model())], hub=runtime.hub):
                 pass
         assert (await runtime.run("assistant", "x")).success
+
+
+async def test_wrong_types_are_named_at_the_call(ports: Ports) -> None:
+    @agent("talker")
+    async def talker(input: str, ctx: RunContext) -> None:
+        ctx.say(3)  # type: ignore[arg-type]
+
+    async with Runtime([talker], ports=ports) as runtime:
+        with pytest.raises(BadValue, match="not int"):
+            await runtime.start(3)  # type: ignore[arg-type]
+        with pytest.raises(BadValue, match="Event is wanted"):
+            runtime.hub.emit("x")  # type: ignore[arg-type]
+        with pytest.raises(BadValue, match="no function"):
+            runtime.hub.subscribe("agent:*", "x")  # type: ignore[call-overload]
+        outcome = await runtime.run("talker", "x")
+        assert "str is wanted" in outcome.reason
