@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
 from hubbub.hub.events import NO_USAGE, OutcomeName
-from hubbub.hub.values import NULL, Json
+from hubbub.hub.values import Json
 
 __all__ = ["OpenCall", "OpenStep", "Outcome", "Thread"]
 
@@ -99,4 +99,3 @@ class Thread(Struct, frozen=True, gc=False):
 
 
 EMPTY = Thread()
-NO_OUTPUT = NULL

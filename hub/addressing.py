@@ -34,11 +34,12 @@ __all__ = ["Addressing"]
 class Addressing:
     """Turns events into deliveries."""
 
-    __slots__ = ("_max_inbox", "_ports")
+    __slots__ = ("_max_inbox", "_ports", "_with_secrets")
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
         self._ports = ports
         self._max_inbox = max_inbox
+        self._with_secrets: set[str] = set()
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
@@ -94,5 +95,12 @@ class Addressing:
             value = variable.value.reveal()
             if value is not None:
                 self._ports.secrets.put_if_absent(f"{run_id}/{variable.name}", value)
+        self._with_secrets.add(run_id)
         emptied = tuple(Variable(name=v.name, value=Secret()) for v in event.variables)
         return structs.replace(event, variables=emptied)
+
+    def run_ended(self, run_id: str) -> None:
+        """Let go of the values that were put away for a run: nobody may ask for them again."""
+        if run_id in self._with_secrets:
+            self._with_secrets.discard(run_id)
+            self._ports.secrets.drop(f"{run_id}/")

@@ -408,8 +408,10 @@ class Hub:
         """Start a run of ``agent``, or find the live one of ``session_key`` (R-09).
 
         Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  The
-        receipt's ``run_id`` may be sent to at once.  ``timeout`` bounds the whole run (seconds).
-        Raises ``BadValue`` for an input that cannot be encoded, or a timeout that is none.
+        receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the ``Secrets``
+        port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
+        ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
+        cannot be encoded, or a timeout that is none.
         """
         if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
             raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
@@ -584,6 +586,7 @@ class Hub:
             self._dispatch([*commit.written, *commit.trailing])
         if commit.status == "ended":
             self._prompts.run_ended(commit.run_id)
+            self.addressing.run_ended(commit.run_id)
             if commit.leftovers:
                 self._bury(commit)
         if commit.after is not None:

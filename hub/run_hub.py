@@ -5,7 +5,7 @@ ids whatever the event says (H-17).  What is sent from here names the run as its
 Subscriptions made here end with the run (R-07).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -202,11 +202,6 @@ class RunHub:
 
     def reply(self, prompt_id: str, content: str) -> Receipt:
         return self.hub.reply(prompt_id, content, source=self._run.lane.run_id)
-
-    def serve(
-        self, address: str, handler: Callable[[str], Any | Awaitable[Any]]
-    ) -> Callable[[], None]:
-        return self.hub.serve(address, handler)
 
     def interrupt(self, run_id: str, reason: str = "") -> Receipt:
         return self.hub.interrupt(run_id, reason)

@@ -246,3 +246,20 @@ async def test_errors_about_secrets_do_not_show_them(journal, ports):
                 call()
             shown += [str(caught.value), *traceback.format_exception(caught.value)]
         assert not any(PLANTED in text for text in shown)
+
+
+@pytest.mark.anyio
+async def test_values_are_gone_when_their_run_has_ended(journal, ports):
+    @agent("brief")
+    async def brief(input: str, ctx) -> None:
+        await ctx.hub.publish(CustomEvent.of("test:at-work"))
+
+    async with Runtime([brief], store=journal, ports=ports) as runtime:
+        during = []
+        runtime.hub.subscribe(
+            "test:at-work", lambda event: during.append(ports.secrets.get(f"{event.run_id}/TOKEN"))
+        )
+        receipt = await runtime.hub.open("brief", "x", env={"TOKEN": PLANTED})
+        await runtime.finished(receipt.run_id)
+        assert during == [PLANTED]
+        assert ports.secrets.get(f"{receipt.run_id}/TOKEN") is None
