@@ -5,10 +5,22 @@ Every agent run is a durable actor, addressed by its ``run_id`` on one ``Hub``. 
 
 from typing import TYPE_CHECKING, Any
 
-from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig, agent
+from hubbub.agents.definitions import (
+    AgentDefinition,
+    Immediate,
+    PromptDefinition,
+    Resumable,
+    SessionToolBinding,
+    SideConfig,
+    SubagentToolConfig,
+    agent,
+)
+from hubbub.agents.hooks import Hook
 from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+from hubbub.agents.registry import SubagentRegistryEntry
 from hubbub.agents.run_state import RunState
 from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
+from hubbub.agents.variables import VariableDefinition
 from hubbub.hub.cursor import START
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import CustomEvent, Event
@@ -32,14 +44,17 @@ __all__ = [
     "Event",
     "ExecutableAgent",
     "FunctionModel",
+    "Hook",
     "Hub",
     "HubbubError",
+    "Immediate",
     "Message",
     "Model",
     "ModelReply",
     "ModelRequest",
     "PromptDefinition",
     "Receipt",
+    "Resumable",
     "Run",
     "RunContext",
     "RunOutcome",
@@ -47,12 +62,16 @@ __all__ = [
     "Runtime",
     "ScriptedModel",
     "Secret",
+    "SessionToolBinding",
     "SideConfig",
+    "SubagentRegistryEntry",
+    "SubagentToolConfig",
     "Tool",
     "ToolCall",
     "ToolError",
     "ToolResult",
     "Usage",
+    "VariableDefinition",
     "agent",
     "tool",
 ]

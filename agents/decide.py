@@ -4,15 +4,21 @@
 
 Rules, in this order
 --------------------
-1. A run that has ended leaves memory.
+1. Hooks are told of what was written before anything else happens; then a run that has ended
+   leaves memory.
 2. Control is taken before anything else, results before messages (H-14).
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
    one; nothing is asked of the model and no message is taken until each has its result (S-07).
-4. Messages are taken, all that wait, before the model is asked (T-02).  What comes while it is
-   being asked waits for its answer: the model has not seen it, so its answer is none to it (T-03).
-5. Inside a session the model's next step is due.
-6. A run that is closing, or was started for one session, ends when nothing waits (R-06, R-17).
-7. Otherwise the run parks: it says so once, then leaves memory until something arrives.
+   Where only children are left to wait for, the run waits, and costs no task (C-17).
+4. Subagents that start with a prompt are started before its first step, which the blocking ones
+   hold back (C-04).
+5. Messages are taken, all that wait, before the model is asked (T-02): at work, by the side they
+   are for.  What comes while it is being asked waits for its answer: the model has not seen it,
+   so its answer is none to it (T-03).
+6. Inside a session the model's next step is due.
+7. A run that is closing, or was started for one session, ends when nothing waits (R-06, R-17);
+   one of two sides whose session was the run, at once (decision 12).
+8. Otherwise the run parks: it says so once, then leaves memory until something arrives.
 
 The command is never stored: the live loop, a wake-up and a restart after a crash all ask again.
 """
@@ -34,8 +40,12 @@ __all__ = [
     "Kind",
     "Leave",
     "Park",
+    "Receive",
     "RunTool",
+    "StartChild",
     "Take",
+    "TellHooks",
+    "Wait",
     "decide",
     "is_wanted",
     "kind_of",
@@ -62,7 +72,26 @@ class RunTool(Struct, frozen=True, gc=False):
     arguments: str
 
 
-Activity: TypeAlias = CallModel | RunTool
+class StartChild(Struct, frozen=True, gc=False):
+    """Start the subagent that is number ``index`` of those that start with the prompt."""
+
+    turn: int
+    index: int
+    name: str
+    message: str
+
+
+class Receive(Struct, frozen=True, gc=False):
+    """Show what waits to the hooks that may change it, and take it (D-06)."""
+
+    kind: Kind
+
+
+class TellHooks(Struct, frozen=True, gc=False):
+    """Tell the hooks of what is on record."""
+
+
+Activity: TypeAlias = CallModel | RunTool | StartChild | Receive | TellHooks
 
 
 class Do(Struct, frozen=True, gc=False):
@@ -77,6 +106,10 @@ class Take(Struct, frozen=True, gc=False):
     kind: Kind
 
 
+class Wait(Struct, frozen=True, gc=False):
+    """Wait for children: nothing is to be done until one is heard of, or something else comes."""
+
+
 class Conclude(Struct, frozen=True, gc=False):
     """Write the terminal record."""
 
@@ -89,22 +122,37 @@ class Leave(Struct, frozen=True, gc=False):
     """Leave memory: nothing is due until something arrives, if ever."""
 
 
-Command: TypeAlias = Do | Take | Conclude | Park | Leave
+Command: TypeAlias = Do | Take | Wait | Conclude | Park | Leave
 
+_WAIT = Wait()
+_TELL = Do((TellHooks(),))
 _PARK = Park()
 _LEAVE = Leave()
 _CONCLUDE = Conclude()
 _TAKE: dict[Kind, Take] = {kind: Take(kind) for kind in ("control", "result", "message")}
 
 
-def decide(thread: Thread, waiting: frozenset[Kind], asking: int = 0) -> Command:
+def decide(
+    thread: Thread,
+    waiting: frozenset[Kind],
+    asking: int = 0,
+    *,
+    notices: bool = False,
+    receives: bool = False,
+) -> Command:
     """The command that follows from the state and from which kinds of item wait.
 
     ``asking`` is the turn on whose behalf the model is being asked just now, 0 for none.
+    ``notices``: hooks have yet to be told of what was written; ``receives``: hooks are to see
+    messages before they are taken.
     """
+    if notices:
+        return _TELL
     if thread.phase == "ended":
         return _LEAVE
     if "control" in waiting:
+        if receives and thread.phase == "new":
+            return Do((Receive("control"),))
         return _TAKE["control"]
     if thread.phase == "new":
         return _LEAVE
@@ -113,9 +161,17 @@ def decide(thread: Thread, waiting: frozenset[Kind], asking: int = 0) -> Command
     if "result" in waiting:
         return _TAKE["result"]
     if thread.open is not None:
-        return Do(_under_way(thread.open))
-    if "message" in waiting:
-        return _TAKE["message"]
+        under_way = _under_way(thread.open)
+        return Do(under_way) if under_way else _WAIT
+    if thread.in_session and thread.family.starts and thread.family.holds:
+        due = _starts(thread)
+        return Do(due) if due else _WAIT
+    if thread.once and thread.two_sided and thread.session and not thread.in_session:
+        return _CONCLUDE
+    if "message" in waiting and (
+        not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives
+    ):
+        return Do((Receive("message"),)) if receives else _TAKE["message"]
     if thread.in_session:
         return Do((_next_step(thread),))
     if thread.closing or (thread.once and thread.session):
@@ -127,6 +183,8 @@ def is_wanted(thread: Thread, activity: Activity) -> bool:
     """Whether what ``activity`` says still counts: its turn, or its call, is not over."""
     if isinstance(activity, CallModel):
         return thread.in_session and thread.turn == activity.turn
+    if not isinstance(activity, RunTool):
+        return True
     step = thread.open
     return (
         step is not None
@@ -148,6 +206,14 @@ def _under_way(step: OpenStep) -> tuple[Activity, ...]:
         ]
     )
     return started if step.parallel else started[:1]
+
+
+def _starts(thread: Thread) -> tuple[Activity, ...]:
+    return tuple(
+        StartChild(thread.turn, index, start.name, start.message)
+        for index, start in enumerate(thread.family.starts)
+        if start.status == "todo"
+    )[:1]
 
 
 _KINDS: dict[type, Kind] = {

@@ -1,7 +1,9 @@
-"""What an agent is: definitions, validated as a whole when they are made (SA 1–4, AP).
+"""What an agent is: definitions, each checked when it is made (SA 1–4, 6, 7.4, SB 4, AP).
 
 One ``AgentDefinition`` has exactly one of two bodies (decision 14): ``execute``, a function that
-is the agent (AP's code agent), or ``side_a``, a model with a prompt (SA's agent).
+is the agent (AP's code agent), or ``side_a``, a model with a prompt (SA's agent), with ``side_b``
+where two models talk to each other.  How definitions fit together is checked where they are put
+together, in ``agents/resolution.py``.
 """
 
 import re
@@ -9,40 +11,150 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hubbub.agents.model import Model
+from hubbub.agents.schema import read_schema
 from hubbub.agents.tools import Tool
-from hubbub.hub.errors import DefinitionError, UnknownAgent
+from hubbub.agents.variables import (
+    VariableDefinition,
+    env_problems,
+    placeholders,
+    variable_problems,
+)
+from hubbub.hub.errors import DefinitionError
 
 __all__ = [
-    "ActiveSide",
     "AgentDefinition",
-    "Definitions",
     "Execute",
+    "Immediate",
     "PromptDefinition",
+    "Resumable",
+    "SessionToolBinding",
     "SideConfig",
+    "SubagentToolConfig",
     "agent",
 ]
 
-DEFAULT_MAX_STEPS: Final = 250
-
 Execute: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+SideName: TypeAlias = Literal["side_a", "side_b"]
 
-_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_SIDES: Final = ("side_a", "side_b")
+_MAPPINGS: Final = (
+    "init_user_message_property", "init_attachments_property", "init_agent_name_property",
+    "optional",
+)  # fmt: skip
+_TEXTS: Final = (
+    "title", "description", "icon", "tool_description", "package_name", "version", "author",
+    "license",
+)  # fmt: skip
+
+
+# ── subagents ────────────────────────────────────────────────────────────────────────────────
+
+
+class Resumable(Struct, frozen=True, kw_only=True):
+    """A child that stays after its session and can be written to (SA 7.4, SB 4).
+
+    ``receives_messages``: the child's side that sees the parent's later messages as ``user``.
+    ``max_instances``: how many may live at once.  ``parent_communication="explicit"``: nothing
+    is queued for the parent when a session ends; tools and hooks speak for themselves.
+    """
+
+    receives_messages: SideName | None = None
+    max_instances: int | None = None
+    parent_communication: Literal["implicit", "explicit"] = "implicit"
+
+
+class Immediate(Struct, frozen=True, kw_only=True):
+    """A child that is started as soon as its prompt becomes active (SA 7.6).
+
+    ``name_env`` and ``description_env`` name variables that give its name and first message;
+    ``scoped_env`` lists variables copied into its scope, seen by its tools and hooks only.
+    """
+
+    name_env: str | None = None
+    description_env: str | None = None
+    scoped_env: tuple[str, ...] = ()
+
+
+class SubagentToolConfig(Struct, frozen=True, kw_only=True):
+    """A ``dual_ai`` agent as a tool of a prompt (SA 7.4, SB 4).
+
+    Two facts make the four modes: ``blocking``, the caller waits for the child's session;
+    ``resumable``, the child stays.  ``init_user_message_property`` (default ``message``),
+    ``init_attachments_property`` and ``init_agent_name_property`` name the arguments that become
+    the child's first message, files and name.  ``optional`` names a variable that must be
+    ``true``, ``1`` or ``yes`` for the branch to exist.  Raises ``DefinitionError``.
+    """
+
+    name: str
+    blocking: bool = True
+    init_user_message_property: str | None = None
+    init_attachments_property: str | None = None
+    init_agent_name_property: str | None = None
+    immediate: bool | Immediate = False
+    optional: str | None = None
+    resumable: Resumable | Literal[False] | None = False
+
+    def __post_init__(self) -> None:
+        problems = list(_name_problems(self.name))
+        for field in _MAPPINGS:
+            value = getattr(self, field)
+            if not isinstance(value, str | None) or value == "":
+                problems.append(f"{field}: a name is wanted")
+        if not isinstance(self.blocking, bool):
+            problems.append("blocking: True or False is wanted")
+        if not isinstance(self.immediate, bool | Immediate):
+            problems.append("immediate: True, False or Immediate(…) is wanted")
+        if self.resumable:
+            problems.extend(_resumable_problems(self.resumable))
+        elif self.resumable is not False and self.resumable is not None:
+            problems.append("resumable: False or Resumable(receives_messages=…) is wanted")
+        if problems:
+            raise DefinitionError(f"subagent tool {self.name!r}", problems)
+
+    @property
+    def is_immediate(self) -> bool:
+        return self.immediate is not False
+
+    @property
+    def stays(self) -> Resumable | None:
+        """How the child stays, if it does."""
+        return self.resumable or None
+
+
+# ── prompts ──────────────────────────────────────────────────────────────────────────────────
 
 
 class PromptDefinition(Struct, frozen=True, kw_only=True):
     """A system prompt with the model that reads it and the tools it may use (SA 6).
 
-    ``model`` is ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``.
-    ``tools`` are ``Tool`` objects or names of ``Runtime(tools=…)``.  ``provider_options`` go into
-    the provider's request as they are.  Raises ``DefinitionError`` listing every problem.
+    * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``.
+    * ``tools``: ``Tool`` objects, names of ``Runtime(tools=…)``, names of exposed agents, and
+      ``SubagentToolConfig``s.
+    * ``variables``: what the prompt reads; ``{{NAME}}`` in its text is replaced by the value of
+      the ``text`` variable of that name.  ``env``: values for what is not set otherwise.
+    * ``hooks``: ids of ``Runtime(hooks=…)``; a list, also an empty one, replaces the agent's.
+    * ``required_schema``: a JSON Schema or a Struct, for the arguments with which an agent whose
+      side A reads this prompt is called as a tool.
+    * ``provider_options`` go into the provider's request as they are.
+    * ``agents`` and ``skills`` are for interactive agents, which this version has not yet.
+
+    Raises ``DefinitionError`` listing every problem.
     """
 
     name: str
     prompt: str
     model: str | Model
-    tools: tuple[Tool[..., Any] | str, ...] = ()
+    tools: tuple[Tool[..., Any] | SubagentToolConfig | str, ...] = ()
+    agents: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    variables: tuple[VariableDefinition, ...] = ()
+    env: Mapping[str, str] = {}
+    hooks: tuple[str, ...] | None = None
+    required_schema: Mapping[str, Any] | type | None = None
     parallel_tool_calls: bool = False
     tool_choice: str = "auto"
     provider_options: Mapping[str, Any] = {}
@@ -59,22 +171,80 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
         if isinstance(self.tools, str) or not isinstance(self.tools, Iterable):
             problems.append("tools: give a list of tools or of their names")
         else:
-            problems.extend(_tool_problems(tuple(self.tools)))
+            force_setattr(self, "tools", tuple(self.tools))
+            problems.extend(_tool_problems(self.tools))
+        problems.extend(
+            f"{field}: interactive agents are not in this version"
+            for field in ("agents", "skills")
+            if getattr(self, field)
+        )
+        problems.extend(variable_problems("variables", self.variables))
+        problems.extend(env_problems("env", self.env))
+        problems.extend(_id_problems("hooks", self.hooks))
+        if self.required_schema is not None:
+            found = read_schema(self.required_schema)[2]
+            problems.extend(f"required_schema.{each}" for each in found)
+        if not problems:
+            force_setattr(self, "variables", tuple(self.variables))
+            problems.extend(self._placeholder_problems())
         if problems:
             raise DefinitionError(f"prompt {self.name!r}", problems)
+
+    def _placeholder_problems(self) -> Iterable[str]:
+        kinds = {each.name: each.type for each in self.variables}
+        for name in sorted(placeholders(self.prompt)):
+            if kinds.get(name) == "secret":
+                yield f"prompt: {{{{{name}}}}} is secret; only a text variable enters a prompt"
+
+
+# ── sides ────────────────────────────────────────────────────────────────────────────────────
+
+
+class SessionToolBinding(Struct, frozen=True):
+    """A tool that controls the session's life (SA 4).
+
+    ``message_property`` and ``attachments_property`` name fields of the call's arguments: the
+    message, and a path or a list of paths of the run's own files.  Without ``message_property``
+    the message is the tool's result.
+    """
+
+    name: str
+    message_property: str | None = None
+    attachments_property: str | None = None
 
 
 class SideConfig(Struct, frozen=True, kw_only=True):
     """One side of an agent (SA 3).
 
-    ``prompt`` is a ``PromptDefinition`` or the name of one of ``Runtime(prompts=…)``.
-    ``max_steps`` bounds the model calls of one turn (default 250); reaching it ends the session
-    with the outcome ``limit`` (S-06).
+    * ``prompt``: a ``PromptDefinition`` or the name of one of ``Runtime(prompts=…)``.
+    * ``stop_on_response``: text without tool calls ends the side's turn.
+    * ``stop_tool``: a call of it ends the turn; the other side gets
+      ``stop_tool_response_property`` of its result, else the whole result.
+    * ``max_steps``: model calls of one turn (default 250); reaching it ends the turn.
+    * ``session_stop``, ``session_fail``, ``session_status``: tools that end the session, or say
+      what it is at; a name or a ``SessionToolBinding``.
     """
 
     prompt: str | PromptDefinition
     label: str = ""
+    stop_on_response: bool = True
+    stop_tool: str | None = None
+    stop_tool_response_property: str | None = None
     max_steps: int | None = None
+    session_stop: str | SessionToolBinding | None = None
+    session_fail: str | SessionToolBinding | None = None
+    session_status: str | SessionToolBinding | None = None
+
+    def binding(self, which: str) -> SessionToolBinding | None:
+        """``session_stop``, ``session_fail`` or ``session_status``, in the object form."""
+        found = getattr(self, which)
+        return SessionToolBinding(found) if isinstance(found, str) else found
+
+
+BINDINGS: Final = ("session_stop", "session_fail", "session_status")
+
+
+# ── agents ───────────────────────────────────────────────────────────────────────────────────
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True):
@@ -84,7 +254,15 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
       ``agent:start`` and ``agent:complete`` itself.  ``on_restart`` says what becomes of a run
       that a crash cut off: ``"fail"`` (default) ends it, ``"resume"`` executes it again with
       the same input, as a further attempt of the same run.
-    * ``side_a``: a model agent of type ``ai_human``; the user is its other side.
+    * ``side_a``: a model agent.  ``type="ai_human"``: the user is its other side.
+      ``type="dual_ai"``: ``side_b`` is, both being models; ``max_session_turns`` bounds the turns
+      of both (default 250).
+    * ``expose_as_tool``: other prompts may name it in their ``tools``, described by
+      ``tool_description``, else ``description``: an ``ai_human`` agent is handed the
+      conversation, a ``dual_ai`` one is started as a child.
+    * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
+      own list.
+    * ``package_name``, ``version``, ``author``, ``license`` matter when it is packed, only.
 
     Raises ``DefinitionError`` with every problem and its path.
     """
@@ -92,36 +270,91 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     name: str
     execute: Execute | None = None
     side_a: SideConfig | None = None
-    type: Literal["ai_human"] = "ai_human"
+    side_b: SideConfig | None = None
+    type: Literal["ai_human", "dual_ai"] = "ai_human"
+    max_session_turns: int | None = None
     emits_start_complete: bool = False
     on_restart: Literal["fail", "resume"] = "fail"
     title: str = ""
     description: str = ""
+    icon: str = ""
+    expose_as_tool: bool = False
+    tool_description: str = ""
+    env: Mapping[str, str] = {}
+    hooks: tuple[str, ...] = ()
+    package_name: str = ""
+    version: str = ""
+    author: str = ""
+    license: str = ""
 
     def __post_init__(self) -> None:
         problems = list(_name_problems(self.name))
+        if self.type not in ("ai_human", "dual_ai"):
+            problems.append(f"type: 'ai_human' or 'dual_ai', not {self.type!r}")
         if self.execute is None and self.side_a is None:
             problems.append("execute, side_a: give one of them")
         elif self.execute is not None and self.side_a is not None:
             problems.append("execute, side_a: give one of them, not both")
-        if self.execute is not None and not callable(self.execute):
-            problems.append("execute: an async function (input, ctx) is wanted")
-        if self.side_a is not None:
-            problems.extend(_side_problems("side_a", self.side_a))
-            if self.emits_start_complete:
-                problems.append("emits_start_complete: belongs to a code agent")
-            if self.on_restart != "fail":
-                problems.append("on_restart: belongs to a code agent; model agents always resume")
+        problems.extend(self._code_problems() if self.is_code else self._model_problems())
+        problems.extend(env_problems("env", self.env))
+        problems.extend(_id_problems("hooks", self.hooks))
+        problems.extend(
+            f"{field}: a text is wanted"
+            for field in _TEXTS
+            if not isinstance(getattr(self, field), str)
+        )
         if self.on_restart not in ("fail", "resume"):
             problems.append(f'on_restart: "fail" or "resume", not {self.on_restart!r}')
-        if self.type != "ai_human":
-            problems.append(f"type: only 'ai_human' exists so far, not {self.type!r}")
         if problems:
             raise DefinitionError(f"agent {self.name!r}", problems)
+        force_setattr(self, "hooks", tuple(self.hooks))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is valid, but probably not what its author wants; a runtime logs it."""
+        if self.is_two_sided and self.max_session_turns is None:
+            return ("max_session_turns: not given for dual_ai; a session may take 250 turns",)
+        return ()
+
+    def _code_problems(self) -> Iterable[str]:
+        if not callable(self.execute):
+            yield "execute: an async function (input, ctx) is wanted"
+        if self.side_a is None:
+            for field in ("side_b", "max_session_turns", "hooks", "expose_as_tool"):
+                if getattr(self, field):
+                    yield f"{field}: belongs to a model agent"
+            if self.type == "dual_ai":
+                yield "type: 'dual_ai' belongs to a model agent"
+
+    def _model_problems(self) -> Iterable[str]:
+        if self.side_a is not None:
+            yield from _side_problems("side_a", self.side_a)
+        if self.side_b is not None:
+            yield from _side_problems("side_b", self.side_b)
+        if self.type == "dual_ai" and self.side_b is None:
+            yield "side_b: required for dual_ai"
+        if self.type == "ai_human" and self.side_b is not None:
+            yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
+        turns = self.max_session_turns
+        if turns is not None and (not isinstance(turns, int) or turns < 1):
+            yield "max_session_turns: at least 1"
+        if self.emits_start_complete:
+            yield "emits_start_complete: belongs to a code agent"
+        if self.on_restart != "fail":
+            yield "on_restart: belongs to a code agent; model agents always resume"
 
     @property
     def is_code(self) -> bool:
         return self.execute is not None
+
+    @property
+    def is_two_sided(self) -> bool:
+        return self.type == "dual_ai"
+
+    @property
+    def tool_text(self) -> str:
+        """What a model is told of the agent as a tool."""
+        return self.tool_description or self.description
 
 
 def agent(
@@ -150,100 +383,27 @@ def agent(
     return decorate
 
 
-class ActiveSide(Struct, frozen=True):
-    """A side with its names resolved: what a step needs."""
-
-    config: SideConfig
-    prompt: PromptDefinition
-    tools: Mapping[str, Tool[..., Any]]
-    max_steps: int
-
-
-class Definitions:
-    """Everything a runtime knows by name.  Immutable; raises ``DefinitionError`` when made."""
-
-    __slots__ = ("_agents", "_prompts", "_sides", "_tools")
-
-    def __init__(
-        self,
-        agents: Iterable[AgentDefinition] = (),
-        prompts: Iterable[PromptDefinition] = (),
-        tools: Iterable[Tool[..., Any]] = (),
-    ) -> None:
-        problems: list[str] = []
-        self._agents: dict[str, AgentDefinition] = _by_name(
-            "agents", agents, AgentDefinition, problems
-        )
-        self._prompts: dict[str, PromptDefinition] = _by_name(
-            "prompts", prompts, PromptDefinition, problems
-        )
-        self._tools: dict[str, Tool[..., Any]] = _by_name("tools", tools, Tool, problems)
-        self._sides: dict[str, ActiveSide] = {}
-        for name, definition in self._agents.items():
-            if definition.side_a is not None:
-                side = self._resolve(f"agents.{name}.side_a", definition.side_a, problems)
-                if side is not None:
-                    self._sides[name] = side
-        if problems:
-            raise DefinitionError("definitions", problems)
-
-    def agent(self, name: str) -> AgentDefinition:
-        """The agent of that name; raises ``UnknownAgent``, which lists the known ones."""
-        found = self._agents.get(name)
-        if found is None:
-            raise UnknownAgent(name, self._agents)
-        return found
-
-    def side(self, name: str) -> ActiveSide:
-        """The active side of a model agent; raises ``UnknownAgent``."""
-        found = self._sides.get(name)
-        if found is None:
-            raise UnknownAgent(name, self._sides)
-        return found
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._agents)
-
-    def _resolve(self, path: str, side: SideConfig, problems: list[str]) -> ActiveSide | None:
-        prompt = side.prompt if isinstance(side.prompt, PromptDefinition) else None
-        if prompt is None:
-            prompt = self._prompts.get(str(side.prompt))
-        if prompt is None:
-            known = ", ".join(sorted(self._prompts)) or "none"
-            problems.append(f"{path}.prompt: no prompt named {side.prompt!r}; known: {known}")
-            return None
-        tools: dict[str, Tool[..., Any]] = {}
-        for tool in prompt.tools:
-            found = self._tools.get(tool) if isinstance(tool, str) else tool
-            if found is None:
-                known = ", ".join(sorted(self._tools)) or "none"
-                problems.append(f"{path}.prompt.tools: no tool named {tool!r}; known: {known}")
-            elif found.name in tools:
-                problems.append(f"{path}.prompt.tools: two tools are named {found.name!r}")
-            else:
-                tools[found.name] = found
-        choice = prompt.tool_choice
-        if choice not in ("auto", "none", "any") and choice not in tools:
-            problems.append(f"{path}.prompt.tool_choice: no tool named {choice!r}")
-        return ActiveSide(side, prompt, tools, side.max_steps or DEFAULT_MAX_STEPS)
-
-
-def _by_name(path: str, items: Iterable[Any], kind: Any, problems: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for index, item in enumerate(items):
-        if not isinstance(item, kind):
-            problems.append(f"{path}[{index}]: {kind.__name__} wanted, not {type(item).__name__}")
-        elif item.name in found:
-            problems.append(f"{path}[{index}]: the name {item.name!r} is taken")
-        else:
-            found[item.name] = item
-    return found
+# ── problems ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _name_problems(name: object) -> Iterable[str]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         yield "name: 1 to 128 letters, digits, '_', '-', '.' or ':' are wanted"
+
+
+def _id_problems(path: str, ids: object) -> Iterable[str]:
+    if ids is None:
+        return
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        yield f"{path}: a list of hook ids is wanted"
+        return
+    seen: set[object] = set()
+    for index, each in enumerate(ids):
+        if not isinstance(each, str):
+            yield f"{path}[{index}]: a hook's id is wanted, not {type(each).__name__}"
+        elif each in seen:
+            yield f"{path}[{index}]: {each!r} is listed twice"
+        seen.add(each)
 
 
 def _side_problems(path: str, side: object) -> Iterable[str]:
@@ -252,12 +412,47 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
         return
     if not isinstance(side.prompt, str | PromptDefinition) or not side.prompt:
         yield f"{path}.prompt: a PromptDefinition or its name is wanted"
-    if side.max_steps is not None and side.max_steps < 1:
+    if side.max_steps is not None and (not isinstance(side.max_steps, int) or side.max_steps < 1):
         yield f"{path}.max_steps: at least 1"
+    if not isinstance(side.stop_on_response, bool):
+        yield f"{path}.stop_on_response: True or False is wanted"
+    if side.stop_tool_response_property and not side.stop_tool:
+        yield f"{path}.stop_tool_response_property: there is no stop_tool"
+    bound: dict[str, str] = {}
+    for which in BINDINGS:
+        binding = getattr(side, which)
+        if binding is None:
+            continue
+        if not isinstance(binding, str | SessionToolBinding):
+            yield f"{path}.{which}: a tool's name or a SessionToolBinding is wanted"
+            continue
+        name = binding if isinstance(binding, str) else binding.name
+        if not name:
+            yield f"{path}.{which}: a tool's name is wanted"
+        elif name in bound:
+            yield f"{path}.{which}: {name!r} is {bound[name]} already"
+        bound[name] = which
+
+
+def _resumable_problems(resumable: object) -> Iterable[str]:
+    if not isinstance(resumable, Resumable):
+        yield "resumable: False or Resumable(receives_messages=…) is wanted"
+        return
+    if resumable.receives_messages is None:
+        yield "resumable.receives_messages: required; 'side_a' or 'side_b'"
+    elif resumable.receives_messages not in _SIDES:
+        wrong: object = resumable.receives_messages
+        yield f"resumable.receives_messages: 'side_a' or 'side_b', not {wrong!r}"
+    most = resumable.max_instances
+    if most is not None and (not isinstance(most, int) or most < 1):
+        yield "resumable.max_instances: at least 1"
+    if resumable.parent_communication not in ("implicit", "explicit"):
+        wrong = resumable.parent_communication
+        yield f"resumable.parent_communication: 'implicit' or 'explicit', not {wrong!r}"
 
 
 def _tool_problems(tools: tuple[object, ...]) -> Iterable[str]:
     for index, tool in enumerate(tools):
-        if not isinstance(tool, Tool | str):
+        if not isinstance(tool, Tool | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
             yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"

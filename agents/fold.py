@@ -11,13 +11,26 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from hubbub.agents.area import attachment_note, place_files, with_file, with_files, with_key
+from hubbub.agents.children import (
+    FAILURE,
+    OPENING,
+    Start,
+    describe,
+    is_told,
+    with_booted,
+    with_child,
+    with_deferred,
+    with_result,
+)
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
-from hubbub.agents.thread import OpenCall, OpenStep, Outcome, Thread
+from hubbub.agents.perspective import hear, said, tell
+from hubbub.agents.thread import OpenCall, OpenStep, Origin, Outcome, Thread
 from hubbub.hub import events as e
-from hubbub.hub.events import NO_USAGE, Event
+from hubbub.hub.events import NO_USAGE, Event, FileRef
 from hubbub.hub.values import NULL
 
-__all__ = ["fold", "fold_all"]
+__all__ = ["fold", "fold_all", "placed_files"]
 
 
 def fold(thread: Thread, event: Event) -> Thread:
@@ -39,7 +52,13 @@ def fold_all(thread: Thread, events: Iterable[Event]) -> Thread:
 
 
 def _start(thread: Thread, event: e.AgentStart) -> Thread:
-    return replace(thread, phase="live", agent=event.agent)
+    return replace(
+        thread, phase="live", agent=event.agent, two_sided=event.two_sided, once=event.once
+    )
+
+
+def _handoff(thread: Thread, event: e.AgentHandoff) -> Thread:
+    return replace(thread, agent=event.to, family=replace(thread.family, activated=()))
 
 
 def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
@@ -48,6 +67,7 @@ def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
         phase="ended",
         in_session=False,
         open=None,
+        status="terminated",
         outcome=Outcome(
             thread.session, event.success, event.outcome, event.reason, event.output_json,
             event.usage,
@@ -69,11 +89,21 @@ def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
 
 
 def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
+    side = event.side or "side_a"
+    unseen = thread.unseen
+    if unseen:  # It gets its turn now, whatever comes of it.
+        unseen = tuple([each for each in unseen if each != side])
     return replace(
         thread,
         session=event.session,
         in_session=True,
+        side=side,
+        unseen=unseen,
         turn=thread.turn + 1,
+        session_turns=1,
+        has_spoken=False,
+        answering=(),
+        status="running",
         turn_steps=0,
         attempt=1,
         delay=0.0,
@@ -82,10 +112,28 @@ def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
     )
 
 
+def _session_turn(thread: Thread, event: e.SessionTurn) -> Thread:
+    thread = replace(
+        thread,
+        side=event.side,
+        turn=thread.turn + 1,
+        session_turns=thread.session_turns + 1,
+        has_spoken=False,
+        turn_steps=0,
+        attempt=1,
+        delay=0.0,
+    )
+    if not event.content:
+        return thread
+    return tell(thread, UserMessage(content=event.content), event.side)
+
+
 def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
     return replace(
         thread,
         in_session=False,
+        status="idle",
+        files=event.files,
         attempt=1,
         delay=0.0,
         draft_text="",
@@ -107,15 +155,82 @@ def _taken(thread: Thread, event: e.SessionTaken) -> Thread:
 
 def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
     deadline = None if item.timeout is None else item.at + int(item.timeout * 1_000_000)
-    thread = replace(thread, once=item.once, deadline=deadline)
+    thread = replace(
+        thread,
+        origin=Origin(
+            item.run_id, item.root_run_id, item.parent_run_id, item.depth, item.receives,
+            item.reports, deadline, item.name,
+        ),
+        answering=(OPENING,) if item.reports else (),
+    )  # fmt: skip
+    notes: tuple[str, ...] = ()
+    if item.files:
+        thread, notes = _received(thread, item.files)
     if item.input_json is NULL or (said := item.input) is None:
         return thread
     text = said if isinstance(said, str) else bytes(item.input_json).decode()
-    return _heard(thread, UserMessage(content=text))
+    return hear(thread, UserMessage(content=text, notes=notes))
 
 
 def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
-    return _heard(thread, UserMessage(content=item.content, role=item.role))
+    origin = thread.origin
+    if item.key and origin.reports and item.source == origin.parent_run_id:
+        thread = replace(thread, answering=(*thread.answering, item.key))
+    notes: tuple[str, ...] = ()
+    if item.files or item.attachments:
+        thread, notes = _received(thread, item.files, item.attachments)
+    message = UserMessage(content=item.content, role=item.role, notes=notes)
+    return hear(thread, message, origin.receives)
+
+
+def _received(
+    thread: Thread, files: tuple[FileRef, ...], named: tuple[str, ...] = ()
+) -> tuple[Thread, tuple[str, ...]]:
+    """Files that came with words: they get names of this run's own (A-01)."""
+    if files:
+        placed = place_files(thread.area, files)
+        thread = replace(thread, area=with_files(thread.area, placed))
+        named = (*named, *(ref.path for ref in placed))
+    return thread, attachment_note(named)
+
+
+def placed_files(thread: Thread, item: e.SessionResult) -> tuple[FileRef, ...]:
+    """The files of a result under the names they get here."""
+    return place_files(thread.area, item.files) if item.files else ()
+
+
+def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
+    placed = placed_files(thread, item)
+    if placed:
+        thread = replace(thread, area=with_files(thread.area, placed))
+    step = thread.open
+    waited = [
+        call.index
+        for call in (step.calls if step is not None else ())
+        if call.status == "waiting"
+        and call.child == item.child_run_id
+        and (item.final or call.key in item.answers)
+    ]
+    child = None if waited else is_told(thread.family, item)
+    thread = replace(thread, family=with_result(thread.family, item))
+    for index in waited:  # No longer given up by the answer that follows.
+        thread = _change_call(thread, index, status="started")
+    if child is None:
+        return thread
+    thread = tell(thread, describe(item, tuple(ref.path for ref in placed)), child.side)
+    return _unseen(thread, child.side)
+
+
+def _unseen(thread: Thread, side: str) -> Thread:
+    return thread if side in thread.unseen else replace(thread, unseen=(*thread.unseen, side))
+
+
+def _take_variables(thread: Thread, item: e.SessionVariables) -> Thread:
+    return replace(thread, family=with_booted(thread.family, item.request_id))
+
+
+def _take_terminate(thread: Thread, item: e.SessionTerminate) -> Thread:
+    return thread if thread.terminated is not None else replace(thread, terminated=item.at)
 
 
 def _take_close(thread: Thread, item: e.SessionClose) -> Thread:
@@ -123,12 +238,11 @@ def _take_close(thread: Thread, item: e.SessionClose) -> Thread:
 
 
 def _take_reset(thread: Thread, item: e.SessionReset) -> Thread:
-    thread = replace(thread, transcript=(), open=None, draft_text="", draft_thinking=())
-    return _heard(thread, UserMessage(content=item.message)) if item.message else thread
-
-
-def _heard(thread: Thread, message: UserMessage) -> Thread:
-    return replace(thread, transcript=(*thread.transcript, message))
+    thread = replace(
+        thread, transcript=(), transcript_b=(), open=None, closed=None, draft_text="",
+        draft_thinking=(), unseen=(),
+    )  # fmt: skip
+    return hear(thread, UserMessage(content=item.message)) if item.message else thread
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────
@@ -156,30 +270,37 @@ def _retry(thread: Thread, event: e.AgentRetry) -> Thread:
 
 
 def _step(thread: Thread, event: e.AgentStep) -> Thread:
-    transcript, step = thread.transcript, None
-    if event.calls:
-        step = OpenStep(
-            event.step,
-            thread.draft_text,
-            thread.draft_thinking,
-            tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
-            event.parallel,
-        )
-    else:
-        said = AssistantMessage(text=thread.draft_text, thinking=thread.draft_thinking)
-        transcript = (*transcript, said)
+    step = OpenStep(
+        event.step,
+        thread.draft_text,
+        thread.draft_thinking,
+        tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
+        event.parallel,
+        event.stop_reason in ("refusal", "length"),
+    )
+    unseen = thread.unseen
+    if unseen:
+        unseen = tuple([side for side in unseen if side != thread.side])
+    spoken = None if event.calls else AssistantMessage(text=step.text, thinking=step.thinking)
+    if spoken is not None and thread.two_sided:
+        thread, spoken = said(thread, spoken), None
     return replace(
         thread,
         step=event.step,
         turn_steps=thread.turn_steps + 1,
         attempt=1,
         delay=0.0,
-        transcript=transcript,
+        has_spoken=thread.has_spoken or bool(thread.draft_text),
         draft_text="",
         draft_thinking=(),
-        open=step,
+        open=step if event.calls else None,
+        closed=None if event.calls else step,
+        transcript=thread.transcript if spoken is None else (*thread.transcript, spoken),
+        unseen=unseen,
         usage=event.usage if thread.usage is NO_USAGE else thread.usage + event.usage,
-        total_usage=thread.total_usage + event.usage,
+        total_usage=thread.total_usage
+        if event.usage == NO_USAGE
+        else thread.total_usage + event.usage,
         restarts=0,
     )
 
@@ -189,15 +310,21 @@ def _tool_start(thread: Thread, event: e.AgentToolStart) -> Thread:
 
 
 def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
+    step = thread.open
+    if step is None or event.index >= len(step.calls):
+        return thread
+    call = step.calls[event.index]
+    if call.status == "waiting":  # Answered before the result of the child came.
+        given_up = (*thread.family.given_up, (call.child, call.key))
+        thread = replace(thread, family=replace(thread.family, given_up=given_up))
     thread = _change_call(
-        thread, event.index, status="done", output=event.output, is_error=event.is_error
-    )
+        thread, event.index, status="done", output=event.output, is_error=event.is_error,
+        ran=event.ran, notes=event.notes,
+    )  # fmt: skip
     step = thread.open
     if step is None or not step.is_answered:
         return thread
-    return replace(
-        thread, open=None, transcript=(*thread.transcript, step.as_message()), restarts=0
-    )
+    return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
 
 
 def _change_call(thread: Thread, index: int, **changes: Any) -> Thread:
@@ -209,12 +336,58 @@ def _change_call(thread: Thread, index: int, **changes: Any) -> Thread:
     return replace(thread, open=replace(step, calls=tuple(calls)))
 
 
+# ── children, files, keys ────────────────────────────────────────────────────────────────────
+
+
+def _child(thread: Thread, event: e.AgentChild) -> Thread:
+    thread = replace(thread, family=with_child(thread.family, event))
+    if event.error:
+        reference = event.child_run_id or event.child_agent
+        text = FAILURE.format(reference, event.error)
+        return _unseen(tell(thread, UserMessage(content=text), event.side), event.side)
+    if event.waits and not event.immediate:
+        return _change_call(
+            thread, event.index, status="waiting", child=event.child_run_id, key=OPENING
+        )
+    return thread
+
+
+def _message(thread: Thread, event: e.AgentMessage) -> Thread:
+    if not event.waits:
+        return thread
+    return _change_call(thread, event.index, status="waiting", child=event.to, key=event.key)
+
+
+def _immediate(thread: Thread, event: e.AgentImmediate) -> Thread:
+    starts = tuple(Start(name, event.message) for name in event.names)
+    activated = (*thread.family.activated, event.side)
+    return replace(thread, family=replace(thread.family, starts=starts, activated=activated))
+
+
+def _variables(thread: Thread, event: e.SessionVariables) -> Thread:
+    return replace(thread, family=with_deferred(thread.family, event))
+
+
+def _status(thread: Thread, event: e.AgentStatus) -> Thread:
+    return replace(thread, status=event.status)
+
+
+def _file(thread: Thread, event: e.AgentFile) -> Thread:
+    return replace(thread, area=with_file(thread.area, event))
+
+
+def _key(thread: Thread, event: e.AgentKey) -> Thread:
+    return replace(thread, area=with_key(thread.area, event))
+
+
 _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentStart: _start,
     e.AgentComplete: _complete,
+    e.AgentHandoff: _handoff,
     e.AgentPark: _park,
     e.AgentRestore: _restore,
     e.SessionStart: _session_start,
+    e.SessionTurn: _session_turn,
     e.SessionEnd: _session_end,
     e.SessionTaken: _taken,
     e.AgentText: _text,
@@ -223,11 +396,21 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentStep: _step,
     e.AgentToolStart: _tool_start,
     e.AgentToolComplete: _tool_complete,
+    e.AgentChild: _child,
+    e.AgentMessage: _message,
+    e.AgentImmediate: _immediate,
+    e.AgentStatus: _status,
+    e.AgentFile: _file,
+    e.AgentKey: _key,
+    e.SessionVariables: _variables,
 }
 
 _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionOpen: _take_open,
     e.SessionMessage: _take_message,
+    e.SessionResult: _take_result,
+    e.SessionVariables: _take_variables,
+    e.SessionTerminate: _take_terminate,
     e.SessionClose: _take_close,
     e.SessionReset: _take_reset,
 }

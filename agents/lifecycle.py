@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hubbub.agents.area import NO_AREA, Area, with_file, with_key
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json
@@ -32,6 +33,12 @@ class CodeThread(Struct, frozen=True, gc=False):
     usage: Usage = NO_USAGE
     """Of every model step that stands in the run's lane."""
     ending: e.AgentComplete | None = None
+    area: Area = NO_AREA
+    children: tuple[str, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        return self.opened.depth if self.opened is not None else 0
 
 
 def fold_code(thread: CodeThread, event: Event) -> CodeThread:
@@ -45,6 +52,12 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
             return replace(thread, usage=thread.usage + event.usage)
         case e.AgentComplete():
             return replace(thread, phase="ended", ending=event)
+        case e.AgentFile():
+            return replace(thread, area=with_file(thread.area, event))
+        case e.AgentKey():
+            return replace(thread, area=with_key(thread.area, event))
+        case e.AgentChild():
+            return replace(thread, children=(*thread.children, event.child_run_id))
         case e.SessionTaken() if thread.opened is None:
             opened = next((i for i in event.items if isinstance(i, e.SessionOpen)), None)
             return replace(thread, opened=opened)
@@ -119,6 +132,8 @@ def _start(item: e.SessionOpen) -> e.AgentStart:
         correlation_id=item.correlation_id,
         session_key=item.session_key,
         name=item.name,
+        tags=item.tags,
+        once=True,
     )
 
 

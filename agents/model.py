@@ -41,13 +41,17 @@ __all__ = [
 
 
 class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A call with its one result; ``id`` is unique within the request it stands in."""
+    """A call with its one result; ``id`` is unique within the request it stands in.
+
+    ``notes`` follow the output, each as a content block of its own.
+    """
 
     id: str
     name: str
     arguments: str
     output: str
     is_error: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Thinking(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -59,20 +63,29 @@ class Thinking(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 class UserMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="user"):
-    """What the model sees as said to it; ``role="system"`` marks a note of the system's."""
+    """What the model sees as said to it; ``role="system"`` marks a note of the system's.
+
+    ``notes`` follow the content, each as a content block of its own (attachments, a reason).
+    """
 
     content: str
     role: str = "user"
+    notes: tuple[str, ...] = ()
 
 
 class AssistantMessage(
     Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="assistant"
 ):
-    """What the model itself said in one step, with the calls it made and their results."""
+    """What the model itself said in one step, with the calls it made and their results.
+
+    ``is_given`` marks words that count as this side's own but that its model did not write
+    (what was said to the other side of a two-sided agent).
+    """
 
     text: str = ""
     thinking: tuple[Thinking, ...] = ()
     calls: tuple[AnsweredCall, ...] = ()
+    is_given: bool = False
 
 
 ModelMessage: TypeAlias = UserMessage | AssistantMessage
@@ -90,11 +103,13 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """One model call.
 
     ``attempt`` counts from 1 and grows with retries of the same step; ``options`` goes to the
-    provider's request body unchanged.
+    provider's request body unchanged.  ``system_notes`` are further system messages, made anew
+    for each step (the registry of children), behind ``system``, which stays the same.
     """
 
     messages: tuple[ModelMessage, ...]
     system: str = ""
+    system_notes: tuple[str, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = "auto"
     """``auto``, ``none``, ``any`` (some tool must be called), or a tool's name."""

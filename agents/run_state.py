@@ -1,8 +1,9 @@
-"""``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11).
+"""``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11, T-01).
 
 A tool parameter annotated ``RunState`` is injected and does not appear in the tool's schema.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 __all__ = ["RunState"]
@@ -10,7 +11,10 @@ __all__ = ["RunState"]
 
 @runtime_checkable
 class RunState(Protocol):
-    """The calling run, as its tools see it."""
+    """The calling run, as its tools and hooks see it; of another run, as it was when asked for.
+
+    Once the call is over or no longer wanted, what it still writes is dropped and logged.
+    """
 
     @property
     def run_id(self) -> str: ...
@@ -19,18 +23,86 @@ class RunState(Protocol):
     def root_run_id(self) -> str: ...
 
     @property
+    def parent_run_id(self) -> str | None: ...
+
+    @property
     def agent(self) -> str:
         """The agent's name."""
         ...
 
     @property
     def call_id(self) -> str:
-        """The tool call at work, unique within the run."""
+        """The tool call at work, unique within the run; empty in hooks."""
         ...
 
     @property
     def hub(self) -> Any:
         """The hub through this run's scope: what is emitted here carries the run's ids."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[Any]:
+        """The conversation so far, as the side at work sees it: finished exchanges only."""
+        ...
+
+    @property
+    def children(self) -> Sequence[Any]:
+        """The instances that stay, as ``SubagentRegistryEntry``s (SA 7.11)."""
+        ...
+
+    @property
+    def terminated(self) -> int | None:
+        """When the run was terminated (µs since the epoch), if it was."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables that have a value for this run (D-07)."""
+        ...
+
+    @property
+    def files(self) -> Any:
+        """The run's own files (T-07)."""
+        ...
+
+    @property
+    def kv(self) -> Any:
+        """The run's own values by key."""
+        ...
+
+    def set_env(self, name: str, value: str) -> None:
+        """Give this run, and every run below it, a value of a variable."""
+        ...
+
+    def queue_message(self, message: Any) -> Any:
+        """Queue a message for this run: it is seen before the next step, or forces a turn.
+
+        Returns a receipt, which may be awaited.
+        """
+        ...
+
+    def inject_message(self, message: Any) -> Any:
+        """Add a message that forces no turn: it is seen at the next step, whenever that comes."""
+        ...
+
+    def notify_parent(self, content: str) -> Any:
+        """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
+        ...
+
+    def set_status(self, status: str) -> None:
+        """Say what this run is at; its parent's registry shows it (C-14)."""
+        ...
+
+    async def get_child_thread(self, reference: str) -> Any:
+        """The state of one of this run's own children, or ``None``."""
+        ...
+
+    async def get_parent_thread(self) -> Any:
+        """The state of this run's parent, or ``None``."""
+        ...
+
+    async def terminate(self, reason: str = "") -> Any:
+        """End the run, and everything below it, now and for good (T-05)."""
         ...
 
     def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:

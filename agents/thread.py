@@ -1,25 +1,36 @@
 """``Thread``: a run's durable state, the fold of its own lane and of nothing else.
 
-The transcript holds finished exchanges only.  A step whose calls are not all answered stands
+The transcripts hold finished exchanges only.  A step whose calls are not all answered stands
 apart in ``open``, and its calls move into the transcript, results inside them, in one go: so a
 tool call without its result cannot be shown to a model (S-07).
+
+    Thread ── what the next command depends on
+      ├── origin   whose child the run is, and how it began
+      ├── family   the runs it has started            (agents/children.py)
+      └── area     its files and its keys             (agents/area.py)
 """
 
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.agents.area import NO_AREA, Area
+from hubbub.agents.children import NO_FAMILY, Family
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
-from hubbub.hub.events import NO_USAGE, OutcomeName
+from hubbub.hub.events import NO_USAGE, FileRef, OutcomeName
 from hubbub.hub.values import Json
 
-__all__ = ["OpenCall", "OpenStep", "Outcome", "Thread"]
+__all__ = ["NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
 
-CallStatus: TypeAlias = Literal["todo", "started", "done"]
+CallStatus: TypeAlias = Literal["todo", "started", "waiting", "done"]
 
 
 class OpenCall(Struct, frozen=True, gc=False):
-    """A tool call on its way to its one result."""
+    """A tool call on its way to its one result.
+
+    ``waiting``: the call's result is that of the session of ``child`` that takes ``key``.
+    ``ran``: its tool was called, with valid arguments.
+    """
 
     index: int
     name: str
@@ -27,6 +38,10 @@ class OpenCall(Struct, frozen=True, gc=False):
     status: CallStatus = "todo"
     output: str = ""
     is_error: bool = False
+    ran: bool = False
+    notes: tuple[str, ...] = ()
+    child: str = ""
+    key: str = ""
 
 
 class OpenStep(Struct, frozen=True, gc=False):
@@ -37,10 +52,21 @@ class OpenStep(Struct, frozen=True, gc=False):
     thinking: tuple[Thinking, ...]
     calls: tuple[OpenCall, ...]
     parallel: bool
+    is_refused: bool = False
+    """Whether the model stopped for another reason than being done."""
 
     @property
     def is_answered(self) -> bool:
-        return all(call.status == "done" for call in self.calls)
+        for call in self.calls:  # noqa: SIM110
+            if call.status != "done":
+                return False
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is left to do here but to wait for children."""
+        begun = [call for call in self.calls if call.status in ("started", "waiting")]
+        return bool(begun) and all(call.status == "waiting" for call in begun)
 
     def as_message(self) -> AssistantMessage:
         """The step as the model will see it; call ids are unique within the run."""
@@ -48,14 +74,17 @@ class OpenStep(Struct, frozen=True, gc=False):
             text=self.text,
             thinking=self.thinking,
             calls=tuple(
-                AnsweredCall(
-                    id=f"call_{self.number}_{call.index}",
-                    name=call.name,
-                    arguments=call.arguments,
-                    output=call.output,
-                    is_error=call.is_error,
-                )
-                for call in self.calls
+                [
+                    AnsweredCall(
+                        id=f"call_{self.number}_{call.index}",
+                        name=call.name,
+                        arguments=call.arguments,
+                        output=call.output,
+                        is_error=call.is_error,
+                        notes=call.notes,
+                    )
+                    for call in self.calls
+                ]
             ),
         )
 
@@ -71,31 +100,87 @@ class Outcome(Struct, frozen=True, gc=False):
     usage: Usage
 
 
+class Origin(Struct, frozen=True, gc=False):
+    """How the run began, and whose child it is."""
+
+    run_id: str = ""
+    root_run_id: str = ""
+    parent_run_id: str | None = None
+    depth: int = 0
+    receives: str = "side_a"
+    """The side that messages are for (C-08)."""
+    reports: bool = False
+    """Whether each session's result goes to the parent's inbox."""
+    deadline: int | None = None
+    name: str = ""
+
+
+NOWHERE = Origin()
+
+
 class Thread(Struct, frozen=True, gc=False):
     """Everything about a model run that its next command depends on."""
 
     agent: str = ""
     phase: Literal["new", "live", "ended"] = "new"
+    two_sided: bool = False
     once: bool = False
     closing: bool = False
-    deadline: int | None = None
     session: int = 0
     in_session: bool = False
+    side: str = "side_a"
     turn: int = 0
+    session_turns: int = 0
     step: int = 0
     turn_steps: int = 0
     attempt: int = 1
     delay: float = 0.0
     transcript: tuple[ModelMessage, ...] = ()
+    """As side A sees it."""
+    transcript_b: tuple[ModelMessage, ...] = ()
+    """As side B sees it, in a two-sided agent."""
     draft_text: str = ""
     draft_thinking: tuple[Thinking, ...] = ()
     open: OpenStep | None = None
+    closed: OpenStep | None = None
+    """The last step, with its results; what it stops is asked of it (agents/stop.py)."""
+    has_spoken: bool = False
+    """Whether the side at work has said something in this turn."""
+    unseen: tuple[str, ...] = ()
+    """Sides that were told of a child's result and have not taken a step since."""
+    answering: tuple[str, ...] = ()
+    """The parent's messages that this session has taken, by key (C-18)."""
     last_text: str = ""
+    status: str = "idle"
+    """What the parent's registry says of this run (C-14)."""
     usage: Usage = NO_USAGE
     total_usage: Usage = NO_USAGE
     outcome: Outcome | None = None
+    files: tuple[FileRef, ...] = ()
+    """What the latest session gave to the parent."""
+    terminated: int | None = None
     parked: bool = False
     restarts: int = 0
+    origin: Origin = NOWHERE
+    family: Family = NO_FAMILY
+    area: Area = NO_AREA
+
+    @property
+    def view(self) -> tuple[ModelMessage, ...]:
+        """The conversation as the side at work sees it."""
+        return self.transcript if self.side == "side_a" else self.transcript_b
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a child that was started at once holds the next model step back (C-04)."""
+        return self.family.holds
+
+    @property
+    def waits(self) -> bool:
+        """Whether a child must finish before anything else can be done (C-17)."""
+        if not self.in_session:
+            return False
+        return self.open.waits if self.open is not None else self.family.only_waits
 
 
 EMPTY = Thread()

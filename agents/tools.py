@@ -12,7 +12,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -22,6 +22,7 @@ from msgspec import Struct
 from hubbub.agents.arguments import MAX_ARGUMENTS_CHARS, Arguments, BadArguments
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.signature import plain_function, read_signature
+from hubbub.agents.variables import VariableDefinition, variable_problems
 from hubbub.hub.errors import DefinitionError
 
 __all__ = [
@@ -89,6 +90,8 @@ class Tool(Generic[P, R]):
     """The parameter annotated ``RunState``, which the caller adds; not in the schema."""
     spec: ToolSpec
     _arguments: Arguments
+    variables: tuple[VariableDefinition, ...] = ()
+    """What the tool reads from ``state.env`` (D-09)."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -124,6 +127,7 @@ def tool(
     description: str | None = None,
     timeout: float | None = 300.0,
     idempotent: bool = False,
+    variables: Iterable[VariableDefinition] = (),
 ) -> Tool[P, R]: ...
 
 
@@ -135,6 +139,7 @@ def tool(
     description: str | None = None,
     timeout: float | None = 300.0,
     idempotent: bool = False,
+    variables: Iterable[VariableDefinition] = (),
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -145,12 +150,14 @@ def tool(
     description: str | None = None,
     timeout: float | None = 300.0,
     idempotent: bool = False,
+    variables: Iterable[VariableDefinition] = (),
 ) -> Any:
     """Make a tool of a function, as ``@tool`` or ``@tool(timeout=10)``.
 
     The function may be sync or async, a bound method, a partial or any callable; a ``Tool`` is
     made anew from its function.  Name and description come from it unless given: its
-    ``__name__`` and its docstring's first paragraph.
+    ``__name__`` and its docstring's first paragraph.  ``variables`` are those it reads from
+    ``state.env``; it is not called while a required one is not set.
 
         >>> @tool
         ... def weather(city: str) -> str:
@@ -165,7 +172,9 @@ def tool(
 
     def define(fn: Callable[..., Any]) -> Tool[..., Any]:
         given = {"name": name, "description": description}
-        return _define(fn, scope, timeout=timeout, idempotent=idempotent, **given)
+        return _define(
+            fn, scope, timeout=timeout, idempotent=idempotent, variables=variables, **given
+        )
 
     return define if fn is None else define(fn)
 
@@ -178,6 +187,7 @@ def _define(
     description: str | None,
     timeout: float | None,
     idempotent: bool,
+    variables: Iterable[VariableDefinition],
 ) -> Tool[..., Any]:
     if isinstance(fn, Tool):
         fn = fn.fn
@@ -189,6 +199,7 @@ def _define(
     problems = _problems_of(name, function, timeout)
     signature = read_signature(fn, scope)
     problems += signature.problems
+    problems += variable_problems("variables", variables)
     if problems:
         raise DefinitionError(f"tool {name!r}", problems)
     if description is None:
@@ -204,6 +215,7 @@ def _define(
         state_parameter=signature.state_parameter,
         spec=ToolSpec(name=name, description=description, schema=signature.schema),
         _arguments=Arguments(name, signature.parameters),
+        variables=tuple(variables),
     )
 
 

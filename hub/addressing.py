@@ -8,7 +8,7 @@ terminate  closes the inbox for good; close closes it for messages
 abort      one run, or every live one
 """
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -21,7 +21,7 @@ from hubbub.hub.events import (
     SessionReply,
     SessionResult,
     SessionTerminate,
-    Variable,
+    SessionVariables,
 )
 from hubbub.hub.journal import Delivery, NewRun
 from hubbub.hub.message import session_message
@@ -29,6 +29,9 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.values import NULL, Secret
 
 __all__ = ["Addressing"]
+
+SCOPED: Final = "!"
+"""Ends the key of a mark: the value before it was given as a scoped one."""
 
 
 class Addressing:
@@ -55,8 +58,10 @@ class Addressing:
             case SessionReply():
                 return Delivery(event, target, source="reply", key=event.prompt_id)
             case SessionResult():
-                key = f"{event.child_run_id}#{event.session}"
+                key = f"{event.child_run_id}#{event.session or 'end'}"
                 return Delivery(event, target, source="result", key=key)
+            case SessionVariables():
+                return Delivery(event, target, source="variables", key=event.request_id)
             case SessionTerminate():
                 return Delivery(event, target, closes="terminated")
             case SessionClose():
@@ -93,11 +98,41 @@ class Addressing:
         """Move the values of variables where only the runtime looks (H-19)."""
         for variable in event.variables:
             value = variable.value.reveal()
-            if value is not None:
-                self._ports.secrets.put_if_absent(f"{run_id}/{variable.name}", value)
+            if value is not None and self._ports.secrets.put_if_absent(
+                f"{run_id}/{variable.name}", value
+            ):
+                self._mark(run_id, variable.name, is_scoped=variable.scoped)
         self._with_secrets.add(run_id)
-        emptied = tuple(Variable(name=v.name, value=Secret()) for v in event.variables)
+        emptied = tuple(structs.replace(v, value=Secret()) for v in event.variables)
         return structs.replace(event, variables=emptied)
+
+    def put_value(self, run_id: str, name: str, value: str, *, is_scoped: bool = False) -> None:
+        """Keep a variable's value for a run until it ends; nobody else sees it."""
+        self._ports.secrets.put(f"{run_id}/{name}", value)
+        self._mark(run_id, name, is_scoped=is_scoped)
+        self._with_secrets.add(run_id)
+
+    def _mark(self, run_id: str, name: str, *, is_scoped: bool) -> None:
+        if is_scoped:
+            self._ports.secrets.put(f"{run_id}/{name}{SCOPED}", "")
+
+    def value(self, run_id: str, name: str) -> str | None:
+        """A run's own value of a variable."""
+        return self._ports.secrets.get(f"{run_id}/{name}")
+
+    def was_given_scoped(self, run_id: str, name: str) -> bool:
+        """Whether the run was given the variable as a scoped one."""
+        return self._ports.secrets.get(f"{run_id}/{name}{SCOPED}") is not None
+
+    def names(self, run_id: str) -> tuple[str, ...]:
+        """The variables that a run has values of its own for."""
+        keys = self._ports.secrets.keys(f"{run_id}/")
+        return tuple(key.partition("/")[2] for key in keys if not key.endswith(SCOPED))
+
+    def drop_values(self, run_id: str) -> None:
+        """Forget the values kept for a run that was never started."""
+        self._with_secrets.discard(run_id)
+        self._ports.secrets.drop(f"{run_id}/")
 
     def run_ended(self, run_id: str) -> None:
         """Let go of the values that were put away for a run: nobody may ask for them again."""

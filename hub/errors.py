@@ -13,7 +13,11 @@
     │   ├── PromptClosed
     │   ├── BadPattern
     │   ├── BadValue
+    │   ├── BadPath
+    │   ├── NoSuchFile
     │   ├── ReservedEvent
+    │   ├── WaitCycle
+    │   ├── VariablesRefused
     │   ├── LimitExceeded
     │   └── RunFailed
     ├── OperatorError            whoever runs the program
@@ -34,6 +38,7 @@ What a *model* should read is never an exception but a tool result.
 from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "BadPath",
     "BadPattern",
     "BadValue",
     "CallerError",
@@ -48,6 +53,7 @@ __all__ = [
     "ModelGarbled",
     "ModelRefused",
     "ModelUnavailable",
+    "NoSuchFile",
     "OperatorError",
     "PromptClosed",
     "PromptTimeout",
@@ -59,6 +65,8 @@ __all__ = [
     "UnknownAgent",
     "UnknownModel",
     "UnknownRun",
+    "VariablesRefused",
+    "WaitCycle",
     "WrongThread",
 ]
 
@@ -176,6 +184,50 @@ class BadValue(CallerError):
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"{what}: {problem}")
+
+
+class BadPath(CallerError):
+    """A name that no file of a run may have (T-07)."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path!r} is no name of a file: {problem}")
+
+
+class NoSuchFile(CallerError):
+    """A run has no file of that name."""
+
+    def __init__(self, path: str, detail: str) -> None:
+        self.path = path
+        super().__init__(f"there is no file {path!r}; {detail}")
+
+
+class WaitCycle(CallerError):
+    """A run would wait for itself, or for a run above it that waits for it (C-15)."""
+
+    def __init__(self, run_id: str, asked: str) -> None:
+        self.run_id = run_id
+        self.asked = asked
+        if run_id == asked:
+            what = "it cannot wait for itself"
+        else:
+            what = f"run {asked} waits for it, and cannot answer; send it a message instead"
+        super().__init__(f"run {run_id}: {what}")
+
+
+class VariablesRefused(CallerError):
+    """``provide_variables`` has stored nothing and started nothing (V-02).
+
+    ``kind`` is one short word for programs: ``unknown``, ``booted``, ``expired``, ``ended``,
+    ``cap``, ``incomplete``, ``unwanted`` or ``value``; ``names`` are the variables it is about.
+    Values are never shown.
+    """
+
+    def __init__(self, request_id: str, kind: str, problem: str, names: Iterable[str] = ()) -> None:
+        self.request_id = request_id
+        self.kind = kind
+        self.names = tuple(names)
+        super().__init__(f"request {request_id}: {problem}")
 
 
 class ReservedEvent(CallerError):

@@ -203,11 +203,21 @@ class ToolCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     id: str = ""
 
 
-class Variable(Struct, frozen=True, gc=False, kw_only=True):
-    """A variable's value on its way to the runtime."""
+class Variable(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A variable's value on its way to the runtime; ``scoped`` ones reach the run they are given
+    to and its descendants, whatever is declared (D-07)."""
 
     name: str
     value: Secret
+    scoped: bool = False
+
+
+class FileRef(Struct, frozen=True, gc=False, kw_only=True):
+    """A file of a run's area: its name there, and its content by digest (T-07, A-01)."""
+
+    path: str
+    digest: str
+    size: int
 
 
 # ── agent:* — what a run does, in its own lane ───────────────────────────────────────────────
@@ -220,6 +230,10 @@ class AgentStart(Event, tag="agent:start", home="own"):
     correlation_id: str = ""
     session_key: str = ""
     name: str = ""
+    tags: tuple[str, ...] = ()
+    two_sided: bool = False
+    once: bool = False
+    """Whether the run ends with its first session (decision 12)."""
 
     @property
     def input(self) -> Any:
@@ -276,7 +290,11 @@ class AgentToolStart(Event, tag="agent:tool:start", home="own"):
 
 
 class AgentToolComplete(Event, tag="agent:tool:complete", home="own"):
-    """A call has its one result (S-07)."""
+    """A call has its one result (S-07).
+
+    ``ran`` is False where its tool was never called (unknown, bad arguments, skipped).
+    ``notes`` are shown to the model behind the output.
+    """
 
     step: int = 0
     index: int = 0
@@ -284,6 +302,8 @@ class AgentToolComplete(Event, tag="agent:tool:complete", home="own"):
     output: str = ""
     is_error: bool = False
     attachments: tuple[str, ...] = ()
+    ran: bool = True
+    notes: tuple[str, ...] = ()
 
 
 class AgentStatus(Event, tag="agent:status", home="own"):
@@ -293,18 +313,74 @@ class AgentStatus(Event, tag="agent:status", home="own"):
 
 
 class AgentMessage(Event, tag="agent:message", home="own"):
-    """The run sent a message to another run (``to``)."""
+    """The run sent a message to another run (``to``).
+
+    Where a call did (``subagent_message``), ``step`` and ``index`` name it, ``key`` is the
+    message's own, and with ``waits`` the call's result is that of the session that takes it.
+    """
 
     to: str = ""
     content: str = ""
+    key: str = ""
+    step: int = 0
+    index: int = 0
+    waits: bool = False
 
 
 class AgentChild(Event, tag="agent:child", home="own"):
-    """The run started a child."""
+    """The run started a child, or (``error``) one that was due at once could not be started.
+
+    ``waits``: a call, or with ``immediate`` the next model step, is held back until the child's
+    first session is over.  ``resumable``: the child stays.  ``reports``: its results come to
+    this run's inbox; without, by the handle only (R-13).  ``tool`` names what configured it.
+    """
 
     child_run_id: str = ""
     child_agent: str = ""
     name: str = ""
+    title: str = ""
+    description: str = ""
+    tool: str = ""
+    resumable: bool = False
+    waits: bool = False
+    blocking: bool = False
+    explicit: bool = False
+    reports: bool = False
+    immediate: bool = False
+    step: int = 0
+    index: int = 0
+    group: str = ""
+    created_at: int = 0
+    error: str = ""
+
+
+class AgentImmediate(Event, tag="agent:immediate", home="own"):
+    """A prompt became active that starts these subagents before its first step (C-04).
+
+    ``message`` is what made it active.
+    """
+
+    names: tuple[str, ...] = ()
+    message: str = ""
+
+
+class AgentFile(Event, tag="agent:file", home="own"):
+    """The run's file area changed: files written, or deleted (T-07)."""
+
+    files: tuple[FileRef, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+class AgentKey(Event, tag="agent:key", home="own"):
+    """The run's key-value area changed (T-01)."""
+
+    key: str = ""
+    value_json: Json = msgspec.field(name="value", default=NULL)
+    deleted: bool = False
+
+    @property
+    def value(self) -> Any:
+        return decode_value(self.value_json)
 
 
 class AgentHandoff(Event, tag="agent:handoff", home="own"):
@@ -366,15 +442,27 @@ class AgentComplete(Ending, tag="agent:complete", home="own"):
 
 
 class SessionStart(Event, tag="session:start", home="own"):
-    """A session begins with what is taken in the same commit."""
+    """A session begins with what is taken in the same commit; ``side`` takes the first turn."""
 
     session: int = 1
+
+
+class SessionTurn(Event, tag="session:turn", home="own"):
+    """The turn goes to ``side`` of a two-sided agent (S-02).
+
+    ``reason`` says why the other's ended: ``response``, ``stop_tool`` or ``limit``.  ``content``
+    is handed over beside what the other side has said.
+    """
+
+    content: str = ""
+    reason: str = ""
 
 
 class SessionEnd(Ending, tag="session:end", home="own"):
     """A session is over; the run goes idle or ends (decision 12)."""
 
     session: int = 1
+    files: tuple[FileRef, ...] = ()
 
 
 class SessionOpen(Event, tag="session:open", home="in"):
@@ -393,6 +481,13 @@ class SessionOpen(Event, tag="session:open", home="in"):
     timeout: float | None = None
     descriptor_json: Json = msgspec.field(name="descriptor", default=NULL)
     variables: tuple[Variable, ...] = ()
+    tags: tuple[str, ...] = ()
+    files: tuple[FileRef, ...] = ()
+    receives: str = "side_a"
+    """The side that later messages are for (C-08)."""
+    reports: bool = False
+    """Whether each session's result goes to the parent's inbox."""
+    depth: int = 0
 
     @property
     def input(self) -> Any:
@@ -411,6 +506,7 @@ class SessionMessage(Event, tag="session:message", home="in"):
     source: str = ""
     key: str = ""
     attachments: tuple[str, ...] = ()
+    files: tuple[FileRef, ...] = ()
     silent: bool = False
     triggers: bool = True
     prompt_id: str = ""
@@ -423,15 +519,23 @@ class SessionMessage(Event, tag="session:message", home="in"):
 
 
 class SessionResult(Event, tag="session:result", home="in"):
-    """A child's session is over; keyed ``<child run>#<session>``."""
+    """A child's session is over; keyed ``<child run>#<session>``.
+
+    ``answers`` are the keys of the parent's messages that the session took (``open`` for its
+    first); ``final`` says that the child's run is over, too.
+    """
 
     child_run_id: str = ""
+    child_agent: str = ""
+    name: str = ""
     session: int = 1
     success: bool = True
     outcome: OutcomeName = "completed"
     reason: str = ""
     content: str = ""
-    attachments: tuple[str, ...] = ()
+    files: tuple[FileRef, ...] = ()
+    answers: tuple[str, ...] = ()
+    final: bool = False
 
 
 class SessionReply(Event, tag="session:reply", home="in"):
@@ -449,10 +553,23 @@ class SessionTimer(Event, tag="session:timer", home="in"):
 
 
 class SessionVariables(Event, tag="session:variables", home="in"):
-    """Variables are wanted or were provided; names only."""
+    """Variables are wanted, or (in the inbox) were provided; names only (V-01, V-02).
+
+    ``names`` are missing, or were given.  Where they are wanted, the rest is the creation that
+    waits for them; where they were provided, ``child_run_id`` is the run they belong to.
+    """
 
     request_id: str = ""
     names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    child_run_id: str = ""
+    child_agent: str = ""
+    tool: str = ""
+    name: str = ""
+    message: str = ""
+    files: tuple[FileRef, ...] = ()
+    expires_at: int = 0
+    provided_at: int = 0
 
 
 class SessionAbort(Event, tag="session:abort", home="in"):
@@ -630,9 +747,10 @@ class HubGap(Event, tag="hub:gap", home="none"):
 
 CATALOGUE: tuple[type[Event], ...] = (
     AgentStart, AgentThinking, AgentText, AgentStep, AgentRetry, AgentToolStart,
-    AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentHandoff, AgentPark,
+    AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentImmediate, AgentFile, AgentKey,
+    AgentHandoff, AgentPark,
     AgentRestore, AgentClaim, AgentInterrupted, AgentFailed, AgentComplete,
-    SessionStart, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
+    SessionStart, SessionTurn, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
     SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,
     SessionTerminate, SessionReset, SessionPrompt, SessionPromptEnd, SessionPush, SessionPop,
     SessionTaken, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,

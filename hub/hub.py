@@ -425,9 +425,7 @@ class Hub:
             once=once,
             timeout=timeout,
             descriptor_json=encode_value("descriptor", descriptor),
-            variables=tuple(
-                Variable(name=key, value=Secret(value)) for key, value in (env or {}).items()
-            ),
+            variables=_variables(env) if env else (),
         )
         return self._deliver(event)
 
@@ -659,6 +657,10 @@ def home_of_custom(event: Event) -> str:
             "none" if event.type.endswith(":delta") or event.type.startswith("channel:") else "hub"
         )
     return "hub" if durable else "none"
+
+
+def _variables(env: dict[str, str]) -> tuple[Variable, ...]:
+    return tuple(Variable(name=name, value=Secret(value)) for name, value in env.items())
 
 
 def _without_secrets(event: Event) -> Event:

@@ -30,7 +30,9 @@ __all__ = [
     "Selection",
 ]
 
-RunStatus: TypeAlias = Literal["active", "parked", "ended"]
+RunStatus: TypeAlias = Literal["active", "waiting", "parked", "ended"]
+"""``waiting``: at work, but for a child to finish; there is nothing to go on with until it has."""
+
 Addressing: TypeAlias = Literal["run", "name", "key", "only", "every"]
 
 
@@ -93,8 +95,8 @@ class Commit:
     """
 
     __slots__ = (
-        "after", "before", "deliveries", "done", "error", "events", "expect", "lane", "leftovers",
-        "receipt", "run_id", "status", "taken", "trailing", "written",
+        "after", "agent", "before", "deliveries", "done", "error", "events", "expect", "lane",
+        "leftovers", "receipt", "run_id", "status", "taken", "trailing", "written",
     )  # fmt: skip
 
     def __init__(
@@ -106,8 +108,11 @@ class Commit:
         taken: Iterable[int] = (),
         deliveries: Sequence[Delivery] = (),
         status: RunStatus | None = None,
+        agent: str = "",
     ) -> None:
         self.run_id = run_id
+        self.agent = agent
+        """The agent that the run is from now on, if that has changed (D-10)."""
         self.events = events
         self.expect = expect
         self.taken = taken

@@ -10,7 +10,14 @@ from typing import Final
 
 from msgspec import structs
 
-from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply, SessionResult
+from hubbub.hub.events import (
+    Event,
+    InLane,
+    SessionMessage,
+    SessionReply,
+    SessionResult,
+    SessionVariables,
+)
 from hubbub.hub.journal import (
     Commit,
     Delivery,
@@ -131,6 +138,8 @@ class MemoryJournal:
         for seq in commit.taken:
             if row.waiting.pop(seq).__class__ is SessionMessage:
                 row.messages -= 1
+        if commit.agent:
+            self._rename(row, commit.agent)
         if commit.status is None:
             return
         row.status = commit.status
@@ -171,7 +180,7 @@ class MemoryJournal:
         if delivery.key:
             known = (row.keys or {}).get((delivery.source, delivery.key))
             if known is not None:
-                same = isinstance(known, SessionReply | SessionResult) or _same(known, event)
+                same = isinstance(known, _ONCE) or _same(known, event)
                 delivery.outcome = "duplicate" if same else "rejected"
                 delivery.reason = "" if same else "key reused"
                 return
@@ -260,16 +269,24 @@ class MemoryJournal:
             self._by_key[new.session_key] = new.run_id
         return row
 
+    def _rename(self, row: _Row, agent: str) -> None:
+        self._drop_name(row)
+        row.agent = agent
+        self._by_name.setdefault(agent, {})[row.run_id] = None
+
+    def _drop_name(self, row: _Row) -> None:
+        if names := self._by_name.get(row.agent):
+            names.pop(row.run_id, None)
+            if not names:
+                del self._by_name[row.agent]
+
     def _end(self, row: _Row) -> None:
         if row.inbox != "terminated":
             row.inbox = "ended"
         row.waiting.clear()
         row.keys = None
         del self._live[row.run_id]
-        if names := self._by_name.get(row.agent):
-            names.pop(row.run_id, None)
-            if not names:
-                del self._by_name[row.agent]
+        self._drop_name(row)
         if row.session_key and self._by_key.get(row.session_key) == row.run_id:
             del self._by_key[row.session_key]
         self._ended.append(row.run_id)
@@ -387,8 +404,12 @@ class MemoryJournal:
 
     def depths(self) -> tuple[int, int, int]:
         rows = [self._rows[run_id] for run_id in self._live]
-        parked = sum(row.status == "parked" for row in rows)
+        parked = sum(row.status in ("parked", "waiting") for row in rows)
         return len(rows), parked, sum(len(row.waiting) for row in rows)
+
+
+_ONCE: Final = (SessionReply, SessionResult, SessionVariables)
+"""What counts once whatever a second one says."""
 
 
 def _same(known: Event, event: Event) -> bool:

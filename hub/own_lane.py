@@ -21,7 +21,9 @@ __all__ = ["OwnLane"]
 class OwnLane:
     """Writes one run's own lane.  ``seq`` is the number of the last event written or in flight."""
 
-    __slots__ = ("_hub", "agent", "in_flight", "parent_run_id", "root_run_id", "run_id", "seq")
+    __slots__ = (
+        "_hub", "agent", "ancestors", "in_flight", "parent_run_id", "root_run_id", "run_id", "seq",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -32,12 +34,15 @@ class OwnLane:
         parent_run_id: str | None,
         agent: str,
         seq: int = 0,
+        ancestors: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._hub = hub
         self.run_id = run_id
         self.root_run_id = root_run_id
         self.parent_run_id = parent_run_id
         self.agent = agent
+        self.ancestors = ancestors
+        """Run id and agent of the runs above, the parent first."""
         self.seq = seq
         self.in_flight = 0
 
@@ -48,6 +53,7 @@ class OwnLane:
         taken: Iterable[int] = (),
         deliveries: Sequence[Delivery] = (),
         status: RunStatus | None = None,
+        agent: str = "",
         before: Callable[[Commit], None] | None = None,
         after: Callable[[Commit], None] | None = None,
     ) -> Commit:
@@ -79,7 +85,10 @@ class OwnLane:
             taken=taken,
             deliveries=deliveries,
             status=status,
+            agent=agent,
         )
+        if agent:
+            self.agent = agent
         commit.before = before
         commit.after = after
         commit.lane = self

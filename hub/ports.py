@@ -14,8 +14,10 @@ import anyio
 import anyio.to_thread
 
 __all__ = [
+    "Blobs",
     "Clock",
     "IdSource",
+    "MemoryBlobs",
     "MemorySecrets",
     "Offload",
     "Ports",
@@ -71,8 +73,28 @@ class Secrets(Protocol):
     """Values that may appear nowhere else: no event, journal, log or export (H-19)."""
 
     def put_if_absent(self, key: str, value: str) -> bool: ...
+    def put(self, key: str, value: str) -> None: ...
     def get(self, key: str) -> str | None: ...
+
+    def keys(self, prefix: str) -> tuple[str, ...]:
+        """The keys that begin with ``prefix``."""
+        ...
+
     def drop(self, prefix: str) -> None: ...
+
+
+class Blobs(Protocol):
+    """Contents of files, by digest, kept for each tree of runs (T-07)."""
+
+    async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
+        """Keep ``content``, durably when this returns; the same digest again is a no-op."""
+        ...
+
+    async def get(self, root_run_id: str, digest: str) -> bytes | None: ...
+
+    def drop(self, root_run_id: str) -> None:
+        """Let go of what is kept for a tree."""
+        ...
 
 
 class SystemClock:
@@ -126,20 +148,45 @@ class MemorySecrets:
         self._values: dict[str, str] = {}
 
     def put_if_absent(self, key: str, value: str) -> bool:
-        return self._values.setdefault(key, value) is value
+        if key in self._values:
+            return False
+        self._values[key] = value
+        return True
+
+    def put(self, key: str, value: str) -> None:
+        self._values[key] = value
 
     def get(self, key: str) -> str | None:
         return self._values.get(key)
 
+    def keys(self, prefix: str) -> tuple[str, ...]:
+        return tuple(key for key in self._values if key.startswith(prefix))
+
     def drop(self, prefix: str) -> None:
-        for key in [key for key in self._values if key.startswith(prefix)]:
+        for key in self.keys(prefix):
             del self._values[key]
+
+
+class MemoryBlobs:
+    """Contents in a dict of this process."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, dict[str, bytes]] = {}
+
+    async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
+        self._trees.setdefault(root_run_id, {}).setdefault(digest, content)
+
+    async def get(self, root_run_id: str, digest: str) -> bytes | None:
+        return self._trees.get(root_run_id, {}).get(digest)
+
+    def drop(self, root_run_id: str) -> None:
+        self._trees.pop(root_run_id, None)
 
 
 class Ports:
     """The ports one hub and its runtime share; leave out what should be the machine's own."""
 
-    __slots__ = ("clock", "ids", "offload", "secrets")
+    __slots__ = ("blobs", "clock", "ids", "offload", "secrets")
 
     def __init__(
         self,
@@ -147,8 +194,10 @@ class Ports:
         ids: IdSource | None = None,
         offload: Offload | None = None,
         secrets: Secrets | None = None,
+        blobs: Blobs | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()
         self.offload: Offload = offload or ThreadOffload()
         self.secrets: Secrets = secrets or MemorySecrets()
+        self.blobs: Blobs = blobs or MemoryBlobs()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from msgspec import structs
 
+from hubbub.agents.children import NO_FAMILY
 from hubbub.agents.decide import (
     Activity,
     CallModel,
@@ -24,13 +25,12 @@ from hubbub.agents.decide import (
     Kind,
     Leave,
     Park,
-    RunTool,
     Take,
+    Wait,
     decide,
     is_wanted,
     kind_of,
 )
-from hubbub.agents.definitions import ActiveSide
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import (
     Concluded,
@@ -41,9 +41,11 @@ from hubbub.agents.interpret import (
     Taken,
     interpret,
 )
+from hubbub.agents.notices import notices_of
+from hubbub.agents.resolution import ActiveSide
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.hub import Handler
 from hubbub.hub.journal import Commit, Delivery
@@ -52,7 +54,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.runtime.caller import Caller, stepped
-from hubbub.runtime.perform import perform, timed_out, timeout_of
+from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
 from hubbub.runtime.timers import Timer
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class Activation:
     __slots__ = (
         "_advancing", "_after", "_asking", "_caller", "_control", "_inline", "_is_closed", "_kept",
         "_messages", "_next", "_results", "_running", "_runtime", "_seen", "_signals", "lane",
-        "thread",
+        "notices", "side", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +104,12 @@ class Activation:
         self._caller = caller
         self.lane = lane
         self.thread = thread
+        self.side: ActiveSide | None = runtime.definitions.find_side(
+            thread.agent or lane.agent, thread.side
+        )
+        """The side at work, its names resolved."""
+        self.notices: deque[tuple[str, Any]] = deque()
+        """What hooks have yet to be told of."""
         self._seen = 0
         self._control: list[InLane] = []
         self._results: list[InLane] = []
@@ -134,17 +142,21 @@ class Activation:
         self.put(item)
         self.advance()
 
+    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
+        """The items of a kind that have not been taken."""
+        return tuple(self._waiting(kind))
+
     def pass_deadline(self) -> None:
         """The run's time is over."""
         if self._control:  # Its start may be among it.
-            self._signals.append(Taken(self._take("control")))
+            self._signals.append(self._taken("control"))
         self._finish(DeadlinePassed())
 
     def doom(self, error: Exception) -> None:
         """End the run: it cannot go on.  What waits is not handled."""
         self._runtime.remember_error(self.lane.run_id, error)
         if self._control:
-            self._signals.append(Taken(self._take("control")))
+            self._signals.append(self._taken("control"))
         self._finish(LoopFailed(str(error), type(error).__name__))
 
     def restore(self, signal: Signal) -> None:
@@ -155,6 +167,17 @@ class Activation:
     def is_at_boundary(self) -> bool:
         """Whether no activity is under way, and none is about to be."""
         return not (self._running or self._signals or self.lane.in_flight)
+
+    @property
+    def depth(self) -> int:
+        """How far below its root the run is."""
+        return self.thread.origin.depth
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
+        mail = self._control or self._results
+        return self.thread.waits and self.is_at_boundary and not mail
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
@@ -170,12 +193,20 @@ class Activation:
                 if self._signals:
                     self._signal(self._signals.popleft(), waiting)
                     continue
-                command = decide(self.thread, waiting, self._asking)
+                side = self.side
+                command = decide(
+                    self.thread, waiting, self._asking, notices=bool(self.notices),
+                    receives=side is not None and "before_create_message" in side.hooks,
+                )  # fmt: skip
                 match command:
                     case Take(kind=kind):
-                        self._signal(Taken(self._take(kind)), waiting - {kind})
+                        self._signal(self._taken(kind), waiting - {kind})
                     case Do(activities=activities):
                         self._ensure(activities)
+                        return
+                    case Wait():
+                        self._ensure(())
+                        self._runtime.runs.waits(self)
                         return
                     case Conclude():
                         self._signal(Concluded(), waiting)
@@ -193,20 +224,31 @@ class Activation:
         finally:
             self._advancing = False
 
-    def _take(self, kind: Kind) -> tuple[InLane, ...]:
+    def _waiting(self, kind: Kind) -> list[InLane]:
         if kind == "control":
-            waiting = self._control
-        else:
-            waiting = self._results if kind == "result" else self._messages
+            return self._control
+        return self._results if kind == "result" else self._messages
+
+    def _taken(self, kind: Kind) -> Taken:
+        waiting = self._waiting(kind)
         items = tuple(waiting)
         waiting.clear()
         for item in items:
             if item.__class__ is e.SessionReply:
                 self._runtime.hub._prompts.taken(item.prompt_id)
-        return items
+        trees = self._runtime.trees
+        return Taken(items, trees.rooms.get(self.lane.root_run_id, trees.fresh))
+
+    def _received(self, signal: Taken) -> None:
+        """Hooks have seen these items; now they are no longer waiting."""
+        seqs = {item.seq for item in signal.items}
+        for waiting in (self._control, self._messages):
+            waiting[:] = [item for item in waiting if item.seq not in seqs]
 
     def _signal(self, signal: Signal, waiting: frozenset[Kind]) -> None:
         """Commit what the core makes of ``signal``, while such items wait."""
+        if signal.__class__ is Taken and (self._control or self._messages):
+            self._received(signal)
         decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
             return
@@ -214,7 +256,9 @@ class Activation:
         self.lane.append(
             decision.events,
             taken=decision.taken,
+            deliveries=self._runtime.deliveries(decision.mail, self.lane) if decision.mail else (),
             status=decision.status,
+            agent=decision.agent,
             before=self._fold,
             after=self.advance,
         )
@@ -226,7 +270,23 @@ class Activation:
             return
         # Nothing else is in flight when a decision is submitted: its commit is the next one.
         after, self._after = self._after, None
-        self.thread = fold_all(self.thread, commit.events) if after is None else after
+        before = self.thread
+        self.thread = thread = fold_all(before, commit.events) if after is None else after
+        side = self.side
+        if side is None or thread.agent != side.agent or thread.side != side.name:
+            self._find_side()
+        if side is not None and side.hooks:
+            self.notices += notices_of(before, thread, commit.events, side.hooks)
+        if thread.origin.reports and thread.status != before.status:
+            self._runtime.runs.set_status(self.lane, thread)
+        if thread.family is not NO_FAMILY:
+            self._runtime.runs.forget_unstarted(commit.events)
+
+    def _find_side(self) -> None:
+        thread = self.thread
+        self.side = self._runtime.definitions.find_side(
+            thread.agent or self.lane.agent, thread.side
+        )
 
     def _leave(self) -> None:
         self.close()
@@ -242,7 +302,7 @@ class Activation:
                 self._stop(activity, cancel=True)
         if self._runtime.is_leaving:
             # The step at work may reach its end, calls included; no further one is begun (R-16).
-            activities = tuple(a for a in activities if isinstance(a, RunTool))
+            activities = tuple(a for a in activities if not isinstance(a, CallModel))
             if not activities:
                 self._runtime.progressed()
         for activity in activities:
@@ -262,24 +322,18 @@ class Activation:
                 ticket.handle = self._runtime.hub.tasks.start(work, name=self.lane.run_id)
 
     def _set_timer(self, activity: Activity, ticket: _Ticket) -> None:
-        seconds = timeout_of(activity, self._runtime.definitions.side(self.thread.agent))
+        seconds = timeout_of(activity, self.side)
         if seconds is not None and self._running.get(activity) is ticket:
             fire = partial(self._time_out, activity, seconds)
             ticket.timer = self._runtime.timers.after(seconds, fire)
 
     async def _work(self, activity: Activity | None, ticket: _Ticket) -> None:
         """A task: do one activity after another, as long as there is one to go on with."""
-        side: ActiveSide | None = None
-        side_of = ""
         while activity is not None:
             try:
-                if side is None or side_of != self.thread.agent:
-                    side_of = self.thread.agent
-                    side = self._runtime.definitions.side(side_of)
-                work = _Work(self, activity, ticket)
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
-                    perform(activity, self.thread, side, self._runtime, work),
+                    perform(activity, _Work(self._runtime, self, activity, ticket)),
                     on_wait=partial(self._set_timer, activity, ticket),
                 )
             except Exception as error:
@@ -333,6 +387,10 @@ class Activation:
         refuse_reserved(event, _RESERVED)
         if isinstance(event, e.AgentText):
             event = structs.replace(event, step=0)
+        self.record(event, done)
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write an event of the runtime's own on a tool's behalf."""
 
         def after(commit: Commit) -> None:
             if done is not None:
@@ -349,13 +407,21 @@ class Activation:
         self._kept.append(subscription)
 
 
-class _Work:
+class _Work(AtWork):
     """The scope of one activity (``RunScope``): void as soon as it is no longer wanted."""
 
     __slots__ = ("_activity", "_run", "_ticket", "lane")
 
-    def __init__(self, run: Activation, activity: Activity, ticket: _Ticket) -> None:
-        self._run = run
+    def __init__(
+        self, runtime: "Runtime", run: Activation, activity: Activity, ticket: _Ticket
+    ) -> None:
+        if run.side is None:
+            raise UnknownAgent(run.thread.agent, runtime.definitions.names)
+        self.runtime = runtime
+        self.run = self._run = run
+        self.side = run.side
+        self.thread = run.thread
+        self.work = self
         self._activity = activity
         self._ticket = ticket
         self.lane = run.lane
@@ -363,7 +429,7 @@ class _Work:
     @property
     def is_live(self) -> bool:
         run = self._run
-        if run._running.get(self._activity) is not self._ticket:
+        if run._running.get(self._activity) is not self._ticket or run.thread.phase == "ended":
             return False
         # What is decided holds already, though its commit may still be on its way.
         return run._after is None or is_wanted(run._after, self._activity)

@@ -11,10 +11,12 @@ Rules
   or sends to them goes on meanwhile.
 * A run whose loop dies begins again from the journal, a bounded number of times (T-12).
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
+* A run that only waits for its children stays in memory while there is room, and leaves it for
+  one that is ready (C-17).
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -24,7 +26,7 @@ from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import Restored
 from hubbub.agents.lifecycle import CodeThread, fold_code
-from hubbub.agents.thread import EMPTY
+from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError, RunFailed
 from hubbub.hub.events import InLane
@@ -69,6 +71,12 @@ class Activations:
         self._activating: TaskHandle[Any, None] | None = None
         self._deaths: dict[str, tuple[str, ...]] = {}
         self._overdue: set[str] = set()
+        self._waiting: OrderedDict[str, Activation] = OrderedDict()
+        """Runs that may have nothing to do but to wait for their children."""
+        self._evicted: dict[str, tuple[str, ...]] = {}
+        """The children that runs wait for that have left memory meanwhile."""
+        self._statuses: dict[str, dict[str, str]] = {}
+        """By parent: what its children that stay say of themselves (C-14)."""
         self.callers: dict[str, Caller] = {}
         """Tasks that wait for a run and lend themselves to it."""
 
@@ -164,7 +172,26 @@ class Activations:
 
     @property
     def _has_room(self) -> bool:
-        return len(self._active) + len(self._loading) < self._max_live
+        return len(self._active) + len(self._loading) < self._max_live or self._make_room()
+
+    def waits(self, run: Activation) -> None:
+        """A run has nothing to do until one of its children is heard of."""
+        self._waiting[run.lane.run_id] = run
+        if self._ready:
+            self.look_for_ready()
+        self._runtime.progressed()
+
+    def _make_room(self) -> bool:
+        """Let a run that only waits leave memory, unrecorded: its journal says all of it."""
+        while self._waiting:
+            run_id, run = self._waiting.popitem(last=False)
+            if self._active.get(run_id) is run and run.is_idle and run_id not in self.callers:
+                self._evicted[run_id] = _waited_for(run.thread)
+                run.close()
+                del self._active[run_id]
+                self._runtime.changed(run_id)
+                return True
+        return False
 
     def _activate(self, run_id: str) -> None:
         """Take a ready run into memory."""
@@ -175,19 +202,30 @@ class Activations:
             except Exception as error:
                 log.error("run.unstartable", run_id=run_id, exc_info=error)
         else:
-            self._loading[run_id] = []
-            self._runtime.hub.tasks.start(self._load(run_id), name=run_id)
+            self._begin_loading(run_id)
 
     def _activate_new(self, items: Sequence[InLane]) -> None:
         item = items[0]
+        ancestors: tuple[tuple[str, str], ...] = ()
+        if item.parent_run_id is not None:
+            parent = self._active.get(item.parent_run_id)
+            if parent is None:
+                self._begin_loading(item.run_id)
+                return
+            ancestors = ((parent.lane.run_id, parent.lane.agent), *parent.lane.ancestors)
         lane = OwnLane(
             self._runtime.hub,
             run_id=item.run_id,
             root_run_id=item.root_run_id,
             parent_run_id=item.parent_run_id,
             agent=item.agent,
+            ancestors=ancestors,
         )
         self._install(lane, (), items)
+
+    def _begin_loading(self, run_id: str) -> None:
+        self._loading[run_id] = []
+        self._runtime.hub.tasks.start(self._load(run_id), name=run_id)
 
     async def _load(self, run_id: str) -> None:
         """Read a run from the journal and go on with it."""
@@ -195,6 +233,8 @@ class Activations:
         try:
             await self._runtime.hub.journal.flush()
             loaded = await self._runtime.hub.journal.load(run_id)
+            ancestors = await self._ancestors(loaded)
+            await self._load_relatives(loaded)
         except Exception as error:
             log.error("run.unreadable", run_id=run_id, exc_info=error)
             loaded = None
@@ -204,9 +244,40 @@ class Activations:
             self._overdue.discard(run_id)
             self.left_id(run_id)
             return
-        self._install(self._lane_of(loaded), loaded.events, (*loaded.waiting, *held))
+        # What came while all this was read is held; what is in both lists is noted once.
+        self._install(self._lane_of(loaded, ancestors), loaded.events, (*loaded.waiting, *held))
 
-    def _lane_of(self, loaded: LoadedRun) -> OwnLane:
+    async def _ancestors(self, loaded: LoadedRun | None) -> tuple[tuple[str, str], ...]:
+        """The runs above, as the journal knows them."""
+        found: list[tuple[str, str]] = []
+        run_id = loaded.info.parent_run_id if loaded is not None else None
+        while run_id is not None:
+            info = await self._runtime.hub.journal.info(run_id)
+            if info is None:
+                break
+            found.append((run_id, info.agent))
+            run_id = info.parent_run_id
+        return tuple(found)
+
+    async def _load_relatives(self, loaded: LoadedRun | None) -> None:
+        """What a run needs to know of its tree: the budget, and its children's statuses."""
+        if loaded is None:
+            return
+        info, journal = loaded.info, self._runtime.hub.journal
+        children = [event for event in loaded.events if isinstance(event, e.AgentChild)]
+        if info.parent_run_id is not None or children:
+            await self._runtime.trees.load(info.root_run_id, journal)
+        known = self._statuses.get(info.run_id, {})
+        for child in children:
+            if child.resumable and child.child_run_id not in known:
+                other = await journal.load(child.child_run_id)
+                if other is not None:
+                    thread = fold_all(EMPTY, other.events)
+                    self._statuses.setdefault(info.run_id, {}).setdefault(
+                        child.child_run_id, thread.status
+                    )
+
+    def _lane_of(self, loaded: LoadedRun, ancestors: tuple[tuple[str, str], ...]) -> OwnLane:
         info = loaded.info
         return OwnLane(
             self._runtime.hub,
@@ -215,6 +286,7 @@ class Activations:
             parent_run_id=info.parent_run_id,
             agent=info.agent,
             seq=len(loaded.events),
+            ancestors=ancestors,
         )
 
     def _install(self, lane: OwnLane, events: Iterable[e.Event], waiting: Iterable[InLane]) -> None:
@@ -228,6 +300,7 @@ class Activations:
         if definition is not None and definition.is_code:
             self._install_code(definition, lane, events, waiting)
             return
+        self._evicted.pop(run_id, None)
         run = Activation(self._runtime, lane, fold_all(EMPTY, events), self.callers.get(run_id))
         self._active[run_id] = run
         for item in waiting:
@@ -238,7 +311,7 @@ class Activations:
         elif run_id in self._overdue:
             self._overdue.discard(run_id)
             run.pass_deadline()
-        elif run.thread.phase == "live" and not run.thread.parked:
+        elif run.thread.phase == "live" and not run.thread.parked and not run.thread.waits:
             run.restore(Restored("".join(deaths[-1:])))  # Which counts its restarts itself.
         elif len(deaths) > MAX_DEATHS:
             reason = f"it died {len(deaths)} times in a row: {deaths[-1]}"
@@ -278,10 +351,10 @@ class Activations:
         if self._active.get(run_id) is run:
             del self._active[run_id]
             self._deaths.pop(run_id, None)
+            self._waiting.pop(run_id, None)
             if run.thread.phase == "ended":
-                self._runtime.forget_budget(run_id)
-                if _is_terminated(run) and not self._runtime.hub.is_closed:
-                    self._runtime.hub.tasks.start(self._terminate_children(run_id), name=run_id)
+                self._statuses.pop(run_id, None)
+                self._runtime.run_ended(run.lane)
             if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
                 caller.dismiss(_outcome_of(run))
             self.left_id(run_id)
@@ -293,11 +366,54 @@ class Activations:
         if self._ready:
             self.look_for_ready()
 
-    async def _terminate_children(self, run_id: str) -> None:
-        """What was terminated leaves nothing at work behind: each child ends its own (T-05)."""
-        for info in await self._runtime.hub.journal.runs():
-            if info.parent_run_id == run_id and not self._runtime.hub.is_closed:
-                self._runtime.hub.terminate(info.run_id, f"run {run_id} was terminated")
+    # ── relatives ────────────────────────────────────────────────────────────────────────────
+
+    def statuses_of(self, run_id: str) -> Mapping[str, str]:
+        """What a run's children that stay say of themselves, by run id."""
+        return self._statuses.get(run_id, {})
+
+    def set_status(self, lane: OwnLane, thread: Thread) -> None:
+        """A child says what it is at; its parent's next step sees it."""
+        if lane.parent_run_id is not None and not thread.once:
+            self._statuses.setdefault(lane.parent_run_id, {})[lane.run_id] = thread.status
+
+    def forget_unstarted(self, events: Iterable[e.Event]) -> None:
+        """Let go of the values that were put away for children that were not started."""
+        for event in events:
+            if isinstance(event, e.AgentChild) and event.error and event.child_run_id:
+                self._runtime.hub.addressing.drop_values(event.child_run_id)
+
+    async def look_at(self, run_id: str) -> tuple[OwnLane, Callable[[], Thread]] | None:
+        """A run's lane and state: live while it is in memory, else as the journal has it."""
+        run = self._active.get(run_id)
+        if isinstance(run, Activation):
+            activation = run
+            return run.lane, lambda: activation.thread
+        await self._runtime.hub.journal.flush()
+        loaded = await self._runtime.hub.journal.load(run_id)
+        if loaded is None:
+            return None
+        thread = fold_all(EMPTY, loaded.events)
+        lane = self._lane_of(loaded, await self._ancestors(loaded))
+        await self._load_relatives(loaded)
+        return lane, lambda: thread
+
+    def interrupted_with(self, run_id: str) -> tuple[str, ...]:
+        """The runs that an interruption of ``run_id`` reaches: those that it waits for (T-10)."""
+        found: list[str] = [run_id]
+        for each in found:
+            found += [child for child in self._waited_by(each) if child not in found]
+        return tuple(found)
+
+    def waits_for(self, run_id: str, other: str) -> bool:
+        """Whether ``run_id`` waits, maybe through others, for ``other``."""
+        return other in self.interrupted_with(run_id)[1:]
+
+    def _waited_by(self, run_id: str) -> tuple[str, ...]:
+        run = self._active.get(run_id)
+        if isinstance(run, Activation):
+            return _waited_for(run.thread)
+        return self._evicted.get(run_id, ())
 
     def lost(self, run: AnyRun) -> None:
         """Another owner writes this run: let go of it, unrecorded."""
@@ -344,6 +460,9 @@ def _outcome_of(run: AnyRun) -> RunOutcome | None:
     )  # fmt: skip
 
 
-def _is_terminated(run: AnyRun) -> bool:
-    last = run.thread.outcome if isinstance(run, Activation) else run.thread.ending
-    return last is not None and last.outcome == "terminated"
+def _waited_for(thread: Thread) -> tuple[str, ...]:
+    """The children that a run waits for."""
+    calls = thread.open.calls if thread.open is not None else ()
+    waited = [call.child for call in calls if call.status == "waiting"]
+    waited += [start.child for start in thread.family.starts if start.status == "waiting"]
+    return tuple(dict.fromkeys(waited))

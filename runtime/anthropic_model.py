@@ -6,6 +6,8 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * thinking goes back with the turns that have calls, signed blocks only: Anthropic asks for it
   there, ignores it elsewhere, and refuses what another provider thought;
 * a system note within the conversation is user text between ``<system>`` tags;
+* notes are text blocks behind what they belong to: a message, a result, the system prompt, of
+  which the latter two are plain strings without them;
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
 
 The interface's version is 2023-06-01, which every model and every compatible server knows.  The
@@ -15,12 +17,13 @@ next one, 2026-10-21, gives nothing that is used here and refuses ``temperature`
 How the answer becomes a reply stands in ``anthropic_answer``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from hubbub.agents.model import (
+    AnsweredCall,
     AssistantMessage,
     ModelReply,
     ModelRequest,
@@ -108,8 +111,8 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
         "stream": True,
         "messages": _messages(request),
     }
-    if request.system.strip():
-        body["system"] = request.system
+    if system := _system(request):
+        body["system"] = system
     if request.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
@@ -122,6 +125,18 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
         else:
             body[name] = value
     return body
+
+
+def _system(request: ModelRequest) -> str | list[dict[str, Any]]:
+    notes = _text_blocks(request.system_notes)
+    if notes:
+        return _text_blocks([request.system]) + notes
+    return request.system if request.system.strip() else ""
+
+
+def _text_blocks(texts: Iterable[str]) -> list[dict[str, Any]]:
+    # A blank block is refused.
+    return [{"type": "text", "text": text} for text in texts if text.strip()]
 
 
 def _tool_choice(request: ModelRequest) -> dict[str, Any]:
@@ -152,13 +167,14 @@ def _messages(request: ModelRequest) -> list[dict[str, Any]]:
 
 
 def _user_blocks(turn: UserTurn) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": _user_text(message)} for message in turn.messages]
+    return _text_blocks(text for message in turn.messages for text in _user_texts(message))
 
 
-def _user_text(message: UserMessage) -> str:
+def _user_texts(message: UserMessage) -> tuple[str, ...]:
+    texts = (message.content, *message.notes)
     if message.role == "system":
-        return f"<system>\n{message.content}\n</system>"
-    return message.content
+        return tuple(f"<system>\n{text}\n</system>" for text in texts)
+    return texts
 
 
 def _assistant_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
@@ -182,9 +198,15 @@ def _result_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for call in turn.calls:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id}
-        # An error without a text is refused.
-        block["content"] = call.output or ("error" if call.is_error else "")
+        block["content"] = _result_content(call)
         if call.is_error:
             block["is_error"] = True
         blocks.append(block)
     return blocks
+
+
+def _result_content(call: AnsweredCall) -> str | list[dict[str, Any]]:
+    if call.notes:
+        return _text_blocks((call.output, *call.notes))
+    # An error without a text is refused.
+    return call.output or ("error" if call.is_error else "")

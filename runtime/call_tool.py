@@ -4,11 +4,12 @@ import functools
 import inspect
 from typing import Any
 
+from hubbub.agents.arguments import BadArguments
 from hubbub.agents.run_state import RunState
 from hubbub.agents.tools import Tool, ToolResult, render_failure, render_result
 from hubbub.hub.ports import Offload
 
-__all__ = ["call_tool"]
+__all__ = ["call_tool", "invoke"]
 
 
 async def call_tool(
@@ -23,6 +24,16 @@ async def call_tool(
     """
     try:
         kwargs = tool.parse(arguments)
+    except BadArguments as problem:
+        return render_failure(problem)
+    return await invoke(tool, kwargs, state, offload)
+
+
+async def invoke(
+    tool: Tool[..., Any], kwargs: dict[str, Any], state: RunState, offload: Offload
+) -> ToolResult:
+    """As ``call_tool``, with arguments that have been read."""
+    try:
         if tool.state_parameter is not None:
             kwargs[tool.state_parameter] = state
         if tool.is_async:

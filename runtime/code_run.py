@@ -5,6 +5,7 @@ its inbox is kept and its end is committed.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -42,7 +43,8 @@ __all__ = ["CodeRun"]
 _RESERVED: Final = frozenset(
     event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
 ) - {e.SessionPrompt, e.SessionPromptEnd} | {
-    e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild,
+    e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
+    e.AgentImmediate,
 }  # fmt: skip
 
 
@@ -105,6 +107,11 @@ class CodeRun:
 
     def pass_deadline(self) -> None:
         self.end("timed_out", reason="the run's time is over")
+
+    @property
+    def depth(self) -> int:
+        """How far below its root the run is."""
+        return self.thread.depth
 
     @property
     def is_at_boundary(self) -> bool:
@@ -185,10 +192,30 @@ class CodeRun:
         events = completion(self.thread, outcome, reason=reason, failure=failure, **extra)
         if taken:
             events = (e.SessionTaken(items=taken), *events)
-        self._append(events, taken=taken, ends=True)
+        self._append(events, taken=taken, ends=True, mail=self._farewell(outcome))
+
+    def _farewell(self, outcome: OutcomeName) -> tuple[tuple[str, InLane], ...]:
+        """What is terminated takes its children with it (T-05)."""
+        if outcome != "terminated":
+            return ()
+        why = e.SessionTerminate(reason=f"run {self.lane.run_id} was terminated")
+        return tuple((child, why) for child in self.thread.children)
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write an event of the runtime's own on the agent's behalf."""
+        events = (*start_if_missing(self.thread), event)
+        for one in events:
+            self.thread = fold_code(self.thread, one)
+        after = None if done is None else (lambda _commit: done())
+        self.lane.append(events, status="active", before=self._committed, after=after)
 
     def _append(
-        self, events: tuple[Event, ...], *, taken: tuple[InLane, ...] = (), ends: bool = False
+        self,
+        events: tuple[Event, ...],
+        *,
+        taken: tuple[InLane, ...] = (),
+        ends: bool = False,
+        mail: tuple[tuple[str, InLane], ...] = (),
     ) -> None:
         # Folded at once, ahead of the commit: the store may refuse it only when this run has
         # been lost to another owner, and then nothing it thinks matters any more.
@@ -199,6 +226,7 @@ class CodeRun:
         self.lane.append(
             events,
             taken=[item.seq for item in taken],
+            deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
             status="ended" if ends else "active",
             before=self._committed,
             after=self._ended if ends else None,
@@ -280,8 +308,11 @@ class CodeRun:
 
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
+        events = (*start_if_missing(self.thread), event)
+        for one in events:
+            self.thread = fold_code(self.thread, one)
         self.lane.append(
-            (*start_if_missing(self.thread), event),
+            events,
             deliveries=(delivery,),
             status="active",
             before=self._committed,

@@ -2,12 +2,14 @@
 
 Rules, whatever the history holds:
 
-1. Blank texts are left out, and with them messages that hold nothing else.
+1. Blank texts are left out, notes among them, and with them messages that hold nothing else.  A
+   note whose message has no other words stands in their place.
 2. Consecutive user messages are one ``UserTurn``.
 3. The user speaks first: ``(begin)`` is said if nobody but the system said anything before the
    model did.
 4. Two things the model said are never neighbours: the results of its calls stand between them,
-   or ``(continue)``, which is what it was shown when it was asked to go on (S-04).
+   or ``(continue)``, which is what it was shown when it was asked to go on (S-04).  Words that
+   it was given as its own are no exception.
 5. The model's word is never the last: after it comes ``(continue)``.
 6. Call ids are unique within the request, of at most 40 letters, digits, ``_`` and ``-``; tool
    names are of at most 64 of these.  What is in order stays as it is.
@@ -46,7 +48,10 @@ _misfits: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class UserTurn(Struct, frozen=True):
-    """What the model is told between two of its own words; at least one message, none blank."""
+    """What the model is told between two of its own words.
+
+    There is at least one message; neither content nor note is blank.
+    """
 
     messages: tuple[UserMessage, ...]
 
@@ -61,8 +66,7 @@ def conversation(messages: Sequence[ModelMessage]) -> list[Turn]:
     used: set[str] = set()
     for message in messages:
         if isinstance(message, UserMessage):
-            if message.content.strip():
-                said.append(message)
+            said.extend(_acceptable_user(message))
         elif message.calls or message.text.strip():
             turns.extend(_user_turn(turns[-1] if turns else None, said))
             said = []
@@ -81,12 +85,25 @@ def _user_turn(last: Turn | None, said: list[UserMessage]) -> tuple[UserTurn, ..
     return ()
 
 
+def _acceptable_user(message: UserMessage) -> tuple[UserMessage, ...]:
+    if not message.notes:
+        return (message,) if message.content.strip() else ()
+    texts = _without_blanks((message.content, *message.notes))
+    if not texts:
+        return ()
+    return (msgspec.structs.replace(message, content=texts[0], notes=texts[1:]),)
+
+
+def _without_blanks(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text for text in texts if text.strip())
+
+
 def _acceptable(message: AssistantMessage, used: set[str]) -> AssistantMessage:
     if not message.calls:
         return message
     text = message.text if message.text.strip() else ""
     calls = tuple(_acceptable_call(each, used) for each in message.calls)
-    return AssistantMessage(text=text, thinking=message.thinking, calls=calls)
+    return msgspec.structs.replace(message, text=text, calls=calls)
 
 
 def _acceptable_call(call: AnsweredCall, used: set[str]) -> AnsweredCall:
@@ -97,12 +114,12 @@ def _acceptable_call(call: AnsweredCall, used: set[str]) -> AnsweredCall:
         number += 1
         id_ = f"{stem[: MAX_ID - len(str(number)) - 1]}_{number}"
     used.add(id_)
-    return AnsweredCall(
+    return msgspec.structs.replace(
+        call,
         id=id_,
         name=name or "unnamed",
         arguments=_acceptable_arguments(call.arguments),
-        output=call.output,
-        is_error=call.is_error,
+        notes=_without_blanks(call.notes),
     )
 
 

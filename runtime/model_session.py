@@ -6,6 +6,7 @@ the run's lane.
 """
 
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -13,22 +14,18 @@ import anyio
 from msgspec import structs
 
 from hubbub.agents.decide import Activity, Do, Kind, Take, decide
-from hubbub.agents.definitions import (
-    AgentDefinition,
-    Definitions,
-    PromptDefinition,
-    SideConfig,
-)
+from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import Restored, Signal, Taken, interpret
 from hubbub.agents.model import Model
+from hubbub.agents.resolution import ActiveSide, Definitions
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import Closed, RunFailed
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
-from hubbub.runtime.perform import perform, timed_out, timeout_of
+from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
 
 if TYPE_CHECKING:
     from hubbub.runtime.code_run import CodeRun
@@ -64,9 +61,11 @@ class ModelSession:
         )  # fmt: skip
         side = SideConfig(prompt=prompt, max_steps=max_steps)
         self._definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
-        self._side = self._definitions.side(_NAME)
+        self.side: ActiveSide = self._definitions.side(_NAME)
         self._run = run
+        self.lane = run.lane
         self._thread = Thread(agent=_NAME, phase="live")
+        self.notices: deque[tuple[str, Any]] = deque()
         self._queue: deque[e.SessionMessage] = deque()
         self._sent = 0
         self._closed = False
@@ -112,6 +111,19 @@ class ModelSession:
         """Answer the calls that an earlier ``receive`` has left behind."""
         return self._commit(Restored()) if self._thread.open is not None else []
 
+    @property
+    def thread(self) -> Thread:
+        """The conversation so far."""
+        return self._thread
+
+    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
+        """Nothing: its messages are its own."""
+        return ()
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write an event of a tool's into the run's lane."""
+        self._run.record(event, done)
+
     def close(self) -> None:
         """End the session; twice is a no-op, ``send`` after it an error."""
         self._closed = True
@@ -146,9 +158,9 @@ class ModelSession:
         return [signals[number] for number in sorted(signals)]
 
     async def _perform(self, activity: Activity) -> Signal:
-        seconds = timeout_of(activity, self._side)
+        seconds = timeout_of(activity, self.side)
         with anyio.move_on_after(seconds):
-            return await perform(activity, self._thread, self._side, self._run.runtime, self._run)
+            return await perform(activity, AtWork(self._run.runtime, self, self._run))
         assert seconds is not None
         return timed_out(activity, seconds)
 

@@ -5,6 +5,9 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * an assistant turn's calls are followed by one ``tool`` message each, in call order;
 * user messages between two assistant turns are one message, since the templates of many local
   models insist on alternation; a system note keeps the role ``system`` and its place;
+* notes of user messages make the content a list of text parts, one for each text; those of a
+  result follow its output after a blank line, since many servers take only a string there; those
+  of the system prompt are system messages right behind it;
 * what the model thought is not sent back: the interface has no field for it;
 * ``parallel_tool_calls`` and ``tool_choice`` are sent only along with tools;
 * ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
@@ -14,13 +17,16 @@ How the answer becomes a reply stands in ``openai_answer``.
 """
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, Final
 
 from hubbub.agents.model import (
+    AnsweredCall,
     AssistantMessage,
     ModelReply,
     ModelRequest,
     OnDelta,
+    UserMessage,
 )
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
@@ -135,30 +141,39 @@ def _tool_choice(choice: str) -> str | dict[str, Any]:
 
 
 def _messages(request: ModelRequest) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    if request.system.strip():
-        messages.append({"role": "system", "content": request.system})
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": text}
+        for text in (request.system, *request.system_notes)
+        if text.strip()
+    ]
     for turn in conversation(request.messages):
         if isinstance(turn, UserTurn):
             messages.extend(_user_messages(turn))
         else:
             messages.append(_assistant_message(turn))
             messages.extend(
-                {"role": "tool", "tool_call_id": call.id, "content": call.output}
+                {"role": "tool", "tool_call_id": call.id, "content": _result_content(call)}
                 for call in turn.calls
             )
     return messages
 
 
 def _user_messages(turn: UserTurn) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    for each in turn.messages:
-        role = "system" if each.role == "system" else "user"
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += f"\n\n{each.content}"
-        else:
-            messages.append({"role": role, "content": each.content})
-    return messages
+    return [
+        {"role": role, "content": _user_content(list(messages))}
+        for role, messages in groupby(turn.messages, key=_role)
+    ]
+
+
+def _role(message: UserMessage) -> str:
+    return "system" if message.role == "system" else "user"
+
+
+def _user_content(messages: list[UserMessage]) -> str | list[dict[str, Any]]:
+    if not any(each.notes for each in messages):
+        return "\n\n".join(each.content for each in messages)
+    texts = (text for each in messages for text in (each.content, *each.notes))
+    return [{"type": "text", "text": text} for text in texts]
 
 
 def _assistant_message(turn: AssistantMessage) -> dict[str, Any]:
@@ -173,3 +188,9 @@ def _assistant_message(turn: AssistantMessage) -> dict[str, Any]:
         for call in turn.calls
     ]
     return {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
+
+
+def _result_content(call: AnsweredCall) -> str:
+    if not call.notes:
+        return call.output
+    return "\n\n".join(text for text in (call.output, *call.notes) if text.strip())

@@ -1,107 +1,230 @@
-"""Performing activities: the one place where a model is called and a tool is run.
+"""Performing activities: the one place where a model is called, a tool or a hook is run.
 
 What happens here is not recorded by itself; it becomes a signal, and what that means is decided
 in ``hubbub.agents.interpret``.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from hubbub.agents.decide import Activity, CallModel, RunTool
-from hubbub.agents.definitions import ActiveSide
-from hubbub.agents.interpret import ModelFailed, ModelReplied, Signal, ToolFinished
-from hubbub.agents.model import Delta, OnDelta, TextDelta, ThinkingDelta
+from hubbub.agents.area import find_files
+from hubbub.agents.arguments import BadArguments
+from hubbub.agents.decide import (
+    Activity,
+    CallModel,
+    Kind,
+    Receive,
+    RunTool,
+    StartChild,
+    TellHooks,
+)
+from hubbub.agents.interpret import ModelFailed, ModelReplied, Noticed, Signal, Taken, ToolFinished
+from hubbub.agents.model import (
+    Delta,
+    ModelMessage,
+    ModelRequest,
+    OnDelta,
+    TextDelta,
+    ThinkingDelta,
+)
 from hubbub.agents.request import build_request
+from hubbub.agents.resolution import ActiveSide
 from hubbub.agents.retry import Failure
+from hubbub.agents.stop import paths_of
 from hubbub.agents.thread import Thread
-from hubbub.hub.errors import HubbubError, ProviderError
-from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
+from hubbub.agents.tools import Tool, ToolResult, render_failure
+from hubbub.hub.errors import HubbubError, ProviderError, UnknownAgent
+from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta, Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.task_host import is_stray_cancellation
-from hubbub.runtime.call_tool import call_tool
+from hubbub.runtime.call_tool import invoke
+from hubbub.runtime.delegate import look_up_call, look_up_start
+from hubbub.runtime.hook_runner import (
+    filtered_items,
+    filtered_reply,
+    filtered_result,
+    run_hooks,
+)
+from hubbub.runtime.run_state import ThreadState, recorder
+from hubbub.runtime.variables import Environment
 
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["MODEL_TIMEOUT", "perform", "timed_out", "timeout_of"]
+__all__ = ["MODEL_TIMEOUT", "AtWork", "Performer", "perform", "timed_out", "timeout_of"]
 
 MODEL_TIMEOUT = 600.0
 """Seconds that one model call may take (S-10)."""
 
 
-class ToolState:
-    """What a tool sees of its run (``RunState``)."""
+class Performer(Protocol):
+    """The run that an activity is performed for."""
 
-    __slots__ = ("_runtime", "agent", "call_id", "hub", "parent_run_id", "root_run_id", "run_id")
+    @property
+    def lane(self) -> OwnLane: ...
 
-    def __init__(self, runtime: "Runtime", lane: OwnLane, hub: RunHub, call_id: str) -> None:
-        self._runtime = runtime
-        self.run_id = lane.run_id
-        self.root_run_id = lane.root_run_id
-        self.parent_run_id = lane.parent_run_id
-        self.agent = lane.agent
-        self.hub = hub
-        self.call_id = call_id
+    @property
+    def thread(self) -> Thread: ...
 
-    def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
-        """Start a child of this run (R-13)."""
-        return self._runtime.spawn(self.run_id, agent, input, name=name)
+    @property
+    def side(self) -> ActiveSide | None: ...
+
+    @property
+    def notices(self) -> deque[tuple[str, Any]]: ...
+
+    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]: ...
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None: ...
 
 
-async def perform(
-    activity: Activity, thread: Thread, side: ActiveSide, runtime: "Runtime", work: RunScope
-) -> Signal:
-    """Do what ``activity`` says and return what came of it; only cancellation is raised.
-
-    ``work`` is the scope the activity acts in; once that is no longer live, whatever the
-    activity still emits is dropped (S-10).
-    """
+async def perform(activity: Activity, at_work: "AtWork") -> Signal:
+    """Do what ``activity`` says and return what came of it; only cancellation is raised."""
+    run, runtime, side = at_work.run, at_work.runtime, at_work.side
     try:
-        if isinstance(activity, RunTool):
-            return await _run_tool(activity, thread, side, runtime, work)
-        return await _call_model(activity, thread, side, runtime, work)
+        match activity:
+            case RunTool():
+                return await _run_call(activity, at_work)
+            case CallModel():
+                return await _call_model(activity, at_work)
+            case StartChild():
+                return look_up_start(activity, at_work.thread, side, runtime, run.lane)
+            case Receive(kind=kind):
+                items = await filtered_items(
+                    side, at_work.state(), run.waiting_items(kind), run.lane.run_id
+                )
+                return Taken(items, runtime.trees.room(run.lane.root_run_id))
+            case TellHooks():
+                while run.notices:
+                    point, value = run.notices[0]
+                    await run_hooks(side, point, at_work.state(), value, run.lane.run_id)
+                    run.notices.popleft()
+                return Noticed()
+            case _:
+                assert_never(activity)
     except BaseException as error:
         if not is_stray_cancellation(error):
             raise
-        log.warning("activity.cancelled_from_within", run_id=work.lane.run_id, exc_info=error)
+        log.warning("activity.cancelled_from_within", run_id=run.lane.run_id, exc_info=error)
         return _cancelled_from_within(activity)
+
+
+class AtWork:
+    """What an activity needs at hand, and the scope it acts in.
+
+    Once that is no longer live, whatever the activity still emits is dropped (S-10).
+    """
+
+    __slots__ = ("run", "runtime", "side", "thread", "work")
+
+    def __init__(self, runtime: "Runtime", run: Performer, work: RunScope) -> None:
+        side = run.side
+        self.thread = run.thread
+        if side is None:
+            raise UnknownAgent(self.thread.agent, runtime.definitions.names)
+        self.runtime = runtime
+        self.run = run
+        self.side = side
+        self.work = work
+
+    def state(self, call_id: str = "") -> ThreadState:
+        """What a tool or hook sees of the run."""
+        run, work = self.run, self.work
+        where: dict[str, Any] = {"turn": self.thread.turn}
+        if self.thread.two_sided:
+            where |= {"side": self.side.name, "label": self.side.config.label}
+        hub = RunHub(self.runtime.hub, work, call_id=call_id, **where)
+        return ThreadState(
+            self.runtime, run.lane, lambda: run.thread,
+            recorder(run.record, lambda: work.is_live),
+            hub=hub, side=self.side, call_id=call_id,
+        )  # fmt: skip
+
+    def environment(self) -> Environment:
+        return Environment.of(self.runtime, self.run.lane, self.side)
 
 
 def _cancelled_from_within(activity: Activity) -> Signal:
     text = "it awaited something that was cancelled elsewhere"
-    if isinstance(activity, RunTool):
-        return ToolFinished(activity.step, activity.index, f"CancelledError: {text}", True)
-    failure = Failure(kind="bug", error=f"the model was cancelled: {text}", retryable=False)
-    return ModelFailed(failure, activity.turn)
+    match activity:
+        case RunTool():
+            return ToolFinished(activity.step, activity.index, f"CancelledError: {text}", True)
+        case CallModel():
+            failure = Failure(kind="bug", error=f"the model was cancelled: {text}", retryable=False)
+            return ModelFailed(failure, activity.turn)
+        case _:
+            return Noticed()
 
 
-async def _run_tool(
-    activity: RunTool, thread: Thread, side: ActiveSide, runtime: "Runtime", work: RunScope
-) -> Signal:
-    tool = side.tools.get(activity.name)
+# ── calls ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _run_call(activity: RunTool, at: AtWork) -> Signal:
+    """Run a tool, or look up what a call of a child needs."""
+    tool = at.side.tools.get(activity.name)
     if tool is None:
+        if activity.name in at.side.offered:
+            return look_up_call(activity, at.thread, at.side, at.runtime, at.run.lane)
         text = f"the tool {activity.name!r} is gone"
-        return ToolFinished(activity.step, activity.index, text, True)
-    call_id = f"{activity.step}.{activity.index}"
-    hub = RunHub(runtime.hub, work, call_id=call_id, turn=thread.turn)
-    state = ToolState(runtime, work.lane, hub, call_id)
-    result = await call_tool(tool, activity.arguments, state, runtime.ports.offload)
+        return ToolFinished(activity.step, activity.index, text, True, ran=False)
+    state = at.state(f"{activity.step}.{activity.index}")
+    result, ran = await _run_tool(tool, activity, at, state)
+    if at.side.hooks:
+        result = await filtered_result(at.side, state, result, at.run.lane.run_id)
     return ToolFinished(
-        activity.step, activity.index, result.content, result.is_error, result.attachments
+        activity.step, activity.index, result.content, result.is_error, result.attachments, ran
     )
 
 
-async def _call_model(
-    activity: CallModel, thread: Thread, side: ActiveSide, runtime: "Runtime", work: RunScope
-) -> Signal:
+async def _run_tool(
+    tool: Tool[..., Any], activity: RunTool, at: AtWork, state: ThreadState
+) -> tuple[ToolResult, bool]:
+    """A tool's result, and whether it was called at all."""
+    has_needs = bool(tool.variables or at.side.bindings)
+    if has_needs and (problem := _not_ready(tool, activity, at)):
+        return ToolResult(problem, is_error=True), False
+    try:
+        kwargs = tool.parse(activity.arguments)
+    except BadArguments as error:
+        return render_failure(error), False
+    return await invoke(tool, kwargs, state, at.runtime.ports.offload), True
+
+
+def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
+    """Why a tool is not called: files or variables that are not there (A-01, D-09)."""
+    bound = at.side.bindings.get(tool.name)
+    if bound is not None:
+        paths = paths_of(bound[1], activity.arguments)
+        if absent := find_files(at.thread.area, paths)[1]:
+            names = ", ".join(map(repr, absent))
+            return f"there is no file {names}; write it first, or name one that is there"
+    required = [each.name for each in tool.variables if each.required]
+    if required:
+        env = at.environment()
+        if unset := [name for name in required if env.find(name) is None]:
+            return f"{tool.name} cannot run: {', '.join(unset)} is not set"
+    return ""
+
+
+# ── models ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def _call_model(activity: CallModel, at: AtWork) -> Signal:
+    runtime, side, run_id = at.runtime, at.side, at.run.lane.run_id
     if activity.delay:
         await runtime.ports.clock.sleep(activity.delay)
     try:
         model = runtime.resolved.model(side.prompt.model)
-        request = build_request(thread, side, runtime.resolved.specs_of(side))
-        on_delta = _deltas(runtime, work, activity, thread, side)
-        return ModelReplied(await model.call(request, on_delta), activity.turn)
+        if side.is_plain:
+            request = build_request(at.thread, side, runtime.resolved.specs_of(side))
+        else:
+            request = await _request(at)
+        reply = await model.call(request, _deltas(activity, at))
+        if side.hooks:
+            reply = await filtered_reply(side, at.state(), reply, run_id)
+        return ModelReplied(reply, activity.turn)
     except ProviderError as error:
         failure = Failure(
             kind=error.kind,
@@ -111,23 +234,38 @@ async def _call_model(
             jitter=runtime.ports.ids.random(),
         )
     except HubbubError as error:
-        runtime.remember_error(work.lane.run_id, error)
+        runtime.remember_error(run_id, error)
         failure = Failure(kind="setup", error=str(error), retryable=False)
     except Exception as error:
-        log.error("model.raised", run_id=work.lane.run_id, exc_info=error)
+        log.error("model.raised", run_id=run_id, exc_info=error)
         text = f"the model object raised {type(error).__name__}: {error}"
         failure = Failure(kind="bug", error=text[:2000], retryable=False)
     log.warning(
-        "model.failed", run_id=work.lane.run_id, step=activity.step, attempt=activity.attempt,
+        "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
     return ModelFailed(failure, activity.turn)
 
 
-def _deltas(
-    runtime: "Runtime", work: RunScope, activity: CallModel, thread: Thread, side: ActiveSide
-) -> OnDelta | None:
+async def _request(at: AtWork) -> ModelRequest:
+    """What the model is shown for this step."""
+    side, thread, runtime = at.side, at.thread, at.runtime
+    messages: tuple[ModelMessage, ...] | None = None
+    if "filter_messages" in side.hooks:
+        messages = await run_hooks(
+            side, "filter_messages", at.state(), thread.view, at.run.lane.run_id
+        )
+    env = at.environment()
+    return build_request(
+        thread, side, runtime.resolved.specs_with_children(side, env.is_enabled),
+        messages=messages, statuses=runtime.runs.statuses_of(at.run.lane.run_id),
+        value_of=env.find,
+    )  # fmt: skip
+
+
+def _deltas(activity: CallModel, at: AtWork) -> OnDelta | None:
     """Turn a model's deltas into events, if anybody listens."""
+    runtime, work, thread, side = at.runtime, at.work, at.thread, at.side
     hub, lane = runtime.hub, work.lane
     run_id, root = lane.run_id, lane.root_run_id
     if not (
@@ -151,26 +289,32 @@ def _deltas(
                 at=runtime.ports.clock.now(), run_id=run_id, root_run_id=root,
                 parent_run_id=lane.parent_run_id, agent=lane.agent, step=activity.step,
                 attempt=activity.attempt, after_seq=lane.seq, text=delta.text, turn=thread.turn,
-                side="side_a", label=side.config.label,
+                side=side.name, label=side.config.label,
             )
         )  # fmt: skip
 
     return on_delta
 
 
-def timeout_of(activity: Activity, side: ActiveSide) -> float | None:
+def timeout_of(activity: Activity, side: ActiveSide | None) -> float | None:
     """Seconds that an activity may take."""
     if isinstance(activity, CallModel):
         return MODEL_TIMEOUT + activity.delay
+    if side is None or not isinstance(activity, RunTool):
+        return None
     tool = side.tools.get(activity.name)
     return tool.timeout if tool is not None else None
 
 
 def timed_out(activity: Activity, seconds: float) -> Signal:
     """What it means that an activity took longer."""
-    if isinstance(activity, CallModel):
-        text = f"the model did not answer within {seconds - activity.delay:g} s"
-        failure = Failure(kind="timeout", error=text, retryable=True)
-        return ModelFailed(failure, activity.turn)
-    text = f"timed out: the tool did not finish within {seconds:g} s"
-    return ToolFinished(activity.step, activity.index, text, True)
+    match activity:
+        case CallModel():
+            text = f"the model did not answer within {seconds - activity.delay:g} s"
+            failure = Failure(kind="timeout", error=text, retryable=True)
+            return ModelFailed(failure, activity.turn)
+        case RunTool():
+            text = f"timed out: the tool did not finish within {seconds:g} s"
+            return ToolFinished(activity.step, activity.index, text, True)
+        case _:
+            return Noticed()

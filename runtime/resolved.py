@@ -11,8 +11,10 @@ from typing import Any
 import anyio
 import msgspec
 
-from hubbub.agents.definitions import ActiveSide, AgentDefinition
+from hubbub.agents.definitions import AgentDefinition
+from hubbub.agents.delegation import child_specs
 from hubbub.agents.model import Model, ToolSpec
+from hubbub.agents.resolution import ActiveSide
 from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json, decode_value
 
@@ -26,13 +28,14 @@ class Resolved:
     ``aclose``.  ``environ`` is where keys of providers come from.
     """
 
-    __slots__ = ("_code", "_environ", "_inputs", "_made", "_models", "_specs")
+    __slots__ = ("_child_specs", "_code", "_environ", "_inputs", "_made", "_models", "_specs")
 
     def __init__(self, models: Mapping[str, Model], environ: Mapping[str, str]) -> None:
         self._models = dict(models)
         self._environ = environ
         self._made: dict[str, Model] = {}
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
+        self._child_specs: dict[tuple[str, str, str, frozenset[str]], tuple[ToolSpec, ...]] = {}
         self._inputs: dict[str, Callable[[Json], Any]] = {}
         self._code: dict[str, Callable[[Json, Any], Awaitable[Any]]] = {}
 
@@ -68,6 +71,18 @@ class Resolved:
         if found is None:
             found = self._specs[side.prompt.name] = tuple(t.spec for t in side.tools.values())
         return found
+
+    def specs_with_children(
+        self, side: ActiveSide, is_enabled: Callable[[str], bool]
+    ) -> tuple[ToolSpec, ...]:
+        """The same, with the agents that the model may call just now (C-03)."""
+        gates = {c.config.optional for c in side.children.values()} - {None}
+        enabled = frozenset(name for name in gates if name is not None and is_enabled(name))
+        key = (side.prompt.name, side.agent, side.name, enabled)
+        found = self._child_specs.get(key)
+        if found is None:
+            found = self._child_specs[key] = child_specs(side, enabled.__contains__)
+        return (*self.specs_of(side), *found)
 
     def code_of(self, definition: AgentDefinition) -> Callable[[Json, Any], Awaitable[Any]]:
         """A code agent's function, fed with its encoded input."""

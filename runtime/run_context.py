@@ -1,6 +1,6 @@
 """``RunContext``: what a code agent is given besides its input (AP, R-01)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hubbub.agents.definitions import AgentDefinition
@@ -8,8 +8,12 @@ from hubbub.agents.model import Model
 from hubbub.agents.tools import Tool
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentStatus, AgentText
+from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
+from hubbub.runtime.files import FileArea, KeyArea
 from hubbub.runtime.inbox import MessageStream
+from hubbub.runtime.run_state import notify_parent, recorder
+from hubbub.runtime.variables import Environment
 
 if TYPE_CHECKING:
     from hubbub.runtime.code_run import CodeRun
@@ -26,11 +30,12 @@ class RunContext:
     enters its journal.  ``attempt`` is 1, and grows with each restart after a crash.
     """
 
-    __slots__ = ("_run", "hub")
+    __slots__ = ("_environment", "_run", "hub")
 
     def __init__(self, run: "CodeRun") -> None:
         self._run = run
         self.hub = RunHub(run.runtime.hub, run)
+        self._environment: Environment | None = None
 
     @property
     def run_id(self) -> str:
@@ -51,6 +56,42 @@ class RunContext:
     @property
     def attempt(self) -> int:
         return self._run.thread.attempt
+
+    # ── what the run keeps ───────────────────────────────────────────────────────────────────
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables that have a value for this run (D-07)."""
+        return self._env
+
+    @property
+    def _env(self) -> Environment:
+        if self._environment is None:
+            self._environment = Environment.of(self._run.runtime, self._run.lane, None)
+        return self._environment
+
+    def set_env(self, name: str, value: str) -> None:
+        """Give this run, and every run below it, a value of a variable."""
+        self._env.set(name, value)
+
+    @property
+    def files(self) -> FileArea:
+        """The run's own files (T-07)."""
+        run = self._run
+        record = recorder(run.record, lambda: run.is_live)
+        return FileArea(run.runtime, self.root_run_id, lambda: run.thread.area, record)
+
+    @property
+    def kv(self) -> KeyArea:
+        """The run's own values by key."""
+        run = self._run
+        return KeyArea(lambda: run.thread.area, recorder(run.record, lambda: run.is_live))
+
+    def notify_parent(self, content: str) -> Receipt:
+        """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
+        return notify_parent(self._run.runtime, self._run.lane, content)
+
+    # ── what the run says and hears ──────────────────────────────────────────────────────────
 
     def messages(self, *, idle_timeout: float | None = None) -> MessageStream:
         """This run's messages, for ``async for`` (R-07).

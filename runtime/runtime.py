@@ -6,6 +6,7 @@ and let go again.  At most ``max_live`` are in memory at once; ready runs beyond
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,27 +16,28 @@ import anyio.lowlevel
 import msgspec
 from msgspec import structs
 
-from hubbub.agents.definitions import (
-    AgentDefinition,
-    Definitions,
-    PromptDefinition,
-)
+from hubbub.agents.definitions import AgentDefinition, PromptDefinition
+from hubbub.agents.hooks import Hook
 from hubbub.agents.model import Model
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.tools import Tool
+from hubbub.agents.variables import env_problems
 from hubbub.hub import events as e
 from hubbub.hub.errors import (
     BadValue,
     CallerError,
     Closed,
+    DefinitionError,
     LimitExceeded,
     OperatorError,
     RunEnded,
     RunFailed,
     UnknownRun,
 )
-from hubbub.hub.events import Ending
+from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
-from hubbub.hub.journal import Journal, RunInfo, Selection
+from hubbub.hub.journal import Delivery, Journal, RunInfo, Selection
+from hubbub.hub.logs import log
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
@@ -44,9 +46,11 @@ from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activations import Activations
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
+from hubbub.runtime.delegate import PendingVariables, pending, provide
 from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.timers import Timers
+from hubbub.runtime.trees import Trees
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -82,11 +86,14 @@ class Runtime:
     Leaving it accepts nothing new, gives steps in flight ``grace`` seconds to reach their
     boundary and cancels the rest unrecorded; no run ends by it (R-16).
 
-    * ``agents``, ``prompts``, ``tools``: the definitions; ``models`` names ``Model`` objects.
+    * ``agents``, ``prompts``, ``tools``, ``hooks``: the definitions; ``models`` names ``Model``
+      objects.
+    * ``env``: values of variables that nothing else gives (D-07).
     * ``store``: ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory
       store keeps readable.
     * ``environ``: where keys of providers come from (default: the process environment).
-    * ``max_live`` runs are in memory at once; ``max_spawns`` and ``max_depth`` bound a tree.
+    * ``max_live`` runs are in memory at once.  ``max_depth``, ``max_descendants`` (live at once)
+      and ``max_spawns`` (in all) bound what grows from one root (C-15).
 
     Raises ``DefinitionError`` at once for definitions that do not fit together.
     """
@@ -97,6 +104,8 @@ class Runtime:
         prompts: Iterable[PromptDefinition] = (),
         tools: Iterable[Tool[..., Any]] = (),
         *,
+        hooks: Iterable[Hook] = (),
+        env: Mapping[str, str] | None = None,
         models: Mapping[str, Model] | None = None,
         store: str | Journal = "memory",
         hub: Hub | None = None,
@@ -108,9 +117,13 @@ class Runtime:
         max_inbox: int = 10_000,
         buffer: int = 1024,
         max_depth: int = 16,
+        max_descendants: int = 1_000,
         max_spawns: int = 10_000,
     ) -> None:
-        self.definitions = Definitions(agents, prompts, tools)
+        self.definitions = Definitions(agents, prompts, tools, hooks)
+        self.env = dict(env or {})
+        if problems := list(env_problems("env", self.env)):
+            raise DefinitionError("runtime", problems)
         self.ports = hub.ports if hub is not None else ports or Ports()
         self._owns_hub = hub is None
         self.hub = hub or Hub(
@@ -125,12 +138,11 @@ class Runtime:
         self.is_gone = False
         self.resolved = Resolved(models or {}, os.environ if environ is None else environ)
         self.runs = Activations(self, max_live)
+        self.trees = Trees(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self._grace = grace
-        self._max_depth = max_depth
-        self._max_spawns = max_spawns
+        self._keep = keep
+        self._ended_roots: deque[str] = deque()
         self._timing: TaskHandle[Any, None] | None = None
-        self._trees: dict[str, list[int]] = {}
-        self._depths: dict[str, int] = {}
         self._watchers: dict[str, list[anyio.Event]] = {}
         self._errors: dict[str, Exception | None] = {}
         self._returned: dict[str, Json] = {}
@@ -155,6 +167,9 @@ class Runtime:
         return self
 
     async def _begin(self) -> None:
+        for name in self.definitions.names:
+            for warning in self.definitions.agent(name).warnings:
+                log.warning("definition.warned", agent=name, warning=warning)
         self.hub.set_owner(self.runs)
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
@@ -198,10 +213,24 @@ class Runtime:
             event.set()
         self.progressed()
 
-    def forget_budget(self, run_id: str) -> None:
-        """A run is over: what was drawn from it is of no more use."""
-        self._trees.pop(run_id, None)
-        self._depths.pop(run_id, None)
+    def run_ended(self, lane: OwnLane) -> None:
+        """A run is over: what was kept for it goes, its files with the last ``keep`` roots."""
+        self.trees.ended(lane.run_id, lane.root_run_id)
+        if lane.parent_run_id is None:
+            self._ended_roots.append(lane.run_id)
+            while len(self._ended_roots) > self._keep:
+                self.ports.blobs.drop(self._ended_roots.popleft())
+
+    def deliveries(self, mail: Iterable[tuple[str, InLane]], lane: OwnLane) -> tuple[Delivery, ...]:
+        """What a run's commit sends to others: results, messages, starts of children."""
+        made = []
+        for to, event in mail:
+            delivery = self.hub.delivery(event, to=to)
+            delivery.limit = 0  # Between relatives nothing is refused for a full inbox.
+            if isinstance(event, e.SessionOpen):
+                self.trees.started(lane.root_run_id)
+            made.append(delivery)
+        return tuple(made)
 
     def progressed(self) -> None:
         """Something reached a boundary: whoever waits to leave looks again."""
@@ -222,19 +251,23 @@ class Runtime:
         timeout: float | None = None,
         name: str = "",
         correlation_id: str = "",
+        env: Mapping[str, str] | None = None,
     ) -> Run:
         """Start a run and return its handle once the start is durable.
 
         With a ``session_key`` that has a live run, that run is found and ``input`` sent to it.
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
-        run.  Raises ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not
-        fit), ``Closed``.
+        run.  ``env`` gives the run values of variables, which appear nowhere.  Raises
+        ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit),
+        ``Closed``.
         """
         self._check_open()
         definition = self._definition(agent, input)
+        for problem in env_problems("env", env or {}):
+            raise BadValue("start", problem)
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
-            timeout=timeout, name=name, correlation_id=correlation_id,
+            timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()
@@ -305,7 +338,9 @@ class Runtime:
         if parent.thread.phase == "ended":
             raise RunEnded(parent_run_id, "ended")
         lane = parent.lane
-        depth = self._draw(lane)
+        depth = 1 + parent.depth
+        if refused := self.trees.room(lane.root_run_id).refusal(depth):
+            raise LimitExceeded("children", self.trees.limit(depth), refused)
         opening = e.SessionOpen(
             open_agent=definition.name,
             input_json=encode_value("input", input),
@@ -313,26 +348,40 @@ class Runtime:
             once=True,
             root_run_id=lane.root_run_id,
             parent_run_id=lane.run_id,
+            depth=depth,
+            tags=(f"name:{name}",) if name else (),
         )
         delivery = self.hub.delivery(opening, to="")
+        self.trees.started(lane.root_run_id)
         child_id = delivery.to
-        self._depths[child_id] = depth
         event = e.AgentChild(
-            child_run_id=child_id, child_agent=definition.name, name=name or definition.name
-        )
+            child_run_id=child_id, child_agent=definition.name, name=name or definition.name,
+            created_at=self.ports.clock.now(),
+        )  # fmt: skip
         parent.append_child(event, delivery)
         return Run(self, child_id, definition.name, is_root=False)
 
-    def _draw(self, lane: OwnLane) -> int:
-        """Count one more descendant of a root; refuse it when a budget is used up (C-15)."""
-        depth = self._depths.get(lane.run_id, 0) + 1
-        if depth > self._max_depth:
-            raise LimitExceeded("depth of children", self._max_depth, "do the work in this run")
-        spawned = self._trees.setdefault(lane.root_run_id, [0])
-        if spawned[0] >= self._max_spawns:
-            raise LimitExceeded("children of one root", self._max_spawns, "do the work in this run")
-        spawned[0] += 1
-        return depth
+    # ── variables for a child that waits (V-02) ──────────────────────────────────────────────
+
+    async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
+        """Which variables a creation of a run waits for: names, never values.
+
+        Raises ``VariablesRefused``: unknown or foreign request, booted before, expired, ended.
+        """
+        return await pending(self, parent_run_id, request_id)
+
+    async def provide_variables(
+        self, parent_run_id: str, request_id: str, values: Mapping[str, str]
+    ) -> Run:
+        """Give a deferred child its variables and start it, once; returns its handle.
+
+        Its result comes to the parent as a message.  Raises ``VariablesRefused``, and has then
+        stored nothing: unknown or foreign request, booted before, expired, parent ended, cap
+        reached, incomplete, unwanted names, values that are no texts.
+        """
+        self._check_open()
+        child_run_id, agent = await provide(self, parent_run_id, request_id, values)
+        return Run(self, child_run_id, agent, is_root=False)
 
     # ── ending and asking ────────────────────────────────────────────────────────────────────
 

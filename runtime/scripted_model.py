@@ -3,8 +3,9 @@
 Both are product, for tests, demos and simulation, and keep three promises:
 
 * **Stateless.**  A script has no position of its own: the step used is the one whose number is
-  the count of ``AssistantMessage`` in the request.  The same request always gets the same
-  answer, any number of runs share one model, and a run that restarts repeats itself.
+  the count of ``AssistantMessage`` in the request (those ``is_given`` apart).  The same request
+  always gets the same answer, any number of runs share one model, and a run that restarts
+  repeats itself.
 * **Faults by attempt.**  A ``Fault`` stands before the reply it disturbs and looks only at
   ``request.attempt``: ``Fault("server", times=2)`` fails attempts 1 and 2, then the reply comes.
 * **Cheap.**  Without latency, fault or listener, a call neither sleeps nor yields to the loop.
@@ -283,7 +284,7 @@ class ScriptedModel(_Player):
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         index = 0
         for message in request.messages:
-            if type(message) is AssistantMessage:
+            if type(message) is AssistantMessage and not message.is_given:
                 index += 1
         steps = self._steps
         if index >= len(steps):

@@ -11,6 +11,7 @@ from typing import Any
 import anthropic.types
 import openai.types.chat
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from hubbub.agents.model import (
@@ -28,6 +29,7 @@ from hubbub.agents.model import (
 # ── what a provider refuses ──────────────────────────────────────────────────────────────────
 
 _anthropic_message = TypeAdapter(anthropic.types.MessageParam)
+_anthropic_system = TypeAdapter(str | list[anthropic.types.TextBlockParam])
 _anthropic_tool = TypeAdapter(anthropic.types.ToolParam)
 _openai_message = TypeAdapter(openai.types.chat.ChatCompletionMessageParam)
 _name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
@@ -45,12 +47,23 @@ def _read(adapter: TypeAdapter[Any], value: Any) -> None:
             todo.extend(each)
 
 
+def _texts(content: Any) -> list[str]:
+    """The texts of a content, be it a string, a list of blocks, or nothing."""
+    if isinstance(content, list):
+        return [block["text"] for block in content]
+    return [content or ""]
+
+
 def anthropic_problems(body: dict[str, Any]) -> list[str]:
     """What the Messages interface would refuse in ``body``."""
     problems: list[str] = []
     messages = body["messages"]
     known = anthropic.types.message_create_params.MessageCreateParamsStreaming.__annotations__
     problems += [f"unknown field {name}" for name in body if name not in known]
+    if "system" in body:
+        _read(_anthropic_system, body["system"])
+        if not body["system"] or not all(text.strip() for text in _texts(body["system"])):
+            problems.append("a blank system prompt")
     roles = [message["role"] for message in messages]
     if roles != (["user", "assistant"] * len(roles))[: len(roles)] or roles[-1:] != ["user"]:
         problems.append(f"roles do not alternate from user to user: {roles}")
@@ -61,6 +74,10 @@ def anthropic_problems(body: dict[str, Any]) -> list[str]:
         for block in message["content"]:
             if block["type"] == "text" and not block["text"].strip():
                 problems.append("a blank text block")
+            if block["type"] == "tool_result" and isinstance(block["content"], list):
+                texts = _texts(block["content"])
+                if not texts or not all(map(str.strip, texts)):
+                    problems.append("a blank text block in a result")
             if block["type"] == "thinking" and not block["signature"]:
                 problems.append("unsigned thinking")
             if block["type"] == "tool_result" and block.get("is_error") and not block["content"]:
@@ -98,13 +115,16 @@ def openai_problems(body: dict[str, Any]) -> list[str]:
         _read(_openai_message, message)
         role = message["role"]
         if role == "tool":
+            if not isinstance(message["content"], str):
+                problems.append("a result that is no string")
             if not open_calls or message["tool_call_id"] != open_calls.pop(0):
                 problems.append(f"a result out of place: {message['tool_call_id']}")
         elif open_calls:
             problems.append(f"no result for {open_calls}")
         if role in ("user", "assistant") and role == before and not used:
             problems.append(f"two {role} messages in a row")
-        if role != "tool" and not (message["content"] or "").strip() and role != "assistant":
+        texts = _texts(message["content"])
+        if role in ("user", "system") and not (texts and all(map(str.strip, texts))):
             problems.append("a blank message")
         if role == "assistant" and not message["content"] and not message.get("tool_calls"):
             problems.append("an empty assistant message")
@@ -174,9 +194,49 @@ CONVERSATION = ModelRequest(
     tools=(WEATHER,),
 )
 
+NOTED = ModelRequest(
+    system="You help.",
+    system_notes=("Children: none.", " ", "Time: noon."),
+    messages=(
+        AssistantMessage(text="Ask me.", is_given=True),
+        UserMessage(content="Look at this.", notes=("<file>a</file>", "", "<file>b</file>")),
+        UserMessage(content="And hurry."),
+        AssistantMessage(
+            calls=(
+                AnsweredCall(
+                    id="toolu_1", name="get_weather", arguments="{}", output="sunny", notes=("now",)
+                ),
+                AnsweredCall(
+                    id="toolu_2",
+                    name="get_weather",
+                    arguments="{}",
+                    output="",
+                    is_error=True,
+                    notes=("no city", "try again"),
+                ),
+            ),
+        ),
+        UserMessage(content="One more was queued.", role="system", notes=("It is long.",)),
+    ),
+    tools=(WEATHER,),
+)
+
+
+def with_notes(request: ModelRequest, *notes: str) -> ModelRequest:
+    """``request`` with ``notes`` in place of all of its notes."""
+    messages = tuple(
+        replace(each, notes=notes)
+        if isinstance(each, UserMessage)
+        else replace(each, calls=tuple(replace(call, notes=notes) for call in each.calls))
+        for each in request.messages
+    )
+    return replace(request, messages=messages, system_notes=notes)
+
+
 texts = st.one_of(
     st.sampled_from(["", " ", "\n\t", "hello", "half \ud83d", "a\x00b"]), st.text(max_size=8)
 )
+notes = st.one_of(st.just(()), st.lists(texts, max_size=3).map(tuple))
 answered_calls = st.builds(
     AnsweredCall,
     id=st.one_of(
@@ -192,6 +252,7 @@ answered_calls = st.builds(
     ),
     output=texts,
     is_error=st.booleans(),
+    notes=notes,
 )
 thoughts = st.builds(
     Thinking,
@@ -201,12 +262,18 @@ thoughts = st.builds(
 )
 histories = st.lists(
     st.one_of(
-        st.builds(UserMessage, content=texts, role=st.sampled_from(["user", "user", "system"])),
+        st.builds(
+            UserMessage,
+            content=texts,
+            role=st.sampled_from(["user", "user", "system"]),
+            notes=notes,
+        ),
         st.builds(
             AssistantMessage,
             text=texts,
             thinking=st.lists(thoughts, max_size=2).map(tuple),
             calls=st.lists(answered_calls, max_size=3).map(tuple),
+            is_given=st.booleans(),
         ),
     ),
     max_size=7,
@@ -215,6 +282,7 @@ requests = st.builds(
     ModelRequest,
     messages=histories,
     system=texts,
+    system_notes=notes,
     tools=st.sampled_from([(), (WEATHER,)]),
     tool_choice=st.sampled_from(["auto", "none", "any", "get_weather"]),
     parallel_tool_calls=st.booleans(),

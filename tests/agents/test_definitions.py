@@ -6,11 +6,11 @@ import pytest
 
 from hubbub.agents.definitions import (
     AgentDefinition,
-    Definitions,
     PromptDefinition,
     SideConfig,
     agent,
 )
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.tools import tool
 from hubbub.hub.errors import DefinitionError, UnknownAgent
 from hubbub.runtime.scripted_model import ScriptedModel
@@ -58,7 +58,7 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
     text = problems(
         lambda: AgentDefinition(
             name="bad name", side_a=SideConfig(prompt="", max_steps=0), emits_start_complete=True,
-            on_restart="resume", type="dual_ai",  # type: ignore[arg-type]
+            on_restart="resume", type="trio",  # type: ignore[arg-type]
         )
     )  # fmt: skip
     for path in ("name:", "side_a.prompt:", "side_a.max_steps:", "emits_start_complete:",

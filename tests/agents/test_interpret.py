@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.agents.calls import LOST
-from hubbub.agents.definitions import AgentDefinition, Definitions, PromptDefinition, SideConfig
+from hubbub.agents.calls import LOST, MAX_CALLS
+from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import (
-    MAX_CALLS,
     Concluded,
     DeadlinePassed,
     Decision,
@@ -25,6 +24,7 @@ from hubbub.agents.interpret import (
     interpret,
 )
 from hubbub.agents.model import ModelReply, ToolCall, Usage
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.retry import MAX_RETRIES, MAX_WAIT, Failure, retry_delay
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.agents.tools import tool

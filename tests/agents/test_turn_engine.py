@@ -35,7 +35,6 @@ from hubbub.agents.decide import (
 )
 from hubbub.agents.definitions import (
     AgentDefinition,
-    Definitions,
     PromptDefinition,
     SideConfig,
 )
@@ -55,6 +54,7 @@ from hubbub.agents.interpret import (
 )
 from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
 from hubbub.agents.request import CONTINUE, build_request
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.retry import MAX_RETRIES, Failure
 from hubbub.agents.thread import EMPTY
 from hubbub.agents.tools import tool
@@ -323,8 +323,8 @@ class TurnEngine(RuleBasedStateMachine):
     def something_unknown_is_recorded(self) -> None:
         before = self.thread
         for event in (
-            e.CustomEvent.of("shop:order", number=1), e.AgentStatus(status="busy"),
-            e.AgentChild(child_run_id="c"), e.SessionPrompt(question="?"), e.AgentClaim(),
+            e.CustomEvent.of("shop:order", number=1), e.SessionPrompt(question="?"),
+            e.AgentClaim(),
             e.AgentText(text="said by a tool", step=0),
         ):  # fmt: skip
             assert fold(self.thread, event) == before

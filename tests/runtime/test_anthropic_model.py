@@ -7,7 +7,15 @@ import anthropic
 import msgspec
 import pytest
 from hypothesis import given
-from provider_requests import CONVERSATION, REPLY, WEATHER, anthropic_problems, requests
+from provider_requests import (
+    CONVERSATION,
+    NOTED,
+    REPLY,
+    WEATHER,
+    anthropic_problems,
+    requests,
+    with_notes,
+)
 from provider_servers import Answer, anthropic_message, anthropic_stream, event, serving
 
 from hubbub.agents.model import (
@@ -41,10 +49,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def body_of(request: ModelRequest) -> Any:
+def bytes_of(request: ModelRequest) -> bytes:
     """The body as the provider gets it."""
     body = request_body(request, model="the-model", max_tokens=100)
-    return json.loads(encode_body(body, Origin("m", "u", "K")))
+    return encode_body(body, Origin("m", "u", "K"))
+
+
+def body_of(request: ModelRequest) -> Any:
+    return json.loads(bytes_of(request))
 
 
 async def answered(
@@ -189,6 +201,61 @@ def test_a_conversation_as_the_interface_wants_it() -> None:
     ]
 
 
+def text(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": each} for each in texts]
+
+
+def test_notes_are_blocks_of_their_own_behind_what_they_belong_to() -> None:
+    body = body_of(NOTED)
+    assert anthropic_problems(body) == []
+    assert body["system"] == text("You help.", "Children: none.", "Time: noon.")
+    contents = [each["content"] for each in body["messages"]]
+    assert contents[:3] == [
+        text("(begin)"),
+        text("Ask me."),
+        text("Look at this.", "<file>a</file>", "<file>b</file>", "And hurry."),
+    ]
+    assert contents[4] == [
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": text("sunny", "now")},
+        {
+            "type": "tool_result",
+            "tool_use_id": "toolu_2",
+            "content": text("no city", "try again"),
+            "is_error": True,
+        },
+        *text(
+            "<system>\nOne more was queued.\n</system>",
+            "<system>\nIt is long.\n</system>",
+        ),
+    ]
+
+
+def test_a_system_prompt_is_a_string_until_it_has_notes() -> None:
+    assert "system" not in body_of(msgspec.structs.replace(HELLO, system=" ", system_notes=("",)))
+    plain = msgspec.structs.replace(HELLO, system="You help.")
+    assert body_of(plain)["system"] == "You help."
+    noted = msgspec.structs.replace(HELLO, system=" ", system_notes=("Children: none.",))
+    assert body_of(noted)["system"] == text("Children: none.")
+
+
+@given(requests)
+def test_blank_notes_change_no_byte(request: ModelRequest) -> None:
+    blank, plain = with_notes(request, "", "\n"), with_notes(request)
+    assert bytes_of(blank) == bytes_of(plain)
+
+
+def test_given_words_are_the_assistants_own() -> None:
+    history = (
+        AssistantMessage(text="Ask me.", is_given=True),
+        AssistantMessage(text="Anything.", is_given=True),
+        AssistantMessage(text="I wait."),
+    )
+    body = body_of(ModelRequest(messages=history))
+    assert anthropic_problems(body) == []
+    own = [each["content"] for each in body["messages"] if each["role"] == "assistant"]
+    assert own == [text("Ask me."), text("Anything."), text("I wait.")]
+
+
 def test_thinking_goes_back_only_where_it_is_wanted() -> None:
     signed, foreign = Thinking(text="a", signature="c2ln"), Thinking(text="b")
     call = AnsweredCall(id="a", name="n", arguments="{}", output="", is_error=True)
@@ -270,8 +337,11 @@ def test_only_anthropics_own_service_needs_a_key() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_the_official_client_reads_our_servers_and_sends_our_requests() -> None:
-    asked = msgspec.structs.replace(CONVERSATION, options={"metadata": {"user_id": "u"}})
+@pytest.mark.parametrize("asked", [CONVERSATION, NOTED], ids=["plain", "noted"])
+async def test_the_official_client_reads_our_servers_and_sends_our_requests(
+    asked: ModelRequest,
+) -> None:
+    asked = msgspec.structs.replace(asked, options={"metadata": {"user_id": "u"}})
     body = body_of(asked)
     body.pop("stream")
     answers = [Answer(anthropic_stream(REDACTED)) for _ in range(2)]

@@ -27,6 +27,10 @@ def turned(*messages: ModelMessage) -> list[str]:
     return [said(turn) for turn in conversation(messages)]
 
 
+def texts_of(message: UserMessage) -> tuple[str, ...]:
+    return (message.content, *message.notes)
+
+
 def user(text: str) -> UserMessage:
     return UserMessage(content=text)
 
@@ -56,6 +60,46 @@ def test_a_model_that_went_on_is_shown_what_it_was_shown_then() -> None:
     assert turned(*longer)[:3] == turned(*history), "so the provider's prompt cache holds"
 
 
+def test_words_the_model_was_given_open_and_go_on_like_its_own() -> None:
+    first, second = (AssistantMessage(text=text, is_given=True) for text in ("one", "two"))
+    opened = [f"U:{BEGIN}", "A:one", f"U:{CONTINUE}"]
+    assert turned(first) == opened
+    assert turned(first, second, AssistantMessage(text="three")) == [
+        *opened,
+        "A:two",
+        f"U:{CONTINUE}",
+        "A:three",
+        f"U:{CONTINUE}",
+    ]
+    assert turned(first, user("a"), AssistantMessage(calls=(answered(),)), second)[2:] == [
+        "U:a",
+        "A:[a]",
+        "A:two",
+        f"U:{CONTINUE}",
+    ]
+
+
+def test_blank_notes_vanish_and_the_others_stay_with_their_message_and_call() -> None:
+    noted = msgspec.structs.replace(answered(), notes=("", "c", "\n"))
+    asked, reply = conversation(
+        [
+            UserMessage(content="a", notes=("b", " ", "c")),
+            UserMessage(content=" ", notes=("", "only"), role="system"),
+            UserMessage(content="", notes=(" ",)),
+            AssistantMessage(calls=(noted,), is_given=True),
+        ]
+    )
+    assert asked == UserTurn(
+        (
+            UserMessage(content="a", notes=("b", "c")),
+            UserMessage(content="only", role="system"),
+        )
+    )
+    assert reply == AssistantMessage(
+        calls=(msgspec.structs.replace(noted, notes=("c",)),), is_given=True
+    )
+
+
 def test_ids_are_made_unique_and_lawful() -> None:
     calls = tuple(map(answered, ["a", "a", "", "", "a b", "a_b", "x" * 60, "x" * 60]))
     (_, turn) = conversation([AssistantMessage(calls=calls)])
@@ -80,7 +124,7 @@ def test_the_rules_hold_for_every_history(history: tuple[ModelMessage, ...]) -> 
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
         if isinstance(turn, UserTurn):
             assert turn.messages
-            assert all(message.content.strip() for message in turn.messages)
+            assert all(text.strip() for message in turn.messages for text in texts_of(message))
             assert not isinstance(following, UserTurn)
         else:
             assert turn.text.strip() or turn.calls
@@ -88,7 +132,11 @@ def test_the_rules_hold_for_every_history(history: tuple[ModelMessage, ...]) -> 
             ids += [call.id for call in turn.calls]
             for call in turn.calls:
                 assert isinstance(msgspec.json.decode(call.arguments.encode()), dict)
+                assert all(note.strip() for note in call.notes)
     assert len(set(ids)) == len(ids)
-    given_texts = [m.content for m in history if isinstance(m, UserMessage) and m.content.strip()]
-    kept = [m.content for turn in turns if isinstance(turn, UserTurn) for m in turn.messages]
-    assert [text for text in kept if text not in (BEGIN, CONTINUE)] == given_texts
+    asked = [text for m in history if isinstance(m, UserMessage) for text in texts_of(m)]
+    told = [m for turn in turns if isinstance(turn, UserTurn) for m in turn.messages]
+    kept = [text for message in told for text in texts_of(message)]
+    assert [text for text in kept if text not in (BEGIN, CONTINUE)] == list(
+        filter(str.strip, asked)
+    )

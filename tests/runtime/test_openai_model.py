@@ -7,7 +7,15 @@ import msgspec
 import openai
 import pytest
 from hypothesis import given
-from provider_requests import CONVERSATION, REPLY, WEATHER, openai_problems, requests
+from provider_requests import (
+    CONVERSATION,
+    NOTED,
+    REPLY,
+    WEATHER,
+    openai_problems,
+    requests,
+    with_notes,
+)
 from provider_servers import Answer, chunk, event, openai_message, openai_stream, serving
 
 from hubbub.agents.model import (
@@ -46,10 +54,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def body_of(request: ModelRequest) -> Any:
+def bytes_of(request: ModelRequest) -> bytes:
     """The body as the provider gets it."""
     body = request_body(request, model="the-model")
-    return json.loads(encode_body(body, Origin("m", "u", "K")))
+    return encode_body(body, Origin("m", "u", "K"))
+
+
+def body_of(request: ModelRequest) -> Any:
+    return json.loads(bytes_of(request))
 
 
 async def answered(
@@ -282,6 +294,54 @@ def test_a_conversation_as_the_interface_wants_it() -> None:
     ]
 
 
+def text(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": each} for each in texts]
+
+
+def test_notes_follow_what_they_belong_to_in_the_form_that_servers_take() -> None:
+    body = body_of(NOTED)
+    assert openai_problems(body) == []
+    said = [(each["role"], each["content"]) for each in body["messages"]]
+    assert said == [
+        ("system", "You help."),
+        ("system", "Children: none."),
+        ("system", "Time: noon."),
+        ("user", "(begin)"),
+        ("assistant", "Ask me."),
+        ("user", text("Look at this.", "<file>a</file>", "<file>b</file>", "And hurry.")),
+        ("assistant", None),
+        ("tool", "sunny\n\nnow"),
+        ("tool", "no city\n\ntry again"),
+        ("system", text("One more was queued.", "It is long.")),
+    ]
+
+
+def test_system_notes_come_first_without_a_system_prompt_too() -> None:
+    noted = msgspec.structs.replace(HELLO, system=" ", system_notes=("Children: none.", ""))
+    assert body_of(noted)["messages"] == [
+        {"role": "system", "content": "Children: none."},
+        {"role": "user", "content": "hello"},
+    ]
+
+
+@given(requests)
+def test_blank_notes_change_no_byte(request: ModelRequest) -> None:
+    blank, plain = with_notes(request, "", "\n"), with_notes(request)
+    assert bytes_of(blank) == bytes_of(plain)
+
+
+def test_given_words_are_the_assistants_own() -> None:
+    history = (
+        AssistantMessage(text="Ask me.", is_given=True),
+        AssistantMessage(text="Anything.", is_given=True),
+        AssistantMessage(text="I wait."),
+    )
+    body = body_of(ModelRequest(messages=history))
+    assert openai_problems(body) == []
+    own = [each["content"] for each in body["messages"] if each["role"] == "assistant"]
+    assert own == ["Ask me.", "Anything.", "I wait."]
+
+
 def test_user_messages_in_a_row_are_one() -> None:
     asked = ModelRequest(
         messages=(UserMessage(content="a"), UserMessage(content="b"), AssistantMessage(text="c"))
@@ -335,15 +395,18 @@ def test_only_openais_own_service_needs_a_key() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_the_official_client_reads_our_servers_and_sends_our_requests() -> None:
-    body = body_of(CONVERSATION)
+@pytest.mark.parametrize("asked", [CONVERSATION, NOTED], ids=["plain", "noted"])
+async def test_the_official_client_reads_our_servers_and_sends_our_requests(
+    asked: ModelRequest,
+) -> None:
+    body = body_of(asked)
     whole = Answer([openai_message(REPLY)], headers={"content-type": "application/json"})
     answers = Answer(openai_stream(REPLY)), Answer(openai_stream(REPLY)), whole
     async with serving(*answers) as server:
         async with openai.AsyncOpenAI(api_key="k", base_url=server.url, max_retries=0) as client:
             chunks = [each async for each in await client.chat.completions.create(**body)]
             model = OpenAIModel("the-model", base_url=server.url)
-            await model.call(CONVERSATION)
+            await model.call(asked)
             await model.aclose()
             plain = {k: v for k, v in body.items() if not k.startswith("stream")}
             completion = await client.chat.completions.create(**plain)

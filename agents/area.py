@@ -1,0 +1,147 @@
+"""A run's file area and key-value area: what they hold, and which names may be used (T-01, T-07).
+
+Rules
+-----
+* A name is a relative path of plain parts with ``/`` between them: no ``..``, no leading ``/``, no
+  drive letter, no NUL or other control character.  It is a key, not a place on any disk, so a
+  link cannot lead out of it.
+* A file is a name and the digest of its content; contents never change, so a copy for another run
+  is another name for the same content, and what is written later does not show there (A-01).
+* A file that comes from another run gets its own name, or the next free ``name-2.ext``: nothing
+  is overwritten.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, structs
+
+from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.values import Json
+
+__all__ = [
+    "MAX_FILES",
+    "MAX_FILE_BYTES",
+    "MAX_KEYS",
+    "MAX_VALUE_BYTES",
+    "NO_AREA",
+    "Area",
+    "attachment_note",
+    "find_files",
+    "key_problem",
+    "path_problem",
+    "place_files",
+    "with_file",
+    "with_files",
+    "with_key",
+]
+
+MAX_FILES: Final = 10_000
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+MAX_KEYS: Final = 1_000
+MAX_VALUE_BYTES: Final = 1024 * 1024
+_MAX_PATH: Final = 1024
+_MAX_PART: Final = 255
+
+
+class Area(Struct, frozen=True):
+    """What a run keeps beside its conversation."""
+
+    files: Mapping[str, FileRef] = {}
+    keys: Mapping[str, Json] = {}
+
+
+NO_AREA = Area()
+
+
+def path_problem(path: object) -> str:
+    """Why ``path`` is no name of a file; empty when it is one."""
+    if not isinstance(path, str):
+        return f"a path is a text, not {type(path).__name__}"
+    if not path or len(path) > _MAX_PATH:
+        return f"a path has 1 to {_MAX_PATH} characters"
+    if any(ord(character) < 32 or ord(character) == 127 for character in path):
+        return "a path holds no control characters"
+    if not path.isprintable() or "\ufffd" in path:
+        return "a path holds printable characters only"
+    if path[0] in "/\\" or "\\" in path:
+        return "a path is relative, with '/' between its parts"
+    if len(path) > 1 and path[1] == ":":
+        return "a path begins with no drive letter"
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            return f"a path has no part {part!r}"
+        if len(part) > _MAX_PART:
+            return f"a part of a path has at most {_MAX_PART} characters"
+    return ""
+
+
+def key_problem(key: object) -> str:
+    """Why ``key`` is no key; empty when it is one."""
+    if not isinstance(key, str) or not 0 < len(key) <= _MAX_PART:
+        return f"a key is a text of 1 to {_MAX_PART} characters"
+    return ""
+
+
+def with_file(area: Area, event: AgentFile) -> Area:
+    """The area after files were written or deleted."""
+    files = dict(area.files)
+    for ref in event.files:
+        files[ref.path] = ref
+    for path in event.deleted:
+        files.pop(path, None)
+    return structs.replace(area, files=files)
+
+
+def with_key(area: Area, event: AgentKey) -> Area:
+    """The area after a key was set or deleted."""
+    keys = dict(area.keys)
+    if event.deleted:
+        keys.pop(event.key, None)
+    else:
+        keys[event.key] = event.value_json
+    return structs.replace(area, keys=keys)
+
+
+def find_files(area: Area, paths: Iterable[str]) -> tuple[tuple[FileRef, ...], tuple[str, ...]]:
+    """The files of these names, and the names that there are none of."""
+    wanted = tuple(dict.fromkeys(paths))
+    missing = tuple(path for path in wanted if path not in area.files)
+    return tuple(area.files[path] for path in wanted if path in area.files), missing
+
+
+def place_files(area: Area, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
+    """Files of another run, under the names they get here."""
+    taken = set(area.files)
+    placed = []
+    for ref in files:
+        path = _free(ref.path, taken)
+        taken.add(path)
+        placed.append(structs.replace(ref, path=path) if path != ref.path else ref)
+    return tuple(placed)
+
+
+def with_files(area: Area, placed: Iterable[FileRef]) -> Area:
+    """The area with such files in it."""
+    files = dict(area.files)
+    files.update((ref.path, ref) for ref in placed)
+    return structs.replace(area, files=files)
+
+
+def attachment_note(paths: Iterable[str]) -> tuple[str, ...]:
+    """What a model reads of files that came with a text; nothing when none did."""
+    lines = "\n".join(f"- {path}" for path in paths)
+    return (f"Attachments:\n{lines}",) if lines else ()
+
+
+def _free(path: str, taken: set[str]) -> str:
+    if path not in taken:
+        return path
+    folder, slash, name = path.rpartition("/")
+    stem, dot, ending = name.rpartition(".")
+    if not stem:
+        stem, dot, ending = name, "", ""
+    number = 2
+    while (other := f"{folder}{slash}{stem}-{number}{dot}{ending}") in taken:
+        number += 1
+    return other

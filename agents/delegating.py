@@ -1,0 +1,171 @@
+"""What is written when a child is called: a refusal, a child, a message, or a wait (C-01, V-01).
+
+looked up (Delegated) ─► refused: an error result, or a failure text for one that starts with
+                         its prompt
+                      ─► variables are missing: the creation is kept, the error names them
+                      ─► the child's start, or the message to it, in one commit with the
+                         call's answer (not blocking) or its wait (blocking)
+"""
+
+from hubbub.agents.area import find_files
+from hubbub.agents.calls import answer
+from hubbub.agents.decide import Kind
+from hubbub.agents.delegation import (
+    REQUEST_SECONDS,
+    Room,
+    opening_of,
+    refusal_of_creation,
+    refusal_of_message,
+    sent_text,
+    start_of,
+    started_text,
+    wanted,
+)
+from hubbub.agents.fold import fold_all
+from hubbub.agents.resolution import ActiveSide, ChildTool, Definitions
+from hubbub.agents.signals import Decision, Delegated
+from hubbub.agents.steps import go_on
+from hubbub.agents.thread import OpenCall, OpenStep, Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, InLane
+
+__all__ = ["delegated"]
+
+
+def delegated(
+    thread: Thread,
+    signal: Delegated,
+    side: ActiveSide,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """A call of a child, or one that starts with its prompt, has been looked up."""
+    if not signal.step:
+        return _start_at_once(thread, signal, side)
+    step = thread.open
+    if step is None or step.number != signal.step or step.calls[signal.index].status != "started":
+        return Decision()
+    call = step.calls[signal.index]
+    if signal.request.reference or signal.request.agent not in side.children:
+        events, mail = _message(thread, signal, step, call)
+    else:
+        events, mail = _create(thread, signal, side.children[signal.request.agent], step, call)
+    decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
+    return Decision(
+        decision.events, decision.taken, decision.status, decision.after,
+        (*decision.mail, *mail), decision.agent,
+    )  # fmt: skip
+
+
+Written = tuple[list[Event], tuple[tuple[str, InLane], ...]]
+
+
+def _create(
+    thread: Thread, signal: Delegated, child: ChildTool, step: OpenStep, call: OpenCall
+) -> Written:
+    request = signal.request
+    refused = signal.problem or refusal_of_creation(
+        thread, request, child, signal.is_enabled, signal.room or Room()
+    )
+    if refused:
+        return [answer(thread, step, call, refused)], ()
+    if signal.missing:
+        text = wanted(thread, signal.request_id, request.agent, signal.required, signal.missing)
+        return [_deferral(thread, signal, child), answer(thread, step, call, text)], ()
+    waits = child.config.blocking
+    start = start_of(
+        child, run_id=signal.child_run_id, name=request.name, side=thread.side,
+        group=f"{thread.origin.run_id}.{step.number}", now=signal.now, waits=waits,
+        step=step.number, index=call.index, turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+    )  # fmt: skip
+    opening = _opening(thread, signal, child)
+    events: list[Event] = [start]
+    if not waits:
+        text = started_text(start)
+        events.append(answer(thread, step, call, text, is_error=False, ran=True))
+    return events, ((signal.child_run_id, opening),)
+
+
+def _opening(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionOpen:
+    request = signal.request
+    files, _ = find_files(thread.area, request.attachments)
+    return opening_of(
+        thread, child, name=request.name, message=request.message, files=files,
+        variables=signal.variables,
+    )  # fmt: skip
+
+
+def _deferral(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionVariables:
+    """The creation is kept until its variables are provided (V-01)."""
+    files, _ = find_files(thread.area, signal.request.attachments)
+    return e.SessionVariables(
+        request_id=signal.request_id,
+        names=signal.missing,
+        required=signal.required,
+        child_agent=child.agent.name,
+        tool=child.key,
+        name=signal.request.name,
+        message=signal.request.message,
+        files=files,
+        expires_at=signal.now + REQUEST_SECONDS * 1_000_000,
+        side=thread.side,
+        turn=thread.turn,
+    )
+
+
+def _message(thread: Thread, signal: Delegated, step: OpenStep, call: OpenCall) -> Written:
+    request = signal.request
+    refused = signal.problem or refusal_of_message(thread, request, signal.is_enabled)
+    child = thread.family.find(request.reference)
+    if refused or child is None:
+        return [answer(thread, step, call, refused)], ()
+    key = f"{step.number}.{call.index}"
+    files, _ = find_files(thread.area, request.attachments)
+    sent = e.AgentMessage(
+        to=child.run_id, content=request.message, key=key, step=step.number, index=call.index,
+        waits=child.blocking, turn=thread.turn, call_id=key,
+    )  # fmt: skip
+    events: list[Event] = [sent]
+    if not child.blocking:
+        text = sent_text(child.run_id, explicit=child.explicit)
+        events.append(answer(thread, step, call, text, is_error=False, ran=True))
+    message = e.SessionMessage(
+        content=request.message, source=thread.origin.run_id, key=key, files=files
+    )
+    return events, ((child.run_id, message),)
+
+
+def _start_at_once(thread: Thread, signal: Delegated, side: ActiveSide) -> Decision:
+    """One that starts with its prompt: no call to answer, so what goes wrong is told (C-04)."""
+    starts = thread.family.starts
+    if signal.index >= len(starts) or starts[signal.index].status != "todo":
+        return Decision()
+    request = signal.request
+    child = side.children.get(request.agent)
+    place = {"immediate": True, "index": signal.index}
+    if child is None or not signal.is_enabled:
+        skipped = e.AgentChild(child_agent=request.agent, side=thread.side, **place)  # type: ignore[arg-type]
+        return Decision((skipped,), status="active")
+    events: list[Event] = []
+    refused = signal.problem or refusal_of_creation(
+        thread, request, child, signal.is_enabled, signal.room or Room()
+    )
+    if not refused and signal.missing:
+        events.append(_deferral(thread, signal, child))
+        refused = wanted(thread, signal.request_id, request.agent, signal.required, signal.missing)
+    if refused:
+        events.append(
+            e.AgentChild(
+                child_run_id=signal.child_run_id, child_agent=request.agent, name=request.name,
+                side=thread.side, error=refused, **place,  # type: ignore[arg-type]
+            )
+        )  # fmt: skip
+        return Decision(tuple(events), status="active")
+    start = start_of(
+        child, run_id=signal.child_run_id, name=request.name, side=thread.side,
+        group=f"{thread.origin.run_id}.{thread.turn}", now=signal.now,
+        waits=child.config.blocking, turn=thread.turn, **place,
+    )  # fmt: skip
+    opening = _opening(thread, signal, child)
+    return Decision((start,), status="active", mail=((signal.child_run_id, opening),))

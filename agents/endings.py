@@ -1,0 +1,183 @@
+"""How sessions and runs end (decision 12), and what their parent is told of it (C-09, C-18).
+
+                                       session:end, then …
+    ─────────────────────────────────  ──────────────────────────────────────────────────────
+    ``ai_human`` root, resumable child  idle, until closed or terminated
+    started for one session (``once``)  the terminal event, when nothing waits
+    ``dual_ai`` root, other children    the terminal event, in the same commit
+
+An end is reported to the parent in the commit that writes it: once for each session, and once
+more, outside of any session, for the end of an idle run.
+"""
+
+from collections.abc import Iterable
+
+from hubbub.agents.calls import refuse_open_calls
+from hubbub.agents.decide import Kind
+from hubbub.agents.fold import fold, fold_all
+from hubbub.agents.signals import Decision
+from hubbub.agents.thread import Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, FileRef, InLane, OutcomeName
+from hubbub.hub.values import NULL, Json, decode_value, encode_value
+
+__all__ = ["completion", "end_run", "end_session", "interruption", "reported", "session_end"]
+
+
+def end_session(
+    thread: Thread,
+    events: list[Event],
+    end: e.SessionEnd,
+    waiting: frozenset[Kind],
+    agent: str = "",
+) -> Decision:
+    """End the session; and the run, in the same commit, if it was started for one session."""
+    events.append(end)
+    after = fold(thread, end)
+    if after.once and (after.two_sided or not (waiting or after.unseen)):
+        last = completion(after)
+        events.append(last)
+        return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
+    if after.unseen:  # What a side was told and has not answered is its next turn (C-11).
+        again = e.SessionStart(session=after.session + 1, side=after.unseen[0])
+        events.append(again)
+        after = fold(after, again)
+    return Decision(tuple(events), status="active", after=after, agent=agent)
+
+
+def session_end(
+    thread: Thread,
+    outcome: OutcomeName,
+    reason: str,
+    *,
+    content: str | None = None,
+    files: tuple[FileRef, ...] = (),
+) -> e.SessionEnd:
+    return e.SessionEnd(
+        session=thread.session,
+        success=outcome == "completed",
+        outcome=outcome,
+        reason=reason,
+        output_json=_output(thread, content),
+        usage=thread.usage,
+        turn=thread.turn,
+        files=files,
+    )
+
+
+def completion(thread: Thread) -> e.AgentComplete:
+    """The terminal event of a run that ends by itself: the last session's outcome, in total."""
+    last = thread.outcome
+    if last is None:
+        return e.AgentComplete(reason="closed", usage=thread.total_usage)
+    return e.AgentComplete(
+        success=last.success,
+        outcome=last.outcome,
+        reason=last.reason,
+        output_json=last.output_json,
+        usage=thread.total_usage,
+    )
+
+
+def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> Decision:
+    """End the run from outside, answering every open call first; its children end with it when it
+    is terminated (T-05, T-06)."""
+    events: list[Event] = list(
+        refuse_open_calls(thread, f"{outcome}: {reason}" if reason else outcome)
+    )
+    if thread.in_session:
+        events.append(session_end(thread, outcome, reason))
+    events.extend(also)
+    events.append(
+        e.AgentComplete(
+            success=False,
+            outcome=outcome,
+            reason=reason,
+            output_json=_output(thread, None),
+            usage=thread.total_usage,
+        )
+    )
+    mail: tuple[tuple[str, InLane], ...] = ()
+    if outcome == "terminated":
+        why = f"run {thread.origin.run_id} was terminated"
+        mail = tuple(
+            (child.run_id, e.SessionTerminate(reason=why))
+            for child in thread.family.children
+            if not child.ended
+        )
+    return Decision(tuple(events), status="ended", mail=mail)
+
+
+def interruption(thread: Thread, reason: str) -> list[Event]:
+    """What an interrupted session leaves: every open call answered, and its end (T-10)."""
+    return [
+        e.AgentInterrupted(reason=reason, turn=thread.turn, side=thread.side),
+        *refuse_open_calls(thread, f"interrupted: {reason}"),
+        session_end(thread, "interrupted", reason),
+    ]
+
+
+def _output(thread: Thread, content: str | None) -> Json:
+    text = content if content is not None else thread.last_text
+    return encode_value("output", text) if text else NULL
+
+
+# ── what the parent is told ──────────────────────────────────────────────────────────────────
+
+
+def reported(before: Thread, decision: Decision) -> Decision:
+    """The decision with what it means for the parent, as mail to it."""
+    if not any(isinstance(event, e.SessionEnd | e.AgentComplete) for event in decision.events):
+        return decision
+    after = decision.after or fold_all(before, decision.events)
+    origin = after.origin
+    if not origin.reports or origin.parent_run_id is None:
+        return decision
+    results = tuple(_results(before, decision.events, is_final=decision.status == "ended"))
+    mail = tuple((origin.parent_run_id, result) for result in results)
+    return Decision(
+        decision.events, decision.taken, decision.status, after, (*decision.mail, *mail),
+        decision.agent,
+    )  # fmt: skip
+
+
+def _results(
+    thread: Thread, events: Iterable[Event], *, is_final: bool
+) -> Iterable[e.SessionResult]:
+    ended = [event for event in events if isinstance(event, e.SessionEnd)]
+    for event in events:
+        thread = fold(thread, event)
+        if isinstance(event, e.SessionEnd):
+            yield _result(thread, event, is_final and event is ended[-1])
+    if is_final and not ended:
+        yield e.SessionResult(
+            child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
+            session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
+        )  # fmt: skip
+
+
+def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:
+    content = decode_value(end.output_json)
+    why = "limit" if end.outcome == "limit" else end.reason
+    if end.outcome == "completed" and not thread.two_sided:
+        why = "stop"  # By its stop rules, with no binding (decision 11).
+    return e.SessionResult(
+        child_run_id=thread.origin.run_id,
+        child_agent=thread.agent,
+        name=thread.origin.name,
+        session=end.session,
+        success=end.success,
+        outcome=end.outcome,
+        reason=why,
+        content=content if isinstance(content, str) else "",
+        files=end.files,
+        answers=thread.answering,
+        final=is_final,
+    )
+
+
+def _why(thread: Thread) -> str:
+    last = thread.outcome
+    if last is None:
+        return "the run is over"
+    return f"{last.outcome}: {last.reason}" if last.reason else f"the run is over ({last.outcome})"

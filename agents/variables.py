@@ -1,0 +1,128 @@
+"""Variables: what an agent may be configured with, and who gives the value (D-07, D-09).
+
+    NAME ─► the run's own value              start(env=…), state.set_env, a scoped transfer, V-02
+         ─► its ancestors' own, nearest first     a ``scoped`` one only if it was given as such
+         ─► the agent's env ─► the prompt's env ─► the runtime's env ─► not set
+
+Rules
+-----
+* The process environment is never looked at.  A blank text is a value.
+* A ``secret`` variable (the default) is for tools and hooks; it never enters a prompt.  Of a
+  ``text`` variable ``{{NAME}}`` in a prompt is replaced by its value.
+* A ``scoped`` variable is not inherited from a run that merely has a value of that name: it must
+  be given to a run (``scoped_env``, ``provide_variables``), or that run itself declares it; from
+  there its whole subtree inherits it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+__all__ = [
+    "VariableDefinition",
+    "env_problems",
+    "fill_prompt",
+    "is_true",
+    "placeholders",
+    "resolve",
+    "variable_problems",
+]
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,127})\s*\}\}")
+
+
+class VariableDefinition(Struct, frozen=True, kw_only=True):
+    """A variable that a prompt or a tool reads (D-09)."""
+
+    name: str
+    type: Literal["secret", "text"] = "secret"
+    required: bool = False
+    scoped: bool = False
+    description: str = ""
+
+
+def variable_problems(path: str, variables: object) -> Iterable[str]:
+    """What is wrong with a list of ``VariableDefinition``s."""
+    if isinstance(variables, str) or not isinstance(variables, Iterable):
+        yield f"{path}: a list of VariableDefinitions is wanted"
+        return
+    seen: set[str] = set()
+    for index, each in enumerate(variables):
+        if not isinstance(each, VariableDefinition):
+            yield f"{path}[{index}]: VariableDefinition wanted, not {type(each).__name__}"
+            continue
+        if not isinstance(each.name, str) or not _NAME.fullmatch(each.name):
+            yield f"{path}[{index}].name: letters, digits and '_' are wanted, not {each.name!r}"
+        elif each.name in seen:
+            yield f"{path}[{index}]: the name {each.name!r} is taken"
+        if each.type not in ("secret", "text"):
+            yield f'{path}[{index}].type: "secret" or "text", not {each.type!r}'
+        seen.add(str(each.name))
+
+
+def env_problems(path: str, env: object) -> Iterable[str]:
+    """What is wrong with a mapping of values."""
+    if not isinstance(env, Mapping):
+        yield f"{path}: a mapping of names to texts is wanted"
+        return
+    for name, value in env.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            yield f"{path}: {name!r} is no variable's name; use letters, digits and '_'"
+        elif not isinstance(value, str):
+            yield f"{path}.{name}: a text is wanted, not {type(value).__name__}"
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a variable that enables a branch does so (C-03)."""
+    return value is not None and value.strip().casefold() in ("true", "1", "yes")
+
+
+def placeholders(prompt: str) -> frozenset[str]:
+    """The names that a prompt's text asks for."""
+    return frozenset(_PLACEHOLDER.findall(prompt)) if "{{" in prompt else frozenset()
+
+
+def fill_prompt(
+    prompt: str, variables: Iterable[VariableDefinition], value_of: Callable[[str], str | None]
+) -> str:
+    """The prompt with the values of its ``text`` variables; what has none becomes empty."""
+    if "{{" not in prompt:
+        return prompt
+    texts = {each.name for each in variables if each.type == "text"}
+
+    def fill(found: re.Match[str]) -> str:
+        name = found[1]
+        return (value_of(name) or "") if name in texts else found[0]
+
+    return _PLACEHOLDER.sub(fill, prompt)
+
+
+def resolve(
+    name: str,
+    *,
+    own: Callable[[str], str | None],
+    ancestors: Iterable[str],
+    own_of: Callable[[str, str], str | None],
+    is_scoped: bool,
+    was_given: Callable[[str, str], bool],
+    defaults: Iterable[Mapping[str, str]],
+) -> str | None:
+    """The value of a variable for one run, or ``None``.
+
+    ``own_of(run_id, name)`` is an ancestor's own value; ``was_given(run_id, name)`` whether that
+    run got, or itself declares, it as a scoped one.
+    """
+    value = own(name)
+    if value is not None:
+        return value
+    for run_id in ancestors:
+        value = own_of(run_id, name)
+        if value is not None and (not is_scoped or was_given(run_id, name)):
+            return value
+    for env in defaults:
+        if name in env:
+            return env[name]
+    return None

@@ -1,0 +1,97 @@
+"""Running hooks: one after the other, each fed what the one before returned (D-06)."""
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from msgspec import structs
+
+from hubbub.agents.hooks import HOOK_TIMEOUT, Hook, misfit
+from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
+from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.tools import ToolResult
+from hubbub.hub.events import InLane, SessionMessage, SessionOpen
+from hubbub.hub.logs import log
+from hubbub.hub.task_host import is_stray_cancellation
+from hubbub.hub.values import NULL, encode_value
+
+if TYPE_CHECKING:
+    from hubbub.runtime.run_state import ThreadState
+
+__all__ = ["filtered_items", "filtered_reply", "filtered_result", "run_hooks"]
+
+
+async def run_hooks(
+    side: ActiveSide, point: str, state: "ThreadState", value: Any, run_id: str
+) -> Any:
+    """What the hooks of a point make of ``value``; only cancellation is raised."""
+    for hook in side.hooks.get(point, ()):
+        value = await _run(hook, state, value, run_id)
+    return value
+
+
+async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any:
+    problem = ""
+    returned: Any = None
+    try:
+        with anyio.move_on_after(HOOK_TIMEOUT) as scope:
+            returned = hook.fn(state, value)
+            if inspect.isawaitable(returned):
+                returned = await returned
+        if scope.cancelled_caught:
+            problem, returned = f"it took longer than {HOOK_TIMEOUT:g} s", None
+        elif returned is not None:
+            problem = misfit(hook.point, value, returned)
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_stray_cancellation(error):
+            raise
+        problem = f"it raised {type(error).__name__}"
+        log.error("hook.failed", hook=hook.id, point=hook.point, run_id=run_id, exc_info=error)
+    if problem:
+        log.warning("hook.ignored", hook=hook.id, point=hook.point, run_id=run_id, why=problem)
+        return value
+    if returned is None:
+        return value
+    return tuple(returned) if hook.point == "filter_messages" else returned
+
+
+async def filtered_reply(
+    side: ActiveSide, state: "ThreadState", reply: ModelReply, run_id: str
+) -> ModelReply:
+    """A model's reply, its words as the hooks leave them."""
+    if "before_create_message" not in side.hooks:
+        return reply
+    given = AssistantMessage(text=reply.text, thinking=reply.thinking)
+    made = await run_hooks(side, "before_create_message", state, given, run_id)
+    return structs.replace(reply, text=made.text, thinking=made.thinking)
+
+
+async def filtered_result(
+    side: ActiveSide, state: "ThreadState", result: ToolResult, run_id: str
+) -> ToolResult:
+    """A tool's result as the hooks leave it."""
+    point = "after_tool_call_failure" if result.is_error else "after_tool_call_success"
+    result = await run_hooks(side, point, state, result, run_id)
+    return await run_hooks(side, "before_store_tool_result", state, result, run_id)  # type: ignore[no-any-return]
+
+
+async def filtered_items(
+    side: ActiveSide, state: "ThreadState", items: Sequence[InLane], run_id: str
+) -> tuple[InLane, ...]:
+    """Messages of an inbox, their words as the hooks leave them."""
+    made = []
+    for item in items:
+        if isinstance(item, SessionMessage):
+            given = UserMessage(content=item.content, role=item.role)
+            heard = await run_hooks(side, "before_create_message", state, given, run_id)
+            item = structs.replace(item, content=heard.content, role=heard.role)
+        elif isinstance(item, SessionOpen) and item.input_json is not NULL:
+            said = item.input
+            text = said if isinstance(said, str) else bytes(item.input_json).decode()
+            given = UserMessage(content=text)
+            heard = await run_hooks(side, "before_create_message", state, given, run_id)
+            if heard.content != text:
+                item = structs.replace(item, input_json=encode_value("input", heard.content))
+        made.append(item)
+    return tuple(made)

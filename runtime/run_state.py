@@ -1,0 +1,213 @@
+"""``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11, T-01)."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from hubbub.agents.area import Area
+from hubbub.agents.children import NOTICE
+from hubbub.agents.model import ModelMessage
+from hubbub.agents.registry import SubagentRegistryEntry, entry_of
+from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.thread import Thread
+from hubbub.hub.errors import CallerError
+from hubbub.hub.events import AgentStatus, Event
+from hubbub.hub.message import Message, Sayable, session_message
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.receipt import Receipt
+from hubbub.runtime.files import FileArea, KeyArea
+from hubbub.runtime.variables import Environment
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["ThreadState", "foreign_state", "notify_parent", "recorder"]
+
+Record = Callable[[Event], Awaitable[None]]
+
+
+class ThreadState:
+    """One run (``RunState``).
+
+    ``thread`` gives its state when it is looked at; ``record`` writes into its journal, and
+    refuses where the run is another one's: its files and keys are then for reading only.
+    """
+
+    __slots__ = ("_env", "_lane", "_record", "_runtime", "_side", "_thread", "call_id", "hub")
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        lane: OwnLane,
+        thread: Callable[[], Thread],
+        record: Record,
+        *,
+        hub: Any,
+        side: ActiveSide | None = None,
+        call_id: str = "",
+    ) -> None:
+        self._runtime = runtime
+        self._lane = lane
+        self._thread = thread
+        self._record = record
+        self._side = side
+        self._env: Environment | None = None
+        self.hub = hub
+        self.call_id = call_id
+
+    # ── who ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def run_id(self) -> str:
+        return self._lane.run_id
+
+    @property
+    def root_run_id(self) -> str:
+        return self._lane.root_run_id
+
+    @property
+    def parent_run_id(self) -> str | None:
+        return self._lane.parent_run_id
+
+    @property
+    def agent(self) -> str:
+        return self._lane.agent
+
+    @property
+    def messages(self) -> Sequence[ModelMessage]:
+        return self._thread().view
+
+    @property
+    def terminated(self) -> int | None:
+        return self._thread().terminated
+
+    @property
+    def status(self) -> str:
+        """What the parent's registry says of this run."""
+        return self._thread().status
+
+    # ── variables, files, keys ───────────────────────────────────────────────────────────────
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._environment
+
+    @property
+    def _environment(self) -> Environment:
+        if self._env is None:
+            self._env = Environment.of(self._runtime, self._lane, self._side)
+        return self._env
+
+    def set_env(self, name: str, value: str) -> None:
+        self._environment.set(name, value)
+
+    @property
+    def files(self) -> FileArea:
+        return FileArea(self._runtime, self.root_run_id, self._area, self._record)
+
+    @property
+    def kv(self) -> KeyArea:
+        return KeyArea(self._area, self._record)
+
+    def _area(self) -> Area:
+        return self._thread().area
+
+    # ── what is said ─────────────────────────────────────────────────────────────────────────
+
+    def queue_message(self, message: Sayable) -> Receipt:
+        return self._runtime.hub.send_to_run(self.run_id, message, source=self.run_id)
+
+    def inject_message(self, message: Sayable) -> Receipt:
+        event = session_message(message, source=self.run_id, triggers=False)
+        return self._runtime.hub._deliver(event, to=self.run_id)
+
+    def notify_parent(self, content: str) -> Receipt:
+        return notify_parent(self._runtime, self._lane, content)
+
+    def set_status(self, status: str) -> None:
+        if not isinstance(status, str):
+            raise CallerError(f"set_status: a text is wanted, not {type(status).__name__}")
+        self.hub.emit(AgentStatus(status=status))
+
+    # ── relatives ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def children(self) -> Sequence[SubagentRegistryEntry]:
+        statuses = self._runtime.runs.statuses_of(self.run_id)
+        return tuple(entry_of(child, statuses) for child in self._thread().family.registry)
+
+    async def get_child_thread(self, reference: str) -> "ThreadState | None":
+        if self._thread().family.find(reference) is None:
+            return None
+        return await foreign_state(self._runtime, reference)
+
+    async def get_parent_thread(self) -> "ThreadState | None":
+        parent = self.parent_run_id
+        return None if parent is None else await foreign_state(self._runtime, parent)
+
+    async def terminate(self, reason: str = "") -> Receipt:
+        return await self._runtime.terminate(self.run_id, reason)
+
+    def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
+        return self._runtime.spawn(self.run_id, agent, input, name=name)
+
+    def __repr__(self) -> str:
+        return f"<ThreadState {self.agent} {self.run_id}>"
+
+
+def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
+    """Queue a silent message for a run's parent (C-20)."""
+    if not isinstance(content, str):
+        raise CallerError(f"notify_parent: a text is wanted, not {type(content).__name__}")
+    if lane.parent_run_id is None:
+        raise CallerError(f"run {lane.run_id} is a root: it has no parent to notify")
+    text = NOTICE.format(lane.run_id, content)
+    message = Message(text, silent=True, metadata={"reference": lane.run_id})
+    return runtime.hub.send_to_run(lane.parent_run_id, message, source=lane.run_id)
+
+
+async def foreign_state(runtime: "Runtime", run_id: str) -> ThreadState | None:
+    """Another run's state: live while it is in memory, else as the journal has it."""
+    found = await runtime.runs.look_at(run_id)
+    if found is None:
+        return None
+    lane, thread = found
+
+    async def refuse(event: Event) -> None:
+        raise CallerError(
+            f"the files and keys of run {run_id} are its own to change; send it an attachment"
+        )
+
+    return ThreadState(runtime, lane, thread, refuse, hub=_Outside(runtime, run_id))
+
+
+class _Outside:
+    """The hub as far as another run's state needs it: nothing is emitted in its name."""
+
+    __slots__ = ("_run_id", "_runtime")
+
+    def __init__(self, runtime: "Runtime", run_id: str) -> None:
+        self._runtime = runtime
+        self._run_id = run_id
+
+    def emit(self, event: Event) -> None:
+        raise CallerError(f"{event.type}: only run {self._run_id} itself may say so")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime.hub, name)
+
+
+def recorder(
+    write: Callable[[Event, Callable[[], None] | None], None], is_live: Callable[[], bool]
+) -> Record:
+    """What writes into a run's journal and returns when it is on record."""
+
+    async def record(event: Event) -> None:
+        if not is_live():
+            raise CallerError("this call is over; what it still writes is not kept")
+        done = anyio.Event()
+        write(event, done.set)
+        await done.wait()
+
+    return record
