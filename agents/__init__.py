@@ -1,6 +1,14 @@
 """Agents: what should happen, as pure data and pure functions.
 
-Reading order: ``definitions`` and ``tools`` (what users write), ``model`` (what models are
-shown), ``thread`` (a run's state), ``fold`` → ``decide`` → ``interpret`` (the turn engine),
-``calls``, ``retry``, ``request``, ``lifecycle`` (code agents).
+Reading order: ``definitions`` and ``tools`` (what users write), ``resolution`` (how they fit
+together), ``model`` (what models are shown), ``thread`` (a run's state), ``fold`` → ``decide`` →
+``interpret`` (the turn engine).  Each rule stands in the file named after it:
+
+    the stop ladder      ``stop``            the inbox            ``taking``
+    the two sides        ``perspective``     sessions' ends       ``endings``
+    calls and results    ``calls``           files and keys       ``area``
+    children             ``children``        variables            ``variables``
+    calling a child      ``delegation``, ``delegating``, ``immediate``
+    the registry         ``registry``        hooks                ``hooks``, ``notices``
+    retries              ``retry``           code agents          ``lifecycle``
 """

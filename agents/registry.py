@@ -74,4 +74,5 @@ def registry_note(family: Family, statuses: Mapping[str, str]) -> tuple[str, ...
 def _status(child: Child, statuses: Mapping[str, str]) -> str:
     if child.ended:
         return "terminated"
-    return statuses.get(child.run_id, "idle")[:MAX_STATUS_CHARS]
+    # One that has not said anything yet is about to start.
+    return statuses.get(child.run_id, "running")[:MAX_STATUS_CHARS]

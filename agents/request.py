@@ -25,7 +25,7 @@ def build_request(
     specs: tuple[ToolSpec, ...],
     *,
     messages: tuple[ModelMessage, ...] | None = None,
-    statuses: Mapping[str, str] | None = None,
+    statuses: Mapping[str, str] = {},  # noqa: B006
     value_of: Callable[[str], str | None] = lambda _: None,
 ) -> ModelRequest:
     """The request for the thread's next step; raises ``InternalError`` while calls are open.
@@ -45,7 +45,7 @@ def build_request(
         system = fill_prompt(system, prompt.variables, value_of)
     return ModelRequest(
         system=system,
-        system_notes=registry_note(thread.family, statuses) if statuses else (),
+        system_notes=registry_note(thread.family, statuses) if thread.family.children else (),
         messages=messages,
         tools=specs,
         tool_choice=prompt.tool_choice,

@@ -37,6 +37,14 @@ class Owner(Protocol):
 
     def wake(self, item: InLane) -> None: ...
 
+    def interrupted_with(self, run_id: str) -> tuple[str, ...]:
+        """The run and those it waits for: what an interruption of it reaches (T-10)."""
+        ...
+
+    def waits_for(self, run_id: str, other: str) -> bool:
+        """Whether a run waits, maybe through others, for another."""
+        ...
+
 
 class Dispatcher:
     """Who listens to what, and the one order in which they are told."""

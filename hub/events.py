@@ -537,6 +537,11 @@ class SessionResult(Event, tag="session:result", home="in"):
     answers: tuple[str, ...] = ()
     final: bool = False
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a message about it carries beside its text (C-09)."""
+        return {"reference": self.child_run_id, "name": self.name, "reason": self.reason}
+
 
 class SessionReply(Event, tag="session:reply", home="in"):
     """The answer to a prompt; the first one counts (H-10)."""

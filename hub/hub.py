@@ -430,7 +430,11 @@ class Hub:
         return self._deliver(event)
 
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
-        """Interrupt the turn at work of one run, or of all of them (H-11, T-10)."""
+        """Interrupt the turn at work of one run, or of all of them (H-11, T-10).
+
+        The blocking children that a run waits for are interrupted with it, others go on; the
+        receipt's ``run_ids`` lists every run that is reached.
+        """
         event = SessionAbort(reason=reason)
         return self._deliver(event, to=run_id or "", by="run" if run_id else "every")
 
@@ -575,6 +579,10 @@ class Hub:
             commit.before(commit)
         if commit.receipt is not None:
             self._settle(commit.receipt, commit)
+        elif commit.deliveries:
+            for delivery in commit.deliveries:
+                if delivery.outcome == "rejected":
+                    self._dead_letter(delivery.to, delivery.reason, delivery.event)
         if commit.deliveries and self.dispatcher.owner is not None:
             mail = [event for event in commit.written if event.lane == "in"]
             self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
@@ -598,6 +606,10 @@ class Hub:
         if commit.error:
             receipt.settle("rejected", commit.error)
             return
+        owner = self.dispatcher.owner
+        if delivery.event.__class__ is SessionAbort and owner is not None:
+            reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]
+            receipt.run_ids = tuple(dict.fromkeys(reached))
         if delivery.outcome == "accepted" and delivery.event.lane:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
         receipt.settle(delivery.outcome or "rejected", delivery.reason)

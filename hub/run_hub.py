@@ -13,7 +13,7 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub import scope
-from hubbub.hub.errors import ReservedEvent
+from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import CustomEvent, Event, SessionMessage
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
 from hubbub.hub.logs import log
@@ -189,8 +189,14 @@ class RunHub:
         options: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Any:
-        """Ask as this run: the prompt and its reply stand in this run's journal (H-10)."""
+        """Ask as this run: the prompt and its reply stand in this run's journal (H-10).
+
+        Raises ``WaitCycle`` for the run itself, and for one that waits for it (C-15).
+        """
         self.hub._check("ask")
+        owner, run_id = self.hub.dispatcher.owner, self._run.lane.run_id
+        if address == run_id or (owner is not None and owner.waits_for(address, run_id)):
+            raise WaitCycle(run_id, address)
         return await self.hub._prompts.ask(
             address,
             question,

@@ -1,7 +1,7 @@
 """Running hooks: one after the other, each fed what the one before returned (D-06)."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -39,6 +39,8 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
             returned = hook.fn(state, value)
             if inspect.isawaitable(returned):
                 returned = await returned
+            if hook.point == "filter_messages" and isinstance(returned, Iterator):
+                returned = tuple(returned)  # It can be gone through only once.
         if scope.cancelled_caught:
             problem, returned = f"it took longer than {HOOK_TIMEOUT:g} s", None
         elif returned is not None:

@@ -387,15 +387,15 @@ class Runtime:
 
     async def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run and its live descendants now and for good (T-05); lists whom it touched."""
+        # Read before the run can act on it: what ends with it is live now.
+        infos = () if self.hub.is_closed else await self.hub.journal.runs()
         receipt = self.hub.terminate(run_id, reason)
         await receipt
         if receipt.accepted:
             touched = [run_id]
-            infos = await self.hub.journal.runs()
             for info in infos:  # By creation: a parent always stands before its children.
                 if info.parent_run_id in touched and info.run_id not in touched:
                     touched.append(info.run_id)
-                    await self.hub.terminate(info.run_id, reason or f"run {run_id} was terminated")
             receipt.run_ids = tuple(touched)
         return receipt
 

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
+import child_figures
 import hub_figures
 import msgspec
 import run_figures
@@ -34,6 +35,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "run": run_figures.run_time,
     "calls": run_figures.run_calls,
     "together": run_figures.together,
+    "delegation": child_figures.delegation,
+    "waiting": child_figures.waiting_parents,
     "import": run_figures.import_time,
 }
 ONE_LOOP = ("import", "memory")
