@@ -1,4 +1,4 @@
-"""The command line: ``hubbub demo``, ``hubbub chat``.
+"""The command line: ``hubbub demo``, ``hubbub assets``, ``hubbub chat``.
 
 Exit codes: 0 done; 1 it was tried and failed; 2 it cannot be done as asked (the command line, a
 folder, module, model or key); 130 interrupted.  What goes wrong is one line on stderr with its
@@ -29,6 +29,7 @@ from hubbub.runtime.document_folder import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hubbub.runtime.asset_demo import Assets
     from hubbub.runtime.demo import Demo
     from hubbub.runtime.demo_story import Story
     from hubbub.runtime.load_agent import LoadedAgents
@@ -144,6 +145,7 @@ def _app() -> Any:
         default_parameter=Parameter(negative=()),
     )
     app.command(_demo_command(), name="demo")
+    app.command(_assets_command(), name="assets")
     app.command(_chat_command(), name="chat")
     return app
 
@@ -162,7 +164,8 @@ def _demo_command() -> Callable[..., int]:
         """Watch agents survey the text files of a folder. Offline, in seconds.
 
         A surveyor, on a scripted model, starts one reader per text file, is told something by a
-        message while it works, and ends with a report. Exit code 1: there was nothing to read.
+        message while it works, and ends with a report. Then a director delegates to a worker and
+        a reviewer (see hubbub assets). Exit code 1: there was nothing to read.
 
         Parameters
         ----------
@@ -170,7 +173,7 @@ def _demo_command() -> Callable[..., int]:
             The folder to survey. Default: hubbub's own documents, or the current folder where
             there are none.
         json
-            Print one JSON object instead: report, files, totals, steering.
+            Print one JSON object instead: report, files, totals, steering, delegation.
         backend
             The event loop.
         record
@@ -179,6 +182,41 @@ def _demo_command() -> Callable[..., int]:
         return _demo(folder, as_json=json, backend=backend, record=record)
 
     return demo
+
+
+def _assets_command() -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def assets(
+        wish: str = "",
+        /,
+        *,
+        model: str | None = None,
+        out: Path | None = None,
+        json: Annotated[bool, Parameter(show_default=False)] = False,
+        backend: Backend = "asyncio",
+    ) -> int:
+        """Watch a worker and a reviewer make a picture for a director who delegates to them.
+
+        The director starts them as one subagent. The worker draws, the reviewer sends the draft
+        back or approves it, and the director gets the summary and a copy of the file.
+
+        Parameters
+        ----------
+        wish
+            What to draw. Default: a tree. The offline models can draw nothing else.
+        model
+            provider:name[@url] for all three. Default: offline models that follow a few rules.
+        out
+            Write the director's files into this folder.
+        json
+            Print one JSON object instead.
+        backend
+            The event loop.
+        """
+        return _assets(wish, model=model, out=out, as_json=json, backend=backend)
+
+    return assets
 
 
 def _chat_command() -> Callable[..., int]:
@@ -256,7 +294,7 @@ def _demo(folder: Path | None, *, as_json: bool, backend: Backend, record: Path 
     console = _terminal()
     if as_json:
         story = _story(demo, backend)
-        _print_json(story)
+        _print_json(story, _make_assets("", None, backend))
     elif record is not None:
         story = _story(demo, backend)
         _record(story, record, " ".join(["hubbub demo", *([story.folder] if folder else [])]))
@@ -265,6 +303,9 @@ def _demo(folder: Path | None, *, as_json: bool, backend: Backend, record: Path 
     else:
         story = _story(demo, backend, _print_line)
         _print(f"\n{story.report}\n\n{summary(story)}")
+    if not as_json and record is None:
+        _print("\nAnd two agents at work as one subagent (hubbub assets):\n")
+        _make_assets("", None, backend, 0.0 if console is None else STEP_SECONDS, _print)
     return _demo_code(story)
 
 
@@ -348,10 +389,14 @@ def _print_line(story: "Story", event: Event) -> None:
         _print(line)
 
 
-def _print_json(story: "Story") -> None:
+def _print_json(story: "Story", made: "Assets") -> None:
     from hubbub.runtime.demo_story import as_json
 
-    _print(msgspec.json.format(msgspec.json.encode(as_json(story)), indent=2).decode())
+    _print_object({**as_json(story), "delegation": _assets_as_json(made)})
+
+
+def _print_object(value: Any) -> None:
+    _print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def _record(story: "Story", path: Path, command: str) -> None:
@@ -363,6 +408,65 @@ def _record(story: "Story", path: Path, command: str) -> None:
     except OSError as error:
         raise _Wrong(f"{printable(str(path))}: {error.strerror}; name a file to write") from None
     _print(f"wrote {printable(str(path))}")
+
+
+# ── assets ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _assets(
+    wish: str, *, model: str | None, out: Path | None, as_json: bool, backend: Backend
+) -> int:
+    if model is not None and not model.strip():
+        raise _Wrong("--model is empty; write provider:name, for example anthropic:NAME")
+    if out is not None:
+        out = _checked(out, "name a folder to write to: --out FOLDER")
+    is_watched = _terminal() is not None and model is None
+    made = _make_assets(
+        wish, model, backend, STEP_SECONDS if is_watched else 0.0, None if as_json else _print
+    )
+    if out is not None:
+        _write_files(made, out)
+    if as_json:
+        _print_object(_assets_as_json(made))
+    if made.outcome != "completed":
+        _notice(f"the director {made.outcome}: {printable(made.reason)}")
+    return 0 if made.files else FAILED
+
+
+def _make_assets(
+    wish: str,
+    model: str | None,
+    backend: Backend,
+    latency: float = 0.0,
+    say: Callable[[str], object] | None = None,
+) -> "Assets":
+    from hubbub.runtime.asset_agents import WISH
+    from hubbub.runtime.asset_demo import asset_line, run_assets
+
+    def watch(event: Event) -> None:
+        line = asset_line(event)
+        if line and say is not None:
+            say(line)
+
+    async def work() -> "Assets":
+        return await run_assets(wish or WISH, watch, model=model, latency=latency)
+
+    return _loop(work, backend)
+
+
+def _write_files(made: "Assets", out: Path) -> None:
+    for path, content in made.files.items():
+        place = out / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        except OSError as error:
+            raise _Wrong(f"{printable(str(place))}: {error.strerror}; name another --out") from None
+
+
+def _assets_as_json(made: "Assets") -> dict[str, Any]:
+    files = {path: content.decode(errors="replace") for path, content in made.files.items()}
+    return {**structs.asdict(made), "files": files}
 
 
 # ── chat ─────────────────────────────────────────────────────────────────────────────────────

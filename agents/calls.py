@@ -52,10 +52,10 @@ def begin_calls(thread: Thread, side: ActiveSide) -> list[Event]:
         elif refusal := _refusal(thread, call, side):
             begun.append(answer(thread, step, call, refusal))
         elif call.name in side.handoffs:
-            begun += _hand_over(thread, step, call)
+            begun += _hand_over(thread, step, call, side)
             skipped = f"the conversation was handed over to {call.name}"
         else:
-            begun.append(_start(thread, step, call))
+            begun.append(_start(thread, step, call, side))
             if not step.parallel:
                 break
     return begun
@@ -79,20 +79,21 @@ def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
     return ""
 
 
-def _start(thread: Thread, step: OpenStep, call: OpenCall) -> Event:
+def _start(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Event:
     return AgentToolStart(
         step=step.number,
         index=call.index,
         name=call.name,
         arguments=call.arguments,
-        side=thread.side if thread.two_sided else "",
+        side=thread.side,
+        label=side.config.label,
         turn=thread.turn,
         call_id=f"{step.number}.{call.index}",
     )
 
 
-def _hand_over(thread: Thread, step: OpenStep, call: OpenCall) -> Iterator[Event]:
-    yield _start(thread, step, call)
+def _hand_over(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Iterator[Event]:
+    yield _start(thread, step, call, side)
     yield AgentHandoff(to=call.name, turn=thread.turn, call_id=f"{step.number}.{call.index}")
     text = HANDED_OVER.format(call.name)
     yield answer(thread, step, call, text, is_error=False, ran=True)
@@ -137,7 +138,7 @@ def answer(
         output=output,
         is_error=is_error,
         ran=ran,
-        side=thread.side if thread.two_sided else "",
+        side=thread.side,
         turn=thread.turn,
         call_id=f"{step.number}.{call.index}",
         **more,

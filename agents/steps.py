@@ -51,7 +51,7 @@ def replied(
                 redacted=thought.redacted, turn=turn, side=which, label=label,
             )
         )  # fmt: skip
-    if reply.text:
+    if reply.text.strip():  # Blank space beside calls is nothing said (S-09).
         events.append(e.AgentText(step=step, text=reply.text, turn=turn, side=which, label=label))
     parallel = side.prompt.parallel_tool_calls and len(reply.calls) > 1
     if parallel and any(call.name in side.in_order for call in reply.calls):
@@ -81,6 +81,7 @@ def finished(
     events: list[Event] = [
         answer(
             thread, step, call, signal.output, is_error=signal.is_error, ran=signal.ran,
+            label=side.config.label,
             attachments=signal.attachments,
             notes=attachment_note(signal.attachments) if signal.attachments else (),
         )
@@ -88,7 +89,12 @@ def finished(
     binding = side.bindings.get(call.name)
     if binding is not None and binding[0] == "session_status" and not signal.is_error:
         text = message_of(binding[1], call.arguments, signal.output)
-        events.append(e.AgentStatus(status=text, turn=thread.turn, side=side.name))
+        events.append(
+            e.AgentStatus(
+                status=text, turn=thread.turn, side=side.name, label=side.config.label,
+                call_id=f"{step.number}.{call.index}",
+            )
+        )  # fmt: skip
     return go_on(fold_all(thread, events), events, side, waiting, definitions)
 
 
@@ -145,7 +151,11 @@ def _next_turn(
     if not content and not after.has_spoken:
         content = NO_MESSAGE
     which = other_side(after.side)
-    turn = e.SessionTurn(content=content, reason=stop.reason, side=which, turn=after.turn + 1)
+    next_side = definitions.find_side(after.agent, which)
+    turn = e.SessionTurn(
+        content=content, reason=stop.reason, side=which, turn=after.turn + 1,
+        label=next_side.config.label if next_side is not None else "",
+    )  # fmt: skip
     events.append(turn)
     after = fold_all(after, (turn,))
     fresh = activation(after, definitions)
@@ -170,7 +180,10 @@ def _end(
     elif stop.reason == "stop_tool":
         if stop.content:  # What the other side would get is said to the user.
             events.append(e.AgentText(text=stop.content, turn=after.turn, side=after.side))
-        end = session_end(after, "completed", "", content=stop.content or None)
+        # A user who is sent nothing is told the reason (S-09).
+        reason = "" if stop.content or after.has_spoken else "stop_tool"
+        end = session_end(after, "completed", reason, content=stop.content or None)
     else:
-        end = session_end(after, "completed", "")
+        reason = "" if after.has_spoken else "the model said nothing"
+        end = session_end(after, "completed", reason)
     return end_session(after, events, end, waiting, renamed)

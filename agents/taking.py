@@ -166,9 +166,10 @@ def _with_results(
     mail: tuple[tuple[str, InLane], ...],
 ) -> Decision:
     answers: list[Event] = []
-    step, sofar = thread.open, thread
+    sofar = thread
     for item in items:
         if isinstance(item, e.SessionResult):
+            step = sofar.open  # As the item finds it: an earlier one may have answered a call.
             for call in step.calls if step is not None else ():
                 if call.status == "waiting" and is_answer(call.child, call.key, item):
                     paths = tuple(ref.path for ref in placed_files(sofar, item))

@@ -37,12 +37,12 @@ SCOPED: Final = "!"
 class Addressing:
     """Turns events into deliveries."""
 
-    __slots__ = ("_max_inbox", "_ports", "_with_secrets")
+    __slots__ = ("_holders", "_max_inbox", "_ports")
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
         self._ports = ports
         self._max_inbox = max_inbox
-        self._with_secrets: set[str] = set()
+        self._holders: set[str] | None = None
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
@@ -102,7 +102,7 @@ class Addressing:
                 f"{run_id}/{variable.name}", value
             ):
                 self._mark(run_id, variable.name, is_scoped=variable.scoped)
-        self._with_secrets.add(run_id)
+        self._with_values.add(run_id)
         emptied = tuple(structs.replace(v, value=Secret()) for v in event.variables)
         return structs.replace(event, variables=emptied)
 
@@ -110,7 +110,14 @@ class Addressing:
         """Keep a variable's value for a run until it ends; nobody else sees it."""
         self._ports.secrets.put(f"{run_id}/{name}", value)
         self._mark(run_id, name, is_scoped=is_scoped)
-        self._with_secrets.add(run_id)
+        self._with_values.add(run_id)
+
+    @property
+    def _with_values(self) -> set[str]:
+        """The runs that values are kept for, those that an earlier process put away included."""
+        if self._holders is None:
+            self._holders = {key.rpartition("/")[0] for key in self._ports.secrets.keys("")}
+        return self._holders
 
     def _mark(self, run_id: str, name: str, *, is_scoped: bool) -> None:
         if is_scoped:
@@ -131,11 +138,11 @@ class Addressing:
 
     def drop_values(self, run_id: str) -> None:
         """Forget the values kept for a run that was never started."""
-        self._with_secrets.discard(run_id)
+        self._with_values.discard(run_id)
         self._ports.secrets.drop(f"{run_id}/")
 
     def run_ended(self, run_id: str) -> None:
         """Let go of the values that were put away for a run: nobody may ask for them again."""
-        if run_id in self._with_secrets:
-            self._with_secrets.discard(run_id)
+        if run_id in self._with_values:
+            self._with_values.discard(run_id)
             self._ports.secrets.drop(f"{run_id}/")

@@ -200,8 +200,8 @@ class Journal(Protocol):
 
     async def info(self, run_id: str) -> RunInfo | None: ...
 
-    async def runs(self, *, live: bool = True) -> Sequence[RunInfo]:
-        """Every live run (or every run), by creation."""
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        """Every live run (or every run), of one tree or of all, by creation."""
         ...
 
     async def ready(self) -> Sequence[str]:

@@ -78,9 +78,9 @@ class LateJournal:
         await anyio.lowlevel.checkpoint()
         return await self._inner.info(run_id)
 
-    async def runs(self, *, live: bool = True) -> Sequence[RunInfo]:
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
         await anyio.lowlevel.checkpoint()
-        return await self._inner.runs(live=live)
+        return await self._inner.runs(live=live, root_run_id=root_run_id)
 
     async def ready(self) -> Sequence[str]:
         return await self._inner.ready()

@@ -89,6 +89,8 @@ class MemoryJournal:
         self._by_name: dict[str, dict[str, None]] = {}
         self._by_key: dict[str, str] = {}
         self._live: dict[str, None] = {}
+        self._trees: dict[str, list[str]] = {}
+        """The runs of each tree of more than one, by creation."""
         self._ended: deque[str] = deque()
         # The log is cut into chunks so that what is dropped in its middle frees memory too.
         self._chunks: list[list[Event | None] | None] = []
@@ -263,6 +265,8 @@ class MemoryJournal:
         row.session_key = new.session_key
         row.wake_at = new.wake_at
         self._rows[new.run_id] = row
+        if new.parent_run_id is not None:
+            self._trees.setdefault(new.root_run_id, [new.root_run_id]).append(new.run_id)
         self._live[new.run_id] = None
         self._by_name.setdefault(new.agent, {})[new.run_id] = None
         if new.session_key:
@@ -291,7 +295,10 @@ class MemoryJournal:
             del self._by_key[row.session_key]
         self._ended.append(row.run_id)
         while len(self._ended) > self._keep:
-            for position in self._rows.pop(self._ended.popleft()).positions:
+            gone = self._rows.pop(self._ended.popleft())
+            if gone.parent_run_id is None:
+                self._trees.pop(gone.run_id, None)
+            for position in gone.positions:
                 self._forget(position)
 
     def _append(self, row: _Row | None, events: Sequence[Event]) -> None:
@@ -342,8 +349,12 @@ class MemoryJournal:
         row = self._rows.get(run_id)
         return _info(row) if row is not None else None
 
-    async def runs(self, *, live: bool = True) -> Sequence[RunInfo]:
-        return [_info(self._rows[run_id]) for run_id in (self._live if live else self._rows)]
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        run_ids: Iterable[str] = self._live if live else self._rows
+        if root_run_id is not None:
+            run_ids = self._trees.get(root_run_id, (root_run_id,))
+        rows = (self._rows[run_id] for run_id in run_ids if run_id in self._rows)
+        return [_info(row) for row in rows if not live or row.status != "ended"]
 
     async def ready(self) -> Sequence[str]:
         rows = (self._rows[run_id] for run_id in self._live)

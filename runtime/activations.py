@@ -99,6 +99,7 @@ class Activations:
         self._activating = self._runtime.hub.tasks.start(
             self._activate_ready(), name="hubbub activation"
         )
+        await self._terminate_orphans()
 
     def stop(self) -> None:
         """Activate nothing more; what is in memory stays."""
@@ -355,6 +356,9 @@ class Activations:
             if run.thread.phase == "ended":
                 self._statuses.pop(run_id, None)
                 self._runtime.run_ended(run.lane)
+                below = self._runtime.trees.has_children(run.lane.root_run_id)
+                if below and _is_terminated(run) and not self._runtime.hub.is_closed:
+                    self._runtime.hub.tasks.start(self._terminate_below(run_id), name=run_id)
             if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
                 caller.dismiss(_outcome_of(run))
             self.left_id(run_id)
@@ -397,6 +401,41 @@ class Activations:
         lane = self._lane_of(loaded, await self._ancestors(loaded))
         await self._load_relatives(loaded)
         return lane, lambda: thread
+
+    async def live_below(self, run_id: str) -> tuple[str, ...]:
+        """The live descendants of a run, also of those in between that have ended."""
+        journal = self._runtime.hub.journal
+        info = await journal.info(run_id)
+        if info is None:
+            return ()
+        below = {run_id: False}
+        # By creation: a parent always stands before its children.
+        for each in await journal.runs(live=False, root_run_id=info.root_run_id):
+            if each.parent_run_id in below:
+                below[each.run_id] = each.status != "ended"
+        return tuple(each for each, is_live in below.items() if is_live)
+
+    async def _terminate_below(self, run_id: str) -> None:
+        """Whoever is left below a run that was terminated ends with it (T-05).
+
+        Its own children were told in the commit that ended it; here are those whose parents had
+        ended before, and those of code agents.
+        """
+        hub = self._runtime.hub
+        for each in await self.live_below(run_id):
+            if not hub.is_closed and not self._runtime.is_leaving:
+                hub.terminate(each, f"run {run_id} was terminated")
+
+    async def _terminate_orphans(self) -> None:
+        """End what a crash has left alive below a run that was terminated."""
+        journal = self._runtime.hub.journal
+        for info in await journal.runs():
+            above = info.parent_run_id
+            while above is not None and (parent := await journal.info(above)) is not None:
+                if parent.inbox == "terminated":
+                    self._runtime.hub.terminate(info.run_id, f"run {above} was terminated")
+                    break
+                above = parent.parent_run_id
 
     def interrupted_with(self, run_id: str) -> tuple[str, ...]:
         """The runs that an interruption of ``run_id`` reaches: those that it waits for (T-10)."""
@@ -458,6 +497,11 @@ def _outcome_of(run: AnyRun) -> RunOutcome | None:
         run_id=run.lane.run_id, session=0, success=last.success, outcome=last.outcome,
         reason=last.reason, output_json=last.output_json, usage=last.usage,
     )  # fmt: skip
+
+
+def _is_terminated(run: AnyRun) -> bool:
+    last = run.thread.outcome if isinstance(run, Activation) else run.thread.ending
+    return last is not None and last.outcome == "terminated"
 
 
 def _waited_for(thread: Thread) -> tuple[str, ...]:

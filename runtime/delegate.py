@@ -4,7 +4,7 @@ Nothing is started here: what is found becomes a signal, and what that means is 
 ``hubbub.agents.delegating``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, structs
@@ -17,9 +17,11 @@ from hubbub.agents.delegation import ChildRequest, read_call, refusal_of_creatio
 from hubbub.agents.resolution import ActiveSide, ChildTool
 from hubbub.agents.signals import Delegated
 from hubbub.agents.thread import Thread
-from hubbub.hub.errors import VariablesRefused
-from hubbub.hub.events import SessionVariables, Variable
+from hubbub.hub.errors import Closed, VariablesRefused
+from hubbub.hub.events import AgentChild, AgentComplete, SessionOpen, SessionVariables, Variable
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.stream import EventStream
 from hubbub.hub.values import Secret
 from hubbub.runtime.variables import Environment
 
@@ -114,19 +116,40 @@ def _transfer(env: Environment, child: ChildTool) -> tuple[Variable, ...]:
 
 
 def _wanted(
-    runtime: "Runtime", env: Environment, child: ChildTool, given: set[str]
+    runtime: "Runtime", env: Environment, child: ChildTool, given: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The scoped variables that a child and what is below it must have, and those it lacks."""
+    """The scoped variables that a child and what is below it must have, and those it lacks.
+
+    Each is looked for where it will be read: defaults of an agent or a prompt are its own, and a
+    branch is there if it will be enabled for the agent that has it.
+    """
     definitions = runtime.definitions
-    required = definitions.scoped_of(child.agent.name, env.is_enabled)
-    if not required:
+    if not definitions.scoped_of(child.agent.name, lambda _: True, required=False):
         return (), ()
-    side = definitions.side(child.agent.name)
-    below = env.below("", child.agent.name, side.prompt.env)
-    missing = tuple(
-        name for name in required if name not in given and below.find(name, is_scoped=True) is None
-    )
-    return required, missing
+    required: dict[str, None] = {}
+    missing: dict[str, None] = {}
+    agents = [child.agent.name]
+    for agent in agents:  # Grows meanwhile.
+        for side in definitions.sides_of(agent):
+            below = env.below("", agent, side.prompt.env)
+            for name in _needs(side):
+                required[name] = None
+                if name not in given and below.find(name, is_scoped=True) is None:
+                    missing[name] = None
+            for branch in side.children.values():
+                gate = branch.config.optional
+                if branch.agent.name not in agents and (
+                    gate is None or (env if gate in given else below).is_enabled(gate)
+                ):
+                    agents.append(branch.agent.name)
+    return tuple(required), tuple(missing)
+
+
+def _needs(side: ActiveSide) -> Iterable[str]:
+    """The scoped variables that a side's prompt or one of its tools requires."""
+    declared = [*side.prompt.variables, *(v for t in side.tools.values() for v in t.variables)]
+    scoped = {each.name for each in declared if each.scoped}
+    return [each.name for each in declared if each.required and each.name in scoped]
 
 
 # ── variables for a child that waits (V-02) ──────────────────────────────────────────────────
@@ -147,8 +170,8 @@ class PendingVariables(Struct, frozen=True, kw_only=True):
 
 async def pending(runtime: "Runtime", parent_run_id: str, request_id: str) -> PendingVariables:
     """See ``Runtime.pending_variables``."""
-    deferred, env = await _find(runtime, parent_run_id, request_id)
-    missing = tuple(name for name in deferred.required if env.find(name, is_scoped=True) is None)
+    waiting = await _find(runtime, parent_run_id, request_id)
+    deferred, missing = waiting.deferred, waiting.missing
     return PendingVariables(
         request_id=request_id, agent=deferred.agent, required=deferred.required,
         missing=missing, expires_at=deferred.expires_at,
@@ -159,30 +182,72 @@ async def provide(
     runtime: "Runtime", parent_run_id: str, request_id: str, values: Mapping[str, str]
 ) -> tuple[str, str]:
     """See ``Runtime.provide_variables``."""
-    deferred, env = await _find(runtime, parent_run_id, request_id)
-    _check_values(request_id, deferred, env, values)
-    await _check_room(runtime, parent_run_id, request_id, deferred)
+    waiting = await _find(runtime, parent_run_id, request_id)
+    _check_values(request_id, waiting, values)
+    _check_room(runtime, request_id, waiting)
     now = runtime.ports.clock.now()
     child_run_id = runtime.ports.ids.run_id(now)
-    addressing = runtime.hub.addressing
-    for name, value in values.items():
+    addressing, agent = runtime.hub.addressing, waiting.deferred.agent
+    for name, value in {**waiting.given, **values}.items():
         addressing.put_value(child_run_id, name, value, is_scoped=True)
     event = SessionVariables(
         request_id=request_id, names=tuple(values), child_run_id=child_run_id,
-        child_agent=deferred.agent, provided_at=now,
+        child_agent=agent, provided_at=now,
     )  # fmt: skip
-    receipt = await runtime.hub._deliver(event, to=parent_run_id)
-    if receipt.accepted:
-        return child_run_id, deferred.agent
-    addressing.drop_values(child_run_id)
+    root = waiting.lane.root_run_id
+    try:
+        async with runtime.hub.subscribe(_FATES, root_run_id=root, lossless=True) as events:
+            receipt = await runtime.hub._deliver(event, to=parent_run_id)
+            _check_accepted(request_id, receipt)
+            await _wait_started(events, request_id, parent_run_id, child_run_id)
+    except VariablesRefused:
+        addressing.drop_values(child_run_id)
+        raise
+    return child_run_id, agent
+
+
+def _check_accepted(request_id: str, receipt: Receipt) -> None:
     if receipt.status == "duplicate":
         raise VariablesRefused(request_id, "booted", "its subagent has been started already")
-    raise VariablesRefused(request_id, "ended", f"its parent takes nothing more ({receipt.reason})")
+    if not receipt.accepted:
+        problem = f"its parent takes nothing more ({receipt.reason})"
+        raise VariablesRefused(request_id, "ended", problem)
 
 
-async def _find(
-    runtime: "Runtime", parent_run_id: str, request_id: str
-) -> tuple[Deferred, Environment]:
+_FATES: Final = (SessionOpen.type, AgentChild.type, AgentComplete.type)
+
+
+async def _wait_started(
+    events: EventStream, request_id: str, parent_run_id: str, child_run_id: str
+) -> None:
+    """Wait until the parent has taken the variables at its next boundary and started the child."""
+    async for event in events:
+        match event:
+            case SessionOpen() if event.run_id == child_run_id:
+                return
+            case AgentChild() if event.child_run_id == child_run_id and event.error:
+                raise VariablesRefused(request_id, "cap", event.error)
+            case AgentComplete() if event.run_id == parent_run_id:
+                raise VariablesRefused(request_id, "ended", f"run {parent_run_id} is over")
+    raise Closed("the runtime", "the subagent is started when a runtime is opened on its store")
+
+
+class _Waiting(Struct, frozen=True, gc=False):
+    """A creation that waits for variables, as it stands now."""
+
+    deferred: Deferred
+    lane: OwnLane
+    thread: Thread
+    child: ChildTool | None
+    missing: tuple[str, ...]
+    given: Mapping[str, str]
+    """What is copied into its scope from its parent's (C-05)."""
+
+    def __repr__(self) -> str:
+        return f"<waiting {self.deferred.request_id}>"
+
+
+async def _find(runtime: "Runtime", parent_run_id: str, request_id: str) -> _Waiting:
     found = await runtime.runs.look_at(parent_run_id)
     if found is None:
         raise VariablesRefused(request_id, "unknown", f"there is no run {parent_run_id!r}")
@@ -200,20 +265,24 @@ async def _find(
         remedy = "have the subagent called again"
         raise VariablesRefused(request_id, "expired", f"it was to be answered sooner; {remedy}")
     side = runtime.definitions.find_side(thread.agent, deferred.side)
-    target = runtime.definitions.find_side(deferred.agent, "side_a")
-    env = Environment.of(runtime, lane, side)
-    return deferred, env.below("", deferred.agent, target.prompt.env if target else {})
+    child = side.children.get(deferred.agent) if side is not None else None
+    given: dict[str, str] = {}
+    missing = deferred.required
+    if child is not None:
+        env = Environment.of(runtime, lane, side)
+        given = {v.name: v.value.reveal() or "" for v in _transfer(env, child)}
+        lacks = _wanted(runtime, env, child, given)[1]
+        missing = tuple(name for name in deferred.required if name in lacks)
+    return _Waiting(deferred, lane, thread, child, missing, given)
 
 
-def _check_values(
-    request_id: str, deferred: Deferred, env: Environment, values: Mapping[str, str]
-) -> None:
+def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str]) -> None:
+    required = waiting.deferred.required
     if not isinstance(values, Mapping):
         raise VariablesRefused(request_id, "value", "a mapping of names to texts is wanted")
-    unwanted = [str(name) for name in values if name not in deferred.required]
+    unwanted = [str(name) for name in values if name not in required]
     if unwanted:
-        wanted = ", ".join(deferred.required)
-        problem = f"{', '.join(unwanted)} is not wanted; wanted: {wanted}"
+        problem = f"{', '.join(unwanted)} is not wanted; wanted: {', '.join(required)}"
         raise VariablesRefused(request_id, "unwanted", problem, unwanted)
     wrong = [
         name
@@ -223,26 +292,14 @@ def _check_values(
     if wrong:
         problem = f"{', '.join(wrong)}: a text of at most {MAX_VALUE_CHARS:,} characters is wanted"
         raise VariablesRefused(request_id, "value", problem, wrong)
-    left = [
-        name
-        for name in deferred.required
-        if name not in values and env.find(name, is_scoped=True) is None
-    ]
+    left = [name for name in waiting.missing if name not in values]
     if left:
         problem = f"{', '.join(left)} must be given, too"
         raise VariablesRefused(request_id, "incomplete", problem, left)
 
 
-async def _check_room(
-    runtime: "Runtime", parent_run_id: str, request_id: str, deferred: Deferred
-) -> None:
-    found = await runtime.runs.look_at(parent_run_id)
-    assert found is not None
-    lane, thread_of = found
-    thread = thread_of()
-    side = runtime.definitions.find_side(thread.agent, deferred.side)
-    child = side.children.get(deferred.agent) if side is not None else None
-    request = ChildRequest(agent=deferred.agent)
-    room = runtime.trees.room(lane.root_run_id)
-    if refused := refusal_of_creation(thread, request, child, True, room):
+def _check_room(runtime: "Runtime", request_id: str, waiting: _Waiting) -> None:
+    request = ChildRequest(agent=waiting.deferred.agent)
+    room = runtime.trees.room(waiting.lane.root_run_id)
+    if refused := refusal_of_creation(waiting.thread, request, waiting.child, True, room):
         raise VariablesRefused(request_id, "cap", refused)

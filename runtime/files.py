@@ -66,7 +66,7 @@ class FileArea:
         """
         _check(path)
         if isinstance(content, str):
-            content = content.encode()
+            content = _encoded(content)
         if not isinstance(content, bytes | bytearray):
             raise BadValue("content", f"a str or bytes is wanted, not {type(content).__name__}")
         content = bytes(content)
@@ -100,8 +100,8 @@ class FileArea:
 
     def list(self, folder: str = "") -> tuple[str, ...]:
         """The names of all files, or of those under ``folder``, sorted."""
-        if folder:
-            _check(folder.rstrip("/"))
+        if folder != "":
+            _check(folder.rstrip("/") if isinstance(folder, str) else folder)
             folder = f"{folder.rstrip('/')}/"
         return tuple(sorted(path for path in self._area().files if path.startswith(folder)))
 
@@ -165,3 +165,10 @@ class KeyArea:
 def _check(path: object) -> None:
     if problem := path_problem(path):
         raise BadPath(path, problem)
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise BadValue("content", f"{error.reason}; write bytes instead") from error

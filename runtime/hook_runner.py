@@ -9,6 +9,7 @@ from msgspec import structs
 
 from hubbub.agents.hooks import HOOK_TIMEOUT, Hook, misfit
 from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
+from hubbub.agents.notices import Notice
 from hubbub.agents.resolution import ActiveSide
 from hubbub.agents.tools import ToolResult
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen
@@ -26,7 +27,10 @@ async def run_hooks(
     side: ActiveSide, point: str, state: "ThreadState", value: Any, run_id: str
 ) -> Any:
     """What the hooks of a point make of ``value``; only cancellation is raised."""
-    for hook in side.hooks.get(point, ()):
+    hooks = side.hooks.get(point, ())
+    if isinstance(value, Notice):  # Of the side that was at work, which may be another by now.
+        hooks, value = value.hooks, value.value
+    for hook in hooks:
         value = await _run(hook, state, value, run_id)
     return value
 

@@ -1,6 +1,6 @@
 """``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11, T-01)."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadState", "foreign_state", "notify_parent", "recorder"]
 
-Record = Callable[[Event], Awaitable[None]]
-
 
 class ThreadState:
     """One run (``RunState``).
 
     ``thread`` gives its state when it is looked at; ``record`` writes into its journal, and
-    refuses where the run is another one's: its files and keys are then for reading only.
+    refuses where the run is another one's: all but sending to it and terminating it is then for
+    looking only.
     """
 
     __slots__ = ("_env", "_lane", "_record", "_runtime", "_side", "_thread", "call_id", "hub")
@@ -41,7 +40,7 @@ class ThreadState:
         runtime: "Runtime",
         lane: OwnLane,
         thread: Callable[[], Thread],
-        record: Record,
+        record: "Pen",
         *,
         hub: Any,
         side: ActiveSide | None = None,
@@ -100,6 +99,7 @@ class ThreadState:
         return self._env
 
     def set_env(self, name: str, value: str) -> None:
+        self._record.check()
         self._environment.set(name, value)
 
     @property
@@ -123,6 +123,8 @@ class ThreadState:
         return self._runtime.hub._deliver(event, to=self.run_id)
 
     def notify_parent(self, content: str) -> Receipt:
+        if not self._record.is_own:
+            self._record.check()
         return notify_parent(self._runtime, self._lane, content)
 
     def set_status(self, status: str) -> None:
@@ -150,6 +152,7 @@ class ThreadState:
         return await self._runtime.terminate(self.run_id, reason)
 
     def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
+        self._record.check()
         return self._runtime.spawn(self.run_id, agent, input, name=name)
 
     def __repr__(self) -> str:
@@ -173,13 +176,7 @@ async def foreign_state(runtime: "Runtime", run_id: str) -> ThreadState | None:
     if found is None:
         return None
     lane, thread = found
-
-    async def refuse(event: Event) -> None:
-        raise CallerError(
-            f"the files and keys of run {run_id} are its own to change; send it an attachment"
-        )
-
-    return ThreadState(runtime, lane, thread, refuse, hub=_Outside(runtime, run_id))
+    return ThreadState(runtime, lane, thread, _ForeignPen(run_id), hub=_Outside(runtime, run_id))
 
 
 class _Outside:
@@ -198,16 +195,53 @@ class _Outside:
         return getattr(self._runtime.hub, name)
 
 
-def recorder(
-    write: Callable[[Event, Callable[[], None] | None], None], is_live: Callable[[], bool]
-) -> Record:
-    """What writes into a run's journal and returns when it is on record."""
+class Pen:
+    """What writes into a run's journal on behalf of one of its calls, while that lasts."""
 
-    async def record(event: Event) -> None:
-        if not is_live():
+    __slots__ = ("_is_live", "_write")
+
+    is_own = True
+
+    def __init__(
+        self,
+        write: Callable[[Event, Callable[[], None] | None], None],
+        is_live: Callable[[], bool],
+    ) -> None:
+        self._write = write
+        self._is_live = is_live
+
+    def check(self) -> None:
+        """Raise ``CallerError`` where nothing may be written (any more)."""
+        if not self._is_live():
             raise CallerError("this call is over; what it still writes is not kept")
+
+    async def __call__(self, event: Event) -> None:
+        """Write ``event``; it is on record when this returns."""
+        self.check()
         done = anyio.Event()
-        write(event, done.set)
+        self._write(event, done.set)
         await done.wait()
 
-    return record
+
+class _ForeignPen(Pen):
+    """Another run's: it writes nothing."""
+
+    __slots__ = ("_run_id",)
+
+    is_own = False
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def check(self) -> None:
+        raise CallerError(
+            f"run {self._run_id} is another run: its files, keys, variables, children and words "
+            "are its own; send it a message"
+        )
+
+
+def recorder(
+    write: Callable[[Event, Callable[[], None] | None], None], is_live: Callable[[], bool]
+) -> Pen:
+    """What writes into a run's journal and returns when it is on record."""
+    return Pen(write, is_live)

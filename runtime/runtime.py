@@ -388,15 +388,11 @@ class Runtime:
     async def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run and its live descendants now and for good (T-05); lists whom it touched."""
         # Read before the run can act on it: what ends with it is live now.
-        infos = () if self.hub.is_closed else await self.hub.journal.runs()
+        below = () if self.hub.is_closed else await self.runs.live_below(run_id)
         receipt = self.hub.terminate(run_id, reason)
         await receipt
         if receipt.accepted:
-            touched = [run_id]
-            for info in infos:  # By creation: a parent always stands before its children.
-                if info.parent_run_id in touched and info.run_id not in touched:
-                    touched.append(info.run_id)
-            receipt.run_ids = tuple(touched)
+            receipt.run_ids = (run_id, *below)
         return receipt
 
     async def result(self, run_id: str) -> RunOutcome:

@@ -31,6 +31,10 @@ class Trees:
         fresh = self.fresh
         return fresh.max_depth if depth > fresh.max_depth else fresh.max_live
 
+    def has_children(self, root_run_id: str) -> bool:
+        """Whether any run of the tree may still be alive below its root."""
+        return root_run_id in self.rooms
+
     def started(self, root_run_id: str) -> None:
         """A descendant of the root is started."""
         room = self.room(root_run_id)
@@ -55,8 +59,8 @@ class Trees:
         """Count the runs of a tree that was begun elsewhere."""
         if root_run_id in self.rooms:
             return
-        runs = await journal.runs(live=False)
-        tree = [r for r in runs if r.root_run_id == root_run_id and r.run_id != root_run_id]
+        runs = await journal.runs(live=False, root_run_id=root_run_id)
+        tree = [run for run in runs if run.run_id != root_run_id]
         if tree and root_run_id not in self.rooms:
             live = sum(run.status != "ended" for run in tree)
             self.rooms[root_run_id] = structs.replace(self.fresh, live=live, spawned=len(tree))

@@ -778,6 +778,28 @@ async def test_a_cascade_reaches_who_it_must_and_nobody_else(
 
 
 @pytest.mark.spec("T-05")
+async def test_the_cascade_reaches_below_a_child_that_has_ended(
+    journal: Journal, ports: Ports, eventually: Any
+) -> None:
+    hang = Recorder(Fault("hang"))
+    middle = child(
+        Recorder(call("leaf", message="x"), call("finish", result="m")),
+        config("leaf", blocking=False), name="middle",
+    )  # fmt: skip
+    boss = Recorder(call("middle", message="x"), Fault("hang"))
+    agents = (parent(boss, config("middle")), middle, child(hang, name="leaf"))
+    async with runtime(*agents, journal=journal, ports=ports) as rt:
+        seen = Observer(rt.hub)
+        run = await rt.start("main", "Please.")
+        await eventually(lambda: bool(hang.requests) and len(boss.requests) == 2)
+        ids = {event.child_agent: event.child_run_id for event in seen.all("agent:child")}
+        receipt = await run.terminate("enough")
+        assert set(receipt.run_ids) == {run.run_id, ids["leaf"]}
+        assert (await rt.finished(ids["leaf"])).outcome == "terminated"
+        assert (await rt.finished(ids["middle"])).outcome == "completed"
+
+
+@pytest.mark.spec("T-05")
 async def test_a_terminated_parent_takes_children_of_code_with_it(
     journal: Journal, ports: Ports
 ) -> None:
