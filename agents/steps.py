@@ -132,6 +132,8 @@ def go_on(
     if after.open is not None or not after.in_session:
         return Decision(tuple(events), status="active", after=after, agent=renamed)
     stop = stop_of(after, side)
+    if renamed and isinstance(stop, EndTurn) and stop.reason == "limit":
+        stop = None  # The limit was the former agent's; the new one has yet to speak.
     if isinstance(stop, EndTurn) and side.two_sided:
         return _next_turn(after, events, stop, definitions)
     if stop is not None:

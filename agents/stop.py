@@ -66,7 +66,8 @@ def _end_of_turn(thread: Thread, side: ActiveSide) -> EndTurn | None:
     assert step is not None
     for call in step.calls if config.stop_tool else ():
         if call.name == config.stop_tool and call.ran:
-            return EndTurn("stop_tool", _property(call, config.stop_tool_response_property))
+            content = _property(call, config.stop_tool_response_property)
+            return EndTurn("stop_tool", content if content.strip() else "")
     is_response = not step.calls and (bool(step.text.strip()) or step.is_refused)
     if config.stop_on_response and is_response:
         return EndTurn("response")

@@ -24,13 +24,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-@tool
+@tool(idempotent=True)
 async def finish(result: str, files: list[str] | None = None) -> str:
     """Hand in the result."""
     return "handed in"
 
 
-@tool
+@tool(idempotent=True)
 async def give_up(reason: str, files: list[str] | None = None) -> str:
     """Say that it cannot be done."""
     return "given up"
@@ -42,7 +42,7 @@ async def report(status: str) -> str:
     return "noted"
 
 
-@tool
+@tool(idempotent=True)
 async def write_file(path: str, text: str, state: RunState) -> str:
     """Write a file."""
     await state.files.write(path, text)
