@@ -11,4 +11,5 @@ together), ``model`` (what models are shown), ``thread`` (a run's state), ``fold
     calling a child      ``delegation``, ``delegating``, ``immediate``
     the registry         ``registry``        hooks                ``hooks``, ``notices``
     retries              ``retry``           code agents          ``lifecycle``
+    one file for others  ``packing``         schemas              ``schema``
 """

@@ -80,6 +80,8 @@ def key_problem(key: object) -> str:
     """Why ``key`` is no key; empty when it is one."""
     if not isinstance(key, str) or not 0 < len(key) <= _MAX_PART:
         return f"a key is a text of 1 to {_MAX_PART} characters"
+    if any("\ud800" <= character <= "\udfff" for character in key):
+        return "a key holds no half of a surrogate pair: it could not be read back"
     return ""
 
 
@@ -142,6 +144,13 @@ def _free(path: str, taken: set[str]) -> str:
     if not stem:
         stem, dot, ending = name, "", ""
     number = 2
-    while (other := f"{folder}{slash}{stem}-{number}{dot}{ending}") in taken:
+    while (other := f"{folder}{slash}{_numbered(stem, number, dot + ending)}") in taken:
         number += 1
     return other
+
+
+def _numbered(stem: str, number: int, ending: str) -> str:
+    """``stem-2.ext``, cut where the name would be too long to be one."""
+    room = _MAX_PART - len(f"-{number}")
+    ending = ending[: room - 1]
+    return f"{stem[: room - len(ending)]}-{number}{ending}"

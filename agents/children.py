@@ -86,6 +86,7 @@ class Deferred(Struct, frozen=True, gc=False, kw_only=True):
     tool: str
     name: str
     message: str
+    owner: str
     side: str
     required: tuple[str, ...]
     files: tuple[FileRef, ...]
@@ -173,12 +174,19 @@ def with_result(family: Family, item: e.SessionResult) -> Family:
     return replace(family, children=children, starts=starts, given_up=given_up)
 
 
+def with_interruption(family: Family) -> Family:
+    """The family after an interruption: what held a step back is no longer waited for."""
+    waited = tuple((start.child, OPENING) for start in family.starts if start.status == "waiting")
+    starts = tuple(replace(s, status="done") if s.status == "waiting" else s for s in family.starts)
+    return replace(family, starts=starts, given_up=(*family.given_up, *waited))
+
+
 def with_deferred(family: Family, event: e.SessionVariables) -> Family:
     """The family after a creation was put off."""
     deferred = Deferred(
         request_id=event.request_id, agent=event.child_agent, tool=event.tool, name=event.name,
-        message=event.message, side=event.side or "side_a", required=event.required,
-        files=event.files, expires_at=event.expires_at,
+        message=event.message, owner=event.owner, side=event.side or "side_a",
+        required=event.required, files=event.files, expires_at=event.expires_at,
     )  # fmt: skip
     return replace(family, deferred=(*family.deferred, deferred)[-MAX_DEFERRED:])
 

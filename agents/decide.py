@@ -4,9 +4,9 @@
 
 Rules, in this order
 --------------------
-1. Hooks are told of what was written before anything else happens; then a run that has ended
-   leaves memory.
-2. Control is taken before anything else, results before messages (H-14).
+1. A run that has ended leaves memory, when hooks have been told of its end.
+2. Control is taken before anything else; then hooks are told of what was written, while what is
+   at work goes on; then results are taken, before messages (H-14).
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
    one; nothing is asked of the model and no message is taken until each has its result (S-07).
    Where only children are left to wait for, the run waits, and costs no task (C-17).
@@ -146,14 +146,14 @@ def decide(
     ``notices``: hooks have yet to be told of what was written; ``receives``: hooks are to see
     messages before they are taken.
     """
-    if notices:
-        return _TELL
     if thread.phase == "ended":
-        return _LEAVE
+        return _TELL if notices else _LEAVE
     if "control" in waiting:
         if receives and thread.phase == "new":
             return Do((Receive("control"),))
         return _TAKE["control"]
+    if notices:
+        return Do((TellHooks(), *_at_work(thread, asking)))
     if thread.phase == "new":
         return _LEAVE
     if thread.in_session and thread.open is None and asking == thread.turn:
@@ -191,6 +191,15 @@ def is_wanted(thread: Thread, activity: Activity) -> bool:
         and step.number == activity.step
         and step.calls[activity.index].status != "done"
     )
+
+
+def _at_work(thread: Thread, asking: int) -> tuple[Activity, ...]:
+    """What goes on while hooks are told."""
+    if not thread.in_session:
+        return ()
+    if thread.open is not None:
+        return _under_way(thread.open)
+    return (_next_step(thread),) if asking == thread.turn else ()
 
 
 def _next_step(thread: Thread) -> CallModel:

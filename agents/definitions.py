@@ -100,14 +100,10 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         problems = list(_name_problems(self.name))
-        for field in _MAPPINGS:
-            value = getattr(self, field)
-            if not isinstance(value, str | None) or value == "":
-                problems.append(f"{field}: a name is wanted")
+        problems.extend(_absent_or_named("", self, *_MAPPINGS))
         if not isinstance(self.blocking, bool):
             problems.append("blocking: True or False is wanted")
-        if not isinstance(self.immediate, bool | Immediate):
-            problems.append("immediate: True, False or Immediate(…) is wanted")
+        problems.extend(_immediate_problems(self.immediate))
         if self.resumable:
             problems.extend(_resumable_problems(self.resumable))
         elif self.resumable is not False and self.resumable is not None:
@@ -168,11 +164,8 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
                 problems.append('model: give "provider:name", a registered name, or a Model')
         elif not isinstance(self.model, Model):
             problems.append(f"model: {type(self.model).__name__} has no `call`; give a Model")
-        if isinstance(self.tools, str) or not isinstance(self.tools, Iterable):
-            problems.append("tools: give a list of tools or of their names")
-        else:
-            force_setattr(self, "tools", tuple(self.tools))
-            problems.extend(_tool_problems(self.tools))
+        _keep(self, "tools", "variables", "hooks")
+        problems.extend(_tool_problems(self.tools))
         problems.extend(
             f"{field}: interactive agents are not in this version"
             for field in ("agents", "skills")
@@ -180,15 +173,25 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
         )
         problems.extend(variable_problems("variables", self.variables))
         problems.extend(env_problems("env", self.env))
-        problems.extend(_id_problems("hooks", self.hooks))
+        if self.hooks is not None:
+            problems.extend(_id_problems("hooks", self.hooks))
+        problems.extend(self._option_problems())
         if self.required_schema is not None:
             found = read_schema(self.required_schema)[2]
             problems.extend(f"required_schema.{each}" for each in found)
         if not problems:
-            force_setattr(self, "variables", tuple(self.variables))
             problems.extend(self._placeholder_problems())
         if problems:
             raise DefinitionError(f"prompt {self.name!r}", problems)
+
+    def _option_problems(self) -> Iterable[str]:
+        if not isinstance(self.parallel_tool_calls, bool):
+            yield "parallel_tool_calls: True or False is wanted"
+        if not isinstance(self.tool_choice, str):
+            yield 'tool_choice: "auto", "none", "any" or the name of a tool is wanted'
+        options: object = self.provider_options
+        if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+            yield "provider_options: a mapping of names to JSON values is wanted"
 
     def _placeholder_problems(self) -> Iterable[str]:
         kinds = {each.name: each.type for each in self.variables}
@@ -297,7 +300,13 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
             problems.append("execute, side_a: give one of them, not both")
         problems.extend(self._code_problems() if self.is_code else self._model_problems())
         problems.extend(env_problems("env", self.env))
+        _keep(self, "hooks")
         problems.extend(_id_problems("hooks", self.hooks))
+        problems.extend(
+            f"{field}: True or False is wanted"
+            for field in ("emits_start_complete", "expose_as_tool")
+            if not isinstance(getattr(self, field), bool)
+        )
         problems.extend(
             f"{field}: a text is wanted"
             for field in _TEXTS
@@ -307,7 +316,6 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
             problems.append(f'on_restart: "fail" or "resume", not {self.on_restart!r}')
         if problems:
             raise DefinitionError(f"agent {self.name!r}", problems)
-        force_setattr(self, "hooks", tuple(self.hooks))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -335,8 +343,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
             yield "side_b: required for dual_ai"
         if self.type == "ai_human" and self.side_b is not None:
             yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
-        turns = self.max_session_turns
-        if turns is not None and (not isinstance(turns, int) or turns < 1):
+        if not _is_limit(self.max_session_turns):
             yield "max_session_turns: at least 1"
         if self.emits_start_complete:
             yield "emits_start_complete: belongs to a code agent"
@@ -392,8 +399,6 @@ def _name_problems(name: object) -> Iterable[str]:
 
 
 def _id_problems(path: str, ids: object) -> Iterable[str]:
-    if ids is None:
-        return
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         yield f"{path}: a list of hook ids is wanted"
         return
@@ -403,7 +408,8 @@ def _id_problems(path: str, ids: object) -> Iterable[str]:
             yield f"{path}[{index}]: a hook's id is wanted, not {type(each).__name__}"
         elif each in seen:
             yield f"{path}[{index}]: {each!r} is listed twice"
-        seen.add(each)
+        else:
+            seen.add(each)
 
 
 def _side_problems(path: str, side: object) -> Iterable[str]:
@@ -412,10 +418,13 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
         return
     if not isinstance(side.prompt, str | PromptDefinition) or not side.prompt:
         yield f"{path}.prompt: a PromptDefinition or its name is wanted"
-    if side.max_steps is not None and (not isinstance(side.max_steps, int) or side.max_steps < 1):
+    if not isinstance(side.label, str):
+        yield f"{path}.label: a text is wanted"
+    if not _is_limit(side.max_steps):
         yield f"{path}.max_steps: at least 1"
     if not isinstance(side.stop_on_response, bool):
         yield f"{path}.stop_on_response: True or False is wanted"
+    yield from _absent_or_named(path, side, "stop_tool", "stop_tool_response_property")
     if side.stop_tool_response_property and not side.stop_tool:
         yield f"{path}.stop_tool_response_property: there is no stop_tool"
     bound: dict[str, str] = {}
@@ -423,15 +432,29 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
         binding = getattr(side, which)
         if binding is None:
             continue
-        if not isinstance(binding, str | SessionToolBinding):
+        name = binding.name if isinstance(binding, SessionToolBinding) else binding
+        if not isinstance(name, str) or not name:
             yield f"{path}.{which}: a tool's name or a SessionToolBinding is wanted"
             continue
-        name = binding if isinstance(binding, str) else binding.name
-        if not name:
-            yield f"{path}.{which}: a tool's name is wanted"
-        elif name in bound:
+        if isinstance(binding, SessionToolBinding):
+            fields = ("message_property", "attachments_property")
+            yield from _absent_or_named(f"{path}.{which}", binding, *fields)
+        if name in bound:
             yield f"{path}.{which}: {name!r} is {bound[name]} already"
         bound[name] = which
+
+
+def _immediate_problems(immediate: object) -> Iterable[str]:
+    if isinstance(immediate, bool):
+        return
+    if not isinstance(immediate, Immediate):
+        yield "immediate: True, False or Immediate(…) is wanted"
+        return
+    yield from _absent_or_named("immediate", immediate, "name_env", "description_env")
+    _keep(immediate, "scoped_env")
+    names: object = immediate.scoped_env
+    if not isinstance(names, tuple) or not all(isinstance(each, str) and each for each in names):
+        yield "immediate.scoped_env: a list of the names of variables is wanted"
 
 
 def _resumable_problems(resumable: object) -> Iterable[str]:
@@ -443,16 +466,40 @@ def _resumable_problems(resumable: object) -> Iterable[str]:
     elif resumable.receives_messages not in _SIDES:
         wrong: object = resumable.receives_messages
         yield f"resumable.receives_messages: 'side_a' or 'side_b', not {wrong!r}"
-    most = resumable.max_instances
-    if most is not None and (not isinstance(most, int) or most < 1):
+    if not _is_limit(resumable.max_instances):
         yield "resumable.max_instances: at least 1"
     if resumable.parent_communication not in ("implicit", "explicit"):
         wrong = resumable.parent_communication
         yield f"resumable.parent_communication: 'implicit' or 'explicit', not {wrong!r}"
 
 
-def _tool_problems(tools: tuple[object, ...]) -> Iterable[str]:
+def _tool_problems(tools: object) -> Iterable[str]:
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        yield "tools: give a list of tools or of their names"
+        return
     for index, tool in enumerate(tools):
         if not isinstance(tool, Tool | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
             yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"
+
+
+def _absent_or_named(path: str, holder: object, *fields: str) -> Iterable[str]:
+    for field in fields:
+        value = getattr(holder, field)
+        if not isinstance(value, str | None) or value == "":
+            yield f"{path}.{field}: a name is wanted".lstrip(".")
+
+
+def _is_limit(value: object) -> bool:
+    """Whether it bounds something, or is absent; True is no number here."""
+    if value is None:
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _keep(holder: Struct, *fields: str) -> None:
+    """Lists become tuples before they are looked at: an iterator can be read only once."""
+    for field in fields:
+        value = getattr(holder, field)
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            force_setattr(holder, field, tuple(value))

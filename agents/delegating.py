@@ -103,6 +103,7 @@ def _deferral(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionV
         request_id=signal.request_id,
         names=signal.missing,
         required=signal.required,
+        owner=thread.agent,
         child_agent=child.agent.name,
         tool=child.key,
         name=signal.request.name,

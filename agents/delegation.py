@@ -194,6 +194,9 @@ def _by_schema(child: ChildTool, arguments: str, name: str) -> ChildRequest:
     paths = given.get(config.init_attachments_property or "", ())
     if isinstance(paths, str):
         paths = (paths,)
+    if paths and not isinstance(paths, list | tuple):
+        problem = f"`{config.init_attachments_property}`: a list of paths is wanted"
+        raise BadArguments(child.agent.name, [problem])
     named = given.get(config.init_agent_name_property or "", "")
     message = given.get(child.message_property)
     if message is None:  # A schema without such a field: the child reads all of it.

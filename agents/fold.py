@@ -21,6 +21,7 @@ from hubbub.agents.children import (
     with_booted,
     with_child,
     with_deferred,
+    with_interruption,
     with_result,
 )
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
@@ -73,6 +74,12 @@ def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
             event.usage,
         ),
     )  # fmt: skip
+
+
+def _interrupted(thread: Thread, event: e.AgentInterrupted) -> Thread:
+    if not thread.family.starts:
+        return thread
+    return replace(thread, family=with_interruption(thread.family))
 
 
 def _park(thread: Thread, event: e.AgentPark) -> Thread:
@@ -384,6 +391,7 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentStart: _start,
     e.AgentComplete: _complete,
     e.AgentHandoff: _handoff,
+    e.AgentInterrupted: _interrupted,
     e.AgentPark: _park,
     e.AgentRestore: _restore,
     e.SessionStart: _session_start,

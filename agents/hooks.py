@@ -29,7 +29,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from hubbub.agents.model import AssistantMessage, UserMessage
+from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.agents.tools import ToolResult
 from hubbub.hub.errors import DefinitionError
 
@@ -72,7 +72,7 @@ class Hook(Struct, frozen=True):
         problems = []
         if not isinstance(self.id, str) or not self.id:
             problems.append("id: a name is wanted")
-        if self.point not in POINTS:
+        if not isinstance(self.point, str) or self.point not in POINTS:
             problems.append(f"point: one of {', '.join(sorted(POINTS))}, not {self.point!r}")
         if not callable(self.fn):
             problems.append("fn: a function (state, value) is wanted")
@@ -102,26 +102,56 @@ def misfit(point: str, given: Any, returned: Any) -> str:
     if not isinstance(returned, kind):
         return f"{kind.__name__} wanted, not {type(returned).__name__}"
     if isinstance(returned, ToolResult):
-        return "" if isinstance(returned.content, str) else "content: a text is wanted"
+        return _result_problem(returned)
     if isinstance(returned, AssistantMessage) and returned.calls:
         return "calls cannot be added to a message"
-    text = returned.text if isinstance(returned, AssistantMessage) else returned.content
-    return "" if isinstance(text, str) else "a text is wanted"
+    return _message_problem(returned)
+
+
+def _result_problem(result: ToolResult) -> str:
+    if not isinstance(result.content, str):
+        return "content: a text is wanted"
+    if not isinstance(result.is_error, bool):
+        return "is_error: True or False is wanted"
+    return "" if _are_texts(result.attachments) else "attachments: a tuple of paths is wanted"
+
+
+def _message_problem(message: Any) -> str:
+    """Why a message cannot be shown or written down; calls apart."""
+    if isinstance(message, UserMessage):
+        if not _are_texts((message.content, message.role)):
+            return "content, role: texts are wanted"
+        return "" if _are_texts(message.notes) else "notes: a tuple of texts is wanted"
+    if not isinstance(message, AssistantMessage):
+        return f"messages wanted, not {type(message).__name__}"
+    if not isinstance(message.text, str):
+        return "text: a text is wanted"
+    thinking = message.thinking
+    if not isinstance(thinking, tuple) or not all(isinstance(each, Thinking) for each in thinking):
+        return "thinking: a tuple of Thinking is wanted"
+    return ""
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, tuple) and all(isinstance(value, str) for value in values)
 
 
 def _split(given: Any, returned: Any) -> str:
     """A request's messages must stay messages, and calls keep their results."""
     if isinstance(returned, str) or not isinstance(returned, Iterable):
         return f"messages wanted, not {type(returned).__name__}"
-    answered = {
-        (call.id, call.name, call.arguments)
+    left = {
+        call.id: (call.name, call.arguments)
         for message in given
         for call in getattr(message, "calls", ())
     }
     for message in returned:
-        if not isinstance(message, UserMessage | AssistantMessage):
-            return f"messages wanted, not {type(message).__name__}"
+        if problem := _message_problem(message):
+            return problem
         for call in getattr(message, "calls", ()):
-            if (call.id, call.name, call.arguments) not in answered:
-                return f"the call {getattr(call, 'name', call)!r} was never made"
+            if not isinstance(call, AnsweredCall) or not _are_texts((call.output, *call.notes)):
+                return f"the call {getattr(call, 'name', call)!r} is without its result"
+            # Each once: a request with two calls of one id is refused by providers.
+            if left.pop(call.id, None) != (call.name, call.arguments):
+                return f"the call {call.name!r} was not made, or stands there twice"
     return ""

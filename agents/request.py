@@ -25,7 +25,7 @@ def build_request(
     specs: tuple[ToolSpec, ...],
     *,
     messages: tuple[ModelMessage, ...] | None = None,
-    statuses: Mapping[str, str] = {},  # noqa: B006
+    statuses: Mapping[str, str] = {},
     value_of: Callable[[str], str | None] = lambda _: None,
 ) -> ModelRequest:
     """The request for the thread's next step; raises ``InternalError`` while calls are open.

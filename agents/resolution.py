@@ -17,12 +17,13 @@ Rules
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.agents.arguments import Arguments
 from hubbub.agents.definitions import (
     BINDINGS,
     AgentDefinition,
+    Immediate,
     PromptDefinition,
     SessionToolBinding,
     SideConfig,
@@ -43,6 +44,10 @@ __all__ = [
     "ChildTool",
     "Definitions",
 ]
+
+_MAPPINGS: Final = (
+    "init_user_message_property", "init_attachments_property", "init_agent_name_property",
+)  # fmt: skip
 
 DEFAULT_MAX_STEPS: Final = 250
 DEFAULT_MAX_TURNS: Final = 250
@@ -109,7 +114,17 @@ class ActiveSide(Struct, frozen=True, eq=False):
 class Definitions:
     """Immutable; raises ``DefinitionError`` when made."""
 
-    __slots__ = ("_agents", "_hooks", "_prompts", "_scoping", "_sides", "_tools", "agents")
+    __slots__ = (
+        "_agents",
+        "_hooks",
+        "_made",
+        "_named",
+        "_prompts",
+        "_scoping",
+        "_sides",
+        "_tools",
+        "agents",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -126,15 +141,19 @@ class Definitions:
         self._prompts: dict[str, PromptDefinition] = _by_name(
             "prompts", prompts, PromptDefinition, problems
         )
+        self._named: dict[str, PromptDefinition] = dict(self._prompts)
         self._tools: dict[str, Tool[..., Any]] = _by_name("tools", tools, Tool, problems)
         self._hooks: dict[str, Hook] = _by_name("hooks", hooks, Hook, problems)
         self._sides: dict[tuple[str, str], ActiveSide] = {}
+        self._made: dict[tuple[str, SubagentToolConfig], ChildTool | None] = {}
         problems.extend(
             f"tools.{name}: the name is built in; rename the tool"
             for name in self._tools
             if name in BUILT_IN
         )
         for definition in self._agents.values():
+            path = f"agents.{definition.name}.hooks"
+            problems.extend(self._unknown_hooks(path, definition.hooks))
             for which in ("side_a", "side_b"):
                 config = getattr(definition, which)
                 if config is not None:
@@ -144,12 +163,19 @@ class Definitions:
         problems.extend(self._cycles())
         if problems:
             raise DefinitionError("definitions", problems)
-        # First taken to be so of all, so that every graph is looked at.
-        self._scoping: dict[str, bool] = dict.fromkeys(self._agents, True)
+        # First taken to be so of all, if of any, so that every graph is looked at.
+        declares = any(v.scoped for side in self._sides.values() for v in side.variables)
+        self._scoping: dict[str, bool] = dict.fromkeys(self._agents, declares)
         self._scoping = {
             name: bool(self.scoped_of(name, lambda _: True, required=False))
             for name in self._agents
         }
+
+    def _unknown_hooks(self, path: str, ids: Iterable[str]) -> Iterable[str]:
+        known = ", ".join(sorted(self._hooks)) or "none"
+        for each in ids:
+            if each not in self._hooks:
+                yield f"{path}: no hook with the id {each!r}; known: {known}"
 
     # ── looking up ───────────────────────────────────────────────────────────────────────────
 
@@ -213,21 +239,18 @@ class Definitions:
         if not self._scoping.get(agent):
             return ()
         names: dict[str, None] = {}
-        seen: set[str] = set()
         left = [agent]
-        while left:
-            current = left.pop(0)
-            if current in seen:
-                continue
-            seen.add(current)
+        seen = {agent}
+        for current in left:
             for side in self.sides_of(current):
                 for each in side.variables:
                     if each.scoped and (each.required or not required):
                         names[each.name] = None
                 for child in side.children.values():
-                    optional = child.config.optional
-                    if optional is None or is_enabled(optional):
-                        left.append(child.agent.name)
+                    name, optional = child.agent.name, child.config.optional
+                    if name not in seen and (optional is None or is_enabled(optional)):
+                        seen.add(name)
+                        left.append(name)
         return tuple(names)
 
     # ── immediate subagents (C-04) ───────────────────────────────────────────────────────────
@@ -290,11 +313,15 @@ class _SideReader:
         for item in prompt.tools:
             self._add(item, prompt)
         self._check_names(prompt)
+        path = f"{self._path}.prompt.hooks"
+        self._problems.extend(self._known._unknown_hooks(path, prompt.hooks or ()))
         bindings = dict(self._bindings())
         names = prompt.hooks if prompt.hooks is not None else self._agent.hooks
+        known = self._known._hooks
         in_order = {*bindings, *self._handoffs, *([config.stop_tool] if config.stop_tool else ())}
-        variables = {each.name: each for tool in self._tools.values() for each in tool.variables}
-        variables |= {each.name: each for each in prompt.variables}
+        variables = [*prompt.variables]
+        for tool in self._tools.values():
+            variables += tool.variables
         return ActiveSide(
             name=self._which,
             agent=self._agent.name,
@@ -303,8 +330,8 @@ class _SideReader:
             tools=self._tools,
             children=self._children,
             handoffs=self._handoffs,
-            hooks=by_point(self._hooks(names)),
-            variables=tuple(variables.values()),
+            hooks=by_point(known[each] for each in names if each in known),
+            variables=tuple(variables),
             max_steps=config.max_steps or DEFAULT_MAX_STEPS,
             max_turns=self._agent.max_session_turns or DEFAULT_MAX_TURNS,
             two_sided=self._agent.is_two_sided,
@@ -318,6 +345,9 @@ class _SideReader:
 
     def _prompt(self, prompt: str | PromptDefinition, path: str) -> PromptDefinition | None:
         if isinstance(prompt, PromptDefinition):
+            if self._known._named.setdefault(prompt.name, prompt) != prompt:
+                problem = f"another prompt is named {prompt.name!r}, too"
+                self._problems.append(f"{path}.prompt: {problem}")
             return prompt
         found = self._known._prompts.get(prompt)
         if found is None:
@@ -391,33 +421,59 @@ class _SideReader:
     def _child(
         self, target: AgentDefinition, config: SubagentToolConfig, prompt: PromptDefinition
     ) -> ChildTool | None:
-        assert target.side_a is not None
-        reads = target.side_a.prompt
-        inner = reads if isinstance(reads, PromptDefinition) else self._known._prompts.get(reads)
-        schema_given = inner.required_schema if inner is not None else None
-        message = config.init_user_message_property or "message"
-        mapped = {
-            "init_user_message_property": config.init_user_message_property,
-            "init_attachments_property": config.init_attachments_property,
-            "init_agent_name_property": config.init_agent_name_property,
-        }
-        default = _default_schema(config, message)
-        parameters, shown, wrong = read_schema(default if schema_given is None else schema_given)
-        if wrong:
+        # Building one takes milliseconds, and many sides may share a prompt.
+        made, at = self._known._made, (target.name, config)
+        if at not in made:
+            made[at] = self._make_child(target, config)
+        child = made[at]
+        if child is None:
             return None  # The prompt itself has said so.
-        names = {each.name for each in parameters}
-        for field, name in mapped.items():
-            if name is not None and name not in names and not _is_left_out(field, config):
+        for field in _MAPPINGS:
+            name = getattr(config, field)
+            has = name is None or name in child.spec.schema["properties"]
+            if not has and not _is_left_out(field, config):
                 self._say(
                     f".prompt.tools.{config.name}.{field}",
                     f"the required_schema of its side A has no {name!r}",
                 )
-        stays = config.stays
+        self._check_scoped(target, config)
+        return structs.replace(child, key=f"{prompt.name}/{target.name}")
+
+    def _check_scoped(self, target: AgentDefinition, config: SubagentToolConfig) -> None:
+        """What is only for tools and hooks must not enter the child's prompts as text (C-05)."""
+        hints = config.immediate
+        if not isinstance(hints, Immediate):
+            return
+        shown = {hints.name_env, hints.description_env}
+        for side in (target.side_a, target.side_b):
+            inner = self._read(side) if side is not None else None
+            for each in inner.variables if inner is not None else ():
+                if each.type == "text" and each.name in hints.scoped_env and each.name not in shown:
+                    self._say(
+                        f".prompt.tools.{config.name}.immediate.scoped_env",
+                        f"{each.name!r} is a text variable of {target.name!r}, whose prompt would "
+                        "show it; make it secret there, or one of the hints here",
+                    )
+
+    def _read(self, side: SideConfig) -> PromptDefinition | None:
+        """The prompt that another agent's side reads."""
+        prompt = side.prompt
+        return prompt if isinstance(prompt, PromptDefinition) else self._known._prompts.get(prompt)
+
+    def _make_child(self, target: AgentDefinition, config: SubagentToolConfig) -> ChildTool | None:
+        assert target.side_a is not None
+        inner = self._read(target.side_a)
+        schema_given = inner.required_schema if inner is not None else None
+        message = config.init_user_message_property or "message"
+        default = _default_schema(config, message)
+        parameters, shown, wrong = read_schema(default if schema_given is None else schema_given)
+        if wrong:
+            return None
         return ChildTool(
             config=config,
             agent=target,
-            key=f"{prompt.name}/{target.name}",
-            arguments=Arguments("subagent_create" if stays else target.name, parameters),
+            key="",
+            arguments=Arguments("subagent_create" if config.stays else target.name, parameters),
             spec=ToolSpec(name=target.name, description=target.tool_text, schema=shown),
             message_property=message,
             has_schema=schema_given is not None,
@@ -425,14 +481,17 @@ class _SideReader:
 
     def _check_names(self, prompt: PromptDefinition) -> None:
         choice = prompt.tool_choice
-        offered = {*self._tools, *self._handoffs, *self._children, *BUILT_IN[4:6]}
+        stays = {name for name, child in self._children.items() if child.config.stays}
+        offered = {*self._tools, *self._handoffs, *self._children} - stays
+        if stays:
+            offered.update(BUILT_IN[4:6])
         if choice not in ("auto", "none", "any") and choice not in offered:
             self._say(".prompt.tool_choice", f"no tool named {choice!r}")
         stop = self._config.stop_tool
         if stop is not None and stop not in offered:
             self._say(".stop_tool", f"the side has no tool named {stop!r}")
 
-    # ── bindings and hooks ───────────────────────────────────────────────────────────────────
+    # ── bindings ─────────────────────────────────────────────────────────────────────────────
 
     def _bindings(self) -> Iterable[tuple[str, tuple[str, SessionToolBinding]]]:
         for which in BINDINGS:
@@ -451,15 +510,6 @@ class _SideReader:
                 if name is not None and name not in tool.schema["properties"]:
                     self._say(f".{which}.{field}", f"the tool {tool.name!r} has no {name!r}")
             yield binding.name, (which, binding)
-
-    def _hooks(self, ids: Iterable[str]) -> Iterable[Hook]:
-        for each in ids:
-            hook = self._known._hooks.get(each)
-            if hook is None:
-                known = ", ".join(sorted(self._known._hooks)) or "none"
-                self._say(".hooks", f"no hook with the id {each!r}; known: {known}")
-            else:
-                yield hook
 
 
 def _is_left_out(field: str, config: SubagentToolConfig) -> bool:
@@ -491,6 +541,9 @@ def _is_tool_name(name: str) -> bool:
 
 def _by_name(path: str, items: Iterable[Any], kind: Any, problems: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    if not isinstance(items, Iterable):
+        problems.append(f"{path}: a list is wanted, not {type(items).__name__}")
+        return found
     for index, item in enumerate(items):
         if not isinstance(item, kind):
             problems.append(f"{path}[{index}]: {kind.__name__} wanted, not {type(item).__name__}")

@@ -86,7 +86,9 @@ def terminal(call: OpenCall, side: ActiveSide) -> bool:
 
 def _end_by(call: OpenCall, thread: Thread, side: ActiveSide) -> EndSession:
     which, binding = side.bindings[call.name]
-    files, _ = find_files(thread.area, paths_of(binding, call.arguments))
+    files, absent = find_files(thread.area, paths_of(binding, call.arguments))
+    if absent:  # The tool itself has deleted one: all or none.
+        files = ()
     content = message_of(binding, call.arguments, call.output)
     if which == "session_stop":
         return EndSession("completed", content=content, files=files)

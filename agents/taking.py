@@ -15,7 +15,7 @@ session that it opens.
 from msgspec.structs import replace
 
 from hubbub.agents.calls import answer
-from hubbub.agents.children import failure_of, is_told, notes_of, succeeded
+from hubbub.agents.children import Deferred, failure_of, is_told, notes_of, succeeded
 from hubbub.agents.decide import Kind
 from hubbub.agents.delegation import (
     ChildRequest,
@@ -141,13 +141,14 @@ def _interrupted_children(
     thread: Thread, items: tuple[InLane, ...]
 ) -> tuple[tuple[str, InLane], ...]:
     """An interruption reaches the children that are waited for, and no other (T-10)."""
-    stop = next((item for item in items if isinstance(item, e.SessionAbort)), None)
+    stops = (item for item in items if isinstance(item, e.SessionAbort | e.SessionReset))
+    stop = next(stops, None)
     if stop is None or not thread.in_session:
         return ()
     waited = [call.child for call in thread.open.calls if call.status == "waiting"] if (
         thread.open is not None) else []  # fmt: skip
     waited += [start.child for start in thread.family.starts if start.status == "waiting"]
-    abort = e.SessionAbort(reason=stop.reason or "interrupted")
+    abort = e.SessionAbort(reason=getattr(stop, "reason", "") or "interrupted")
     return tuple((child, abort) for child in dict.fromkeys(waited))
 
 
@@ -177,8 +178,9 @@ def _with_results(
                     answers.append(_answer(thread, step, call, item, paths))
             sofar = fold(sofar, e.SessionTaken(items=(item,)))
         elif isinstance(item, e.SessionVariables):
-            booted, started = _boot(after, item, definitions, room)
-            answers += booted
+            booted, started = _boot(after, item, thread.family.deferred, definitions, room)
+            events += booted
+            after = fold_all(after, booted)
             mail = (*mail, *started)
     events += answers
     after = fold_all(after, answers)
@@ -210,14 +212,21 @@ def _answer(
 
 
 def _boot(
-    thread: Thread, item: e.SessionVariables, definitions: Definitions, room: Room
+    thread: Thread,
+    item: e.SessionVariables,
+    waiting: tuple[Deferred, ...],
+    definitions: Definitions,
+    room: Room,
 ) -> tuple[list[Event], tuple[tuple[str, InLane], ...]]:
-    """Start the child whose creation waited for these variables."""
-    found = [each for each in thread.family.deferred if each.request_id == item.request_id]
+    """Start the child whose creation waited for these variables.
+
+    ``waiting`` are those of before they were taken: in ``thread`` it is made up for already.
+    """
+    found = [each for each in waiting if each.request_id == item.request_id]
     if not found:
         return [], ()
     deferred = found[0]
-    side = definitions.find_side(thread.agent, deferred.side)
+    side = definitions.find_side(deferred.owner, deferred.side)
     child = side.children.get(deferred.agent) if side is not None else None
     request = ChildRequest(agent=deferred.agent)
     refused = refusal_of_creation(thread, request, child, True, room)

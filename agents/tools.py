@@ -169,6 +169,8 @@ def tool(
     Raises ``DefinitionError`` with everything that is wrong, each with its parameter (D-04).
     """
     scope = sys._getframe(1).f_locals  # where string annotations of local functions may resolve
+    if isinstance(variables, Iterable) and not isinstance(variables, str):
+        variables = tuple(variables)
 
     def define(fn: Callable[..., Any]) -> Tool[..., Any]:
         given = {"name": name, "description": description}

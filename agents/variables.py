@@ -77,7 +77,7 @@ def env_problems(path: str, env: object) -> Iterable[str]:
 
 def is_true(value: str | None) -> bool:
     """Whether a variable that enables a branch does so (C-03)."""
-    return value is not None and value.strip().casefold() in ("true", "1", "yes")
+    return value is not None and value.lower() in ("true", "1", "yes")
 
 
 def placeholders(prompt: str) -> frozenset[str]:

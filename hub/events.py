@@ -573,6 +573,8 @@ class SessionVariables(Event, tag="session:variables", home="in"):
     name: str = ""
     message: str = ""
     files: tuple[FileRef, ...] = ()
+    owner: str = ""
+    """The agent that asked, which the run may no longer be."""
     expires_at: int = 0
     provided_at: int = 0
 

@@ -592,7 +592,8 @@ class Hub:
             self._dispatch([*commit.written, *commit.trailing])
         if commit.status == "ended":
             self._prompts.run_ended(commit.run_id)
-            self.addressing.run_ended(commit.run_id)
+            if self.dispatcher.owner is None:  # Who makes runs happen knows who still inherits.
+                self.addressing.run_ended(commit.run_id)
             if commit.leftovers:
                 self._bury(commit)
         if commit.after is not None:
@@ -606,6 +607,9 @@ class Hub:
         if commit.error:
             receipt.settle("rejected", commit.error)
             return
+        new = delivery.new
+        if new is not None and delivery.run_ids and delivery.run_ids != (new.run_id,):
+            self.addressing.drop_values(new.run_id)  # Another run was found instead.
         owner = self.dispatcher.owner
         if delivery.event.__class__ is SessionAbort and owner is not None:
             reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]

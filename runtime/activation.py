@@ -196,7 +196,7 @@ class Activation:
                 side = self.side
                 command = decide(
                     self.thread, waiting, self._asking, notices=bool(self.notices),
-                    receives=side is not None and "before_create_message" in side.hooks,
+                    receives=side is not None and self._hears_by_hooks(side),
                 )  # fmt: skip
                 match command:
                     case Take(kind=kind):
@@ -282,6 +282,18 @@ class Activation:
         if thread.family is not NO_FAMILY:
             self._runtime.runs.forget_unstarted(commit.events)
 
+    def _hears_by_hooks(self, side: ActiveSide) -> bool:
+        """Whether hooks are to see what is said to the run before it is taken."""
+        if side.two_sided and side.name != self.thread.origin.receives:
+            return "before_create_message" in self.receiving_side(side).hooks
+        return "before_create_message" in side.hooks
+
+    def receiving_side(self, side: ActiveSide) -> ActiveSide:
+        """The side that messages are for (C-08), and the opening where the run is new."""
+        origin = self.thread.origin
+        which = "side_a" if self.thread.phase == "new" else origin.receives
+        return self._runtime.definitions.find_side(side.agent, which) or side
+
     def _find_side(self) -> None:
         thread = self.thread
         self.side = self._runtime.definitions.find_side(
@@ -309,7 +321,8 @@ class Activation:
             if activity in running:
                 continue
             ticket = running[activity] = self._inline or _Ticket()
-            self._asking = activity.turn if isinstance(activity, CallModel) else 0
+            if isinstance(activity, CallModel):
+                self._asking = activity.turn
             if self._inline is not None:
                 # The task that has just finished an activity goes on with this one.
                 self._next, self._inline = activity, None
@@ -360,7 +373,8 @@ class Activation:
         ticket = self._running.pop(activity, None)
         if ticket is None:
             return
-        self._asking = 0
+        if isinstance(activity, CallModel):
+            self._asking = 0
         if ticket.timer is not None:
             ticket.timer.cancel()
         if cancel and ticket.handle is not None:

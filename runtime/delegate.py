@@ -264,7 +264,7 @@ async def _find(runtime: "Runtime", parent_run_id: str, request_id: str) -> _Wai
     if runtime.ports.clock.now() >= deferred.expires_at:
         remedy = "have the subagent called again"
         raise VariablesRefused(request_id, "expired", f"it was to be answered sooner; {remedy}")
-    side = runtime.definitions.find_side(thread.agent, deferred.side)
+    side = runtime.definitions.find_side(deferred.owner, deferred.side)
     child = side.children.get(deferred.agent) if side is not None else None
     given: dict[str, str] = {}
     missing = deferred.required

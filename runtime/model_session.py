@@ -120,6 +120,10 @@ class ModelSession:
         """Nothing: its messages are its own."""
         return ()
 
+    def receiving_side(self, side: ActiveSide) -> ActiveSide:
+        """Its one side."""
+        return side
+
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Write an event of a tool's into the run's lane."""
         self._run.record(event, done)

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
+import anyio
+
 from hubbub.agents.area import find_files
 from hubbub.agents.arguments import BadArguments
 from hubbub.agents.decide import (
@@ -59,6 +61,8 @@ __all__ = ["MODEL_TIMEOUT", "AtWork", "Performer", "perform", "timed_out", "time
 MODEL_TIMEOUT = 600.0
 """Seconds that one model call may take (S-10)."""
 
+TIMED_OUT = "timed out: the tool did not finish within {:g} s"
+
 
 class Performer(Protocol):
     """The run that an activity is performed for."""
@@ -77,6 +81,8 @@ class Performer(Protocol):
 
     def waiting_items(self, kind: Kind) -> tuple[InLane, ...]: ...
 
+    def receiving_side(self, side: ActiveSide) -> ActiveSide: ...
+
     def record(self, event: Event, done: Callable[[], None] | None) -> None: ...
 
 
@@ -93,8 +99,9 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
                 return look_up_start(activity, at_work.thread, side, runtime, run.lane)
             case Receive(kind=kind):
                 items = await filtered_items(
-                    side, at_work.state(), run.waiting_items(kind), run.lane.run_id
-                )
+                    run.receiving_side(side), at_work.state(), run.waiting_items(kind),
+                    run.lane.run_id,
+                )  # fmt: skip
                 return Taken(items, runtime.trees.room(run.lane.root_run_id))
             case TellHooks():
                 while run.notices:
@@ -189,7 +196,13 @@ async def _run_tool(
         kwargs = tool.parse(activity.arguments)
     except BadArguments as error:
         return render_failure(error), False
-    return await invoke(tool, kwargs, state, at.runtime.ports.offload), True
+    if not at.side.hooks:
+        return await invoke(tool, kwargs, state, at.runtime.ports.offload), True
+    # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
+    with anyio.move_on_after(tool.timeout):
+        return await invoke(tool, kwargs, state, at.runtime.ports.offload), True
+    assert tool.timeout is not None
+    return ToolResult(TIMED_OUT.format(tool.timeout), is_error=True), True
 
 
 def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
@@ -300,7 +313,7 @@ def timeout_of(activity: Activity, side: ActiveSide | None) -> float | None:
     """Seconds that an activity may take."""
     if isinstance(activity, CallModel):
         return MODEL_TIMEOUT + activity.delay
-    if side is None or not isinstance(activity, RunTool):
+    if side is None or not isinstance(activity, RunTool) or side.hooks:
         return None
     tool = side.tools.get(activity.name)
     return tool.timeout if tool is not None else None
@@ -314,7 +327,6 @@ def timed_out(activity: Activity, seconds: float) -> Signal:
             failure = Failure(kind="timeout", error=text, retryable=True)
             return ModelFailed(failure, activity.turn)
         case RunTool():
-            text = f"timed out: the tool did not finish within {seconds:g} s"
-            return ToolFinished(activity.step, activity.index, text, True)
+            return ToolFinished(activity.step, activity.index, TIMED_OUT.format(seconds), True)
         case _:
             return Noticed()

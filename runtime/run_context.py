@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.model import Model
 from hubbub.agents.tools import Tool
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, RunEnded
 from hubbub.hub.events import AgentStatus, AgentText
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
@@ -72,6 +72,8 @@ class RunContext:
 
     def set_env(self, name: str, value: str) -> None:
         """Give this run, and every run below it, a value of a variable."""
+        if not self._run.is_live:
+            raise RunEnded(self.run_id, "ended")
         self._env.set(name, value)
 
     @property

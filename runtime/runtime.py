@@ -215,7 +215,8 @@ class Runtime:
 
     def run_ended(self, lane: OwnLane) -> None:
         """A run is over: what was kept for it goes, its files with the last ``keep`` roots."""
-        self.trees.ended(lane.run_id, lane.root_run_id)
+        for run_id in self.trees.ended(lane.run_id, lane.root_run_id):
+            self.hub.addressing.run_ended(run_id)
         if lane.parent_run_id is None:
             self._ended_roots.append(lane.run_id)
             while len(self._ended_roots) > self._keep:

@@ -15,12 +15,14 @@ __all__ = ["Trees"]
 class Trees:
     """The room that is left in each tree."""
 
-    __slots__ = ("_roots_over", "fresh", "rooms")
+    __slots__ = ("_over", "_roots_over", "fresh", "rooms")
 
     def __init__(self, *, max_depth: int, max_live: int, max_spawns: int) -> None:
         self.fresh = Room(max_depth=max_depth, max_live=max_live, max_spawns=max_spawns)
         self.rooms: dict[str, Room] = {}
         self._roots_over: set[str] = set()
+        self._over: dict[str, list[str]] = {}
+        """Runs that have ended above others that have not."""
 
     def room(self, root_run_id: str) -> Room:
         """What is left of a root's budget."""
@@ -42,18 +44,27 @@ class Trees:
             room, live=room.live + 1, spawned=room.spawned + 1
         )
 
-    def ended(self, run_id: str, root_run_id: str) -> None:
-        """A run of the tree is over; with the last one its budget is forgotten."""
+    def ended(self, run_id: str, root_run_id: str) -> tuple[str, ...]:
+        """A run of the tree is over; with the last one its budget is forgotten.
+
+        Returns the runs whose variables nobody inherits any more.
+        """
         room = self.rooms.get(root_run_id)
         if room is None:
-            return
+            return (run_id,)
+        over = self._over.setdefault(root_run_id, [])
+        over.append(run_id)
         if run_id == root_run_id:
             self._roots_over.add(root_run_id)
         else:
             room = self.rooms[root_run_id] = structs.replace(room, live=max(0, room.live - 1))
-        if room.live == 0 and root_run_id in self._roots_over:
+        if room.live:
+            return ()
+        if root_run_id in self._roots_over:
             self._roots_over.discard(root_run_id)
             del self.rooms[root_run_id]
+        del self._over[root_run_id]
+        return tuple(over)
 
     async def load(self, root_run_id: str, journal: Journal) -> None:
         """Count the runs of a tree that was begun elsewhere."""
