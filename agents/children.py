@@ -155,22 +155,30 @@ def with_child(family: Family, event: e.AgentChild) -> Family:
 def with_result(family: Family, item: e.SessionResult) -> Family:
     """The family after a result came: who has ended, what is answered."""
     child = item.child_run_id
-    children = family.children
+    children, starts, given_up = family.children, family.starts, family.given_up
     if item.final:
         children = tuple(
-            replace(each, ended=True) if each.run_id == child else each
-            for each in children
-            if each.run_id != child or each.resumable
+            [
+                replace(each, ended=True) if each.run_id == child else each
+                for each in children
+                if each.run_id != child or each.resumable
+            ]
         )
-    starts = tuple(
-        replace(s, status="done") if s.child == child and s.status == "waiting" else s
-        for s in family.starts
-    )
-    given_up = tuple(
-        (run_id, key)
-        for run_id, key in family.given_up
-        if run_id != child or not (item.final or key in item.answers)
-    )
+    if starts:
+        starts = tuple(
+            [
+                replace(s, status="done") if s.child == child and s.status == "waiting" else s
+                for s in starts
+            ]
+        )
+    if given_up:
+        given_up = tuple(
+            [
+                (run_id, key)
+                for run_id, key in given_up
+                if run_id != child or not (item.final or key in item.answers)
+            ]
+        )
     return replace(family, children=children, starts=starts, given_up=given_up)
 
 

@@ -89,7 +89,7 @@ def _create(
 
 def _opening(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionOpen:
     request = signal.request
-    files, _ = find_files(thread.area, request.attachments)
+    files = find_files(thread.area, request.attachments)[0] if request.attachments else ()
     return opening_of(
         thread, child, name=request.name, message=request.message, files=files,
         variables=signal.variables,

@@ -218,7 +218,7 @@ def refusal_of_creation(
     """Why no child is started; empty when one may be."""
     if child is None or not enabled:
         return f"the subagent {request.agent!r} is not available here"
-    if absent := find_files(thread.area, request.attachments)[1]:
+    if request.attachments and (absent := find_files(thread.area, request.attachments)[1]):
         return _no_files(absent)
     stays = child.config.stays
     if stays is not None and stays.max_instances is not None:

@@ -10,8 +10,6 @@ An end is reported to the parent in the commit that writes it: once for each ses
 more, outside of any session, for the end of an idle run.
 """
 
-from collections.abc import Iterable
-
 from hubbub.agents.calls import refuse_open_calls
 from hubbub.agents.decide import Kind
 from hubbub.agents.fold import fold, fold_all
@@ -127,14 +125,19 @@ def _output(thread: Thread, content: str | None) -> Json:
 
 def reported(before: Thread, decision: Decision) -> Decision:
     """The decision with what it means for the parent, as mail to it."""
-    if not any(isinstance(event, e.SessionEnd | e.AgentComplete) for event in decision.events):
+    for event in decision.events:
+        if isinstance(event, e.SessionEnd | e.AgentComplete):
+            break
+    else:
         return decision
     after = decision.after or fold_all(before, decision.events)
     origin = after.origin
     if not origin.reports or origin.parent_run_id is None:
         return decision
-    results = tuple(_results(before, decision.events, is_final=decision.status == "ended"))
-    mail = tuple((origin.parent_run_id, result) for result in results)
+    is_final = decision.status == "ended"
+    mail = tuple(
+        [(origin.parent_run_id, x) for x in _results(before, after, decision.events, is_final)]
+    )
     return Decision(
         decision.events, decision.taken, decision.status, after, (*decision.mail, *mail),
         decision.agent,
@@ -142,18 +145,28 @@ def reported(before: Thread, decision: Decision) -> Decision:
 
 
 def _results(
-    thread: Thread, events: Iterable[Event], *, is_final: bool
-) -> Iterable[e.SessionResult]:
+    before: Thread, after: Thread, events: tuple[Event, ...], is_final: bool
+) -> list[e.SessionResult]:
     ended = [event for event in events if isinstance(event, e.SessionEnd)]
+    if not ended:
+        return [_last_word(after)] if is_final else []
+    if not any(isinstance(event, e.SessionStart) for event in events):
+        return [_result(after, ended[0], is_final)]
+    # Where another session begins at once, each is told with the state that it ended in.
+    found = []
     for event in events:
-        thread = fold(thread, event)
+        before = fold(before, event)
         if isinstance(event, e.SessionEnd):
-            yield _result(thread, event, is_final and event is ended[-1])
-    if is_final and not ended:
-        yield e.SessionResult(
-            child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
-            session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
-        )  # fmt: skip
+            found.append(_result(before, event, is_final and event is ended[-1]))
+    return found
+
+
+def _last_word(thread: Thread) -> e.SessionResult:
+    """The end of a run outside of any session."""
+    return e.SessionResult(
+        child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
+        session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
+    )  # fmt: skip
 
 
 def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:

@@ -22,7 +22,7 @@ from hubbub.agents.delegating import delegated
 from hubbub.agents.delegation import Room
 from hubbub.agents.endings import completion, end_run, reported
 from hubbub.agents.fold import fold_all
-from hubbub.agents.resolution import Definitions
+from hubbub.agents.resolution import ActiveSide, Definitions
 from hubbub.agents.signals import (
     Concluded,
     DeadlinePassed,
@@ -81,17 +81,17 @@ def interpret(
         case ModelReplied(reply=reply, turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
-            side = definitions.side(thread.agent, thread.side)
+            side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
             decision = replied(thread, reply, side, waiting, definitions)
         case ModelFailed(turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
             decision = failed(thread, signal.failure, waiting)
         case ToolFinished():
-            side = definitions.side(thread.agent, thread.side)
+            side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
             decision = finished(thread, signal, side, waiting, definitions)
         case Delegated():
-            side = definitions.side(thread.agent, thread.side)
+            side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
             decision = delegated(thread, signal, side, waiting, definitions)
         case Restored(error=error):
             decision = _restored(thread, error, definitions)
@@ -114,6 +114,11 @@ def interpret(
         after = decision.after or fold_all(thread, decision.events)
         decision = replace(decision, after=after, status="waiting" if after.waits else "active")
     return decision
+
+
+def _side(thread: Thread, definitions: Definitions) -> ActiveSide:
+    """The side at work; raises ``UnknownAgent``, which says whose definition is gone."""
+    return definitions.side(thread.agent, thread.side)
 
 
 def _restored(thread: Thread, error: str, definitions: Definitions) -> Decision:

@@ -91,8 +91,13 @@ class ActiveSide(Struct, frozen=True, eq=False):
     bindings: Mapping[str, tuple[str, SessionToolBinding]]
     """By tool: what the tool does to the session."""
 
+    offered: frozenset[str]
+    """The names a model may call."""
     is_plain: bool
     """Whether a request needs nothing but the transcript: no agents, variables or hooks."""
+
+    may_hook: bool
+    """Whether this side, or the other one, has any hooks."""
 
     @property
     def resumable(self) -> tuple[ChildTool, ...]:
@@ -102,13 +107,6 @@ class ActiveSide(Struct, frozen=True, eq=False):
     def immediate(self) -> tuple[str, ...]:
         """The subagents that start with this prompt (C-04)."""
         return tuple(name for name, each in self.children.items() if each.config.is_immediate)
-
-    @property
-    def offered(self) -> tuple[str, ...]:
-        """The names a model may call."""
-        direct = (name for name, child in self.children.items() if not child.config.stays)
-        built_in = BUILT_IN[4:6] if self.resumable else ()
-        return (*self.tools, *self.handoffs, *direct, *built_in)
 
 
 class Definitions:
@@ -123,7 +121,7 @@ class Definitions:
         "_scoping",
         "_sides",
         "_tools",
-        "agents",
+        "agents", "sides",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +143,7 @@ class Definitions:
         self._tools: dict[str, Tool[..., Any]] = _by_name("tools", tools, Tool, problems)
         self._hooks: dict[str, Hook] = _by_name("hooks", hooks, Hook, problems)
         self._sides: dict[tuple[str, str], ActiveSide] = {}
+        self.sides: Mapping[tuple[str, str], ActiveSide] = self._sides
         self._made: dict[tuple[str, SubagentToolConfig], ChildTool | None] = {}
         problems.extend(
             f"tools.{name}: the name is built in; rename the tool"
@@ -337,8 +336,17 @@ class _SideReader:
             two_sided=self._agent.is_two_sided,
             in_order=frozenset(in_order),
             bindings=bindings,
+            offered=frozenset(self._offered()),
+            may_hook=bool(names) or self._agent.is_two_sided,
             is_plain=not (self._children or self._handoffs or variables or names),
         )
+
+    def _offered(self) -> Iterable[str]:
+        yield from self._tools
+        yield from self._handoffs
+        yield from (name for name, child in self._children.items() if not child.config.stays)
+        if any(child.config.stays for child in self._children.values()):
+            yield from BUILT_IN[4:6]
 
     def _say(self, path: str, problem: str) -> None:
         self._problems.append(f"{self._path}{path}: {problem}")

@@ -86,7 +86,8 @@ def terminal(call: OpenCall, side: ActiveSide) -> bool:
 
 def _end_by(call: OpenCall, thread: Thread, side: ActiveSide) -> EndSession:
     which, binding = side.bindings[call.name]
-    files, absent = find_files(thread.area, paths_of(binding, call.arguments))
+    paths = paths_of(binding, call.arguments)
+    files, absent = find_files(thread.area, paths) if paths else ((), ())
     if absent:  # The tool itself has deleted one: all or none.
         files = ()
     content = message_of(binding, call.arguments, call.output)

@@ -65,8 +65,12 @@ class OpenStep(Struct, frozen=True, gc=False):
     @property
     def waits(self) -> bool:
         """Whether nothing is left to do here but to wait for children."""
-        begun = [call for call in self.calls if call.status in ("started", "waiting")]
-        return bool(begun) and all(call.status == "waiting" for call in begun)
+        waits = False
+        for call in self.calls:
+            if call.status == "started":
+                return False
+            waits = waits or call.status == "waiting"
+        return waits
 
     def as_message(self) -> AssistantMessage:
         """The step as the model will see it; call ids are unique within the run."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from msgspec import structs
 
-from hubbub.agents.children import NO_FAMILY
 from hubbub.agents.decide import (
     Activity,
     CallModel,
@@ -196,7 +195,7 @@ class Activation:
                 side = self.side
                 command = decide(
                     self.thread, waiting, self._asking, notices=bool(self.notices),
-                    receives=side is not None and self._hears_by_hooks(side),
+                    receives=side is not None and side.may_hook and self._hears_by_hooks(side),
                 )  # fmt: skip
                 match command:
                     case Take(kind=kind):
@@ -279,7 +278,7 @@ class Activation:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
             self._runtime.runs.set_status(self.lane, thread)
-        if thread.family is not NO_FAMILY:
+        if thread.family.deferred or thread.family.booted or thread.family.starts:
             self._runtime.runs.forget_unstarted(commit.events)
 
     def _hears_by_hooks(self, side: ActiveSide) -> bool:

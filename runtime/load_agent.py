@@ -78,7 +78,9 @@ def with_model(loaded: LoadedAgents, model: str) -> LoadedAgents:
         if not named:
             raise CannotLoad(agent.name, f"its module has no prompt named {prompt!r}")
         prompt = named[0]
-    side = structs.replace(agent.side_a, prompt=structs.replace(prompt, model=model))
+    # Under a name of its own: others may read the prompt as it was.
+    own = structs.replace(prompt, model=model, name=f"{prompt.name}:{agent.name}"[:128])
+    side = structs.replace(agent.side_a, prompt=own)
     changed = structs.replace(agent, side_a=side)
     agents = tuple(changed if each is agent else each for each in loaded.agents)
     return structs.replace(loaded, agent=changed, agents=agents)
