@@ -7,6 +7,8 @@ looked up (Delegated) ─► refused: an error result, or a failure text for one
                          call's answer (not blocking) or its wait (blocking)
 """
 
+from msgspec.structs import replace
+
 from hubbub.agents.area import find_files
 from hubbub.agents.calls import answer
 from hubbub.agents.decide import Kind
@@ -29,7 +31,7 @@ from hubbub.agents.thread import OpenCall, OpenStep, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
 
-__all__ = ["delegated"]
+__all__ = ["also_delegated", "delegated"]
 
 
 def delegated(
@@ -54,6 +56,31 @@ def delegated(
     return Decision(
         decision.events, decision.taken, decision.status, decision.after,
         (*decision.mail, *mail), decision.agent,
+    )  # fmt: skip
+
+
+def also_delegated(
+    decision: Decision,
+    signal: Delegated,
+    side: ActiveSide,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """The decision with what a call in it comes to, as one commit."""
+    if decision.after is None:
+        return decision
+    # What is started in the same commit counts already.
+    started = sum(isinstance(event, e.SessionOpen) for _, event in decision.mail)
+    if started and signal.room is not None:
+        room = signal.room
+        room = replace(room, live=room.live + started, spawned=room.spawned + started)
+        signal = replace(signal, room=room)
+    more = delegated(decision.after, signal, side, waiting, definitions)
+    if not more.events:
+        return decision
+    return Decision(
+        (*decision.events, *more.events), decision.taken, more.status, more.after,
+        (*decision.mail, *more.mail), more.agent or decision.agent,
     )  # fmt: skip
 
 

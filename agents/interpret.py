@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hubbub.agents.calls import lost_calls
 from hubbub.agents.decide import Kind
-from hubbub.agents.delegating import delegated
+from hubbub.agents.delegating import also_delegated, delegated
 from hubbub.agents.delegation import Room
 from hubbub.agents.endings import completion, end_run, reported
 from hubbub.agents.fold import fold_all
@@ -83,6 +83,8 @@ def interpret(
                 return Decision()
             side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
             decision = replied(thread, reply, side, waiting, definitions)
+            for call in signal.looked_up:
+                decision = also_delegated(decision, call, side, waiting, definitions)
         case ModelFailed(turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()

@@ -39,13 +39,6 @@ class Taken(Struct, frozen=True, gc=False):
     room: Room | None = None
 
 
-class ModelReplied(Struct, frozen=True, gc=False):
-    """The model call of the next step succeeded, in turn ``turn``."""
-
-    reply: ModelReply
-    turn: int
-
-
 class ModelFailed(Struct, frozen=True, gc=False):
     """The model call of the next step failed, in turn ``turn``."""
 
@@ -87,6 +80,18 @@ class Delegated(Struct, frozen=True, gc=False, kw_only=True):
     missing: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
     room: Room | None = None
+
+
+class ModelReplied(Struct, frozen=True, gc=False):
+    """The model call of the next step succeeded, in turn ``turn``.
+
+    ``looked_up`` is about those of its calls that delegate and run first: what they come to is
+    then written together with the step.
+    """
+
+    reply: ModelReply
+    turn: int
+    looked_up: tuple[Delegated, ...] = ()
 
 
 class Restored(Struct, frozen=True, gc=False):

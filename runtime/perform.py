@@ -25,6 +25,7 @@ from hubbub.agents.interpret import ModelFailed, ModelReplied, Noticed, Signal, 
 from hubbub.agents.model import (
     Delta,
     ModelMessage,
+    ModelReply,
     ModelRequest,
     OnDelta,
     TextDelta,
@@ -33,6 +34,7 @@ from hubbub.agents.model import (
 from hubbub.agents.request import build_request
 from hubbub.agents.resolution import ActiveSide
 from hubbub.agents.retry import Failure
+from hubbub.agents.signals import Delegated
 from hubbub.agents.stop import paths_of
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool, ToolResult, render_failure
@@ -237,7 +239,7 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         reply = await model.call(request, _deltas(activity, at))
         if side.hooks:
             reply = await filtered_reply(side, at.state(), reply, run_id)
-        return ModelReplied(reply, activity.turn)
+        return ModelReplied(reply, activity.turn, _delegations(reply, at) if side.children else ())
     except ProviderError as error:
         failure = Failure(
             kind=error.kind,
@@ -258,6 +260,24 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
     return ModelFailed(failure, activity.turn)
+
+
+def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:
+    """What the calls of children that run first come to; later ones are looked up in their turn."""
+    side, thread, step = at.side, at.thread, at.thread.step + 1
+    first = reply.calls if side.prompt.parallel_tool_calls else reply.calls[:1]
+    return tuple(
+        [
+            look_up_call(
+                RunTool(step, index, call.name, call.arguments), thread, side, at.runtime,
+                at.run.lane,
+            )
+            for index, call in enumerate(first)
+            if call.name not in side.tools
+            and call.name not in side.handoffs
+            and call.name in side.offered
+        ]
+    )  # fmt: skip
 
 
 async def _request(at: AtWork) -> ModelRequest:

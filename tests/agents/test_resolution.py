@@ -293,7 +293,7 @@ def test_an_ai_human_agent_named_as_a_tool_is_a_handoff_and_a_dual_ai_one_a_chil
     assert dict(side.handoffs) == {"h": h}
     assert list(side.children) == ["d"] and side.children["d"].agent is d
     assert dict(side.tools) == {"look": look}
-    assert side.offered == ("look", "h", "d")
+    assert side.offered == {"look", "h", "d"}
     assert not side.is_plain and side_with(look).is_plain
 
 
@@ -488,7 +488,7 @@ def test_a_child_that_stays_is_offered_through_the_two_lifecycle_tools_only() ->
     config = SubagentToolConfig(name="d", init_user_message_property="task", resumable=STAYS)
     side, found = specs(config, required_schema=TASK, d=dual(tool_description="Researches."))
     assert list(found) == ["subagent_create", "subagent_message"]
-    assert side.offered == ("subagent_create", "subagent_message")
+    assert side.offered == {"subagent_create", "subagent_message"}
     create, message = found.values()
     assert create.schema["properties"]["agent"]["enum"] == ["d"]
     assert create.schema["required"] == ["agent", "name", "arguments"]
