@@ -147,7 +147,10 @@ class Transcript:
         depth = self._margin(event)[1] + 1
         self._children[event.child_run_id] = (event.name or event.child_agent, depth)
         of = "" if event.name in ("", event.child_agent) else f" ({event.child_agent})"
-        self._line(event, f"+ {event.name or event.child_agent}{of}", "dim")
+        if event.error:
+            self._line(event, f"✗ {event.child_agent} was not started: {event.error}", "error")
+        elif event.child_run_id:
+            self._line(event, f"+ {event.name or event.child_agent}{of}", "dim")
 
     def _question(self, event: e.SessionPrompt) -> None:
         if not self._is_child(event):
@@ -197,6 +200,8 @@ class Transcript:
         elif not self._has_said and (output := _output(event)) is not None:
             # A code agent that said nothing: what it returned is its answer.
             self._say(output)
+        elif not self._has_said and event.reason:
+            self._screen.trouble(f"nothing was said: {event.reason}", "warning")  # S-09
 
     # ── the margin ───────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from hubbub.agents import packing
 from hubbub.agents.definitions import (
     AgentDefinition,
     Immediate,
@@ -22,6 +21,17 @@ from hubbub.agents.definitions import (
     SubagentToolConfig,
 )
 from hubbub.agents.hooks import Hook
+from hubbub.agents.package_format import (
+    MAX_PACKAGE_CHARS,
+    AgentPart,
+    BindingPart,
+    ImmediatePart,
+    PromptPart,
+    ResumablePart,
+    SidePart,
+    SubagentPart,
+    VariablePart,
+)
 from hubbub.agents.packing import Package, pack, unpack
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.tools import Tool, tool
@@ -173,14 +183,14 @@ def test_prompts_given_inline_and_tools_are_packed_by_name() -> None:
 @pytest.mark.parametrize(
     ("part", "kind"),
     [
-        (packing._Agent, AgentDefinition),
-        (packing._Side, SideConfig),
-        (packing._Binding, SessionToolBinding),
-        (packing._Prompt, PromptDefinition),
-        (packing._Variable, VariableDefinition),
-        (packing._Subagent, SubagentToolConfig),
-        (packing._Immediate, Immediate),
-        (packing._Resumable, Resumable),
+        (AgentPart, AgentDefinition),
+        (SidePart, SideConfig),
+        (BindingPart, SessionToolBinding),
+        (PromptPart, PromptDefinition),
+        (VariablePart, VariableDefinition),
+        (SubagentPart, SubagentToolConfig),
+        (ImmediatePart, Immediate),
+        (ResumablePart, Resumable),
     ],
 )
 def test_no_field_of_a_definition_is_left_out(part: Any, kind: Any) -> None:
@@ -452,7 +462,7 @@ def test_metadata_stands_in_one_place() -> None:
         (b'{"hubbub_package": 2, "new": 1}', "format 2 is newer than 1, which this hubbub reads"),
         (b'{"hubbub_package": 1, "x": 1}', "x: unknown field"),
         (b'{"hubbub_package": 1}', "prompts: required"),
-        (b" " * (packing.MAX_PACKAGE_CHARS + 1), "8,388,609 characters are too many"),
+        (b" " * (MAX_PACKAGE_CHARS + 1), "8,388,609 characters are too many"),
         (None, "bytes or a text are wanted, not NoneType"),
         (7, "bytes or a text are wanted, not int"),
     ],

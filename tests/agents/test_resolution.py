@@ -17,7 +17,8 @@ from hubbub.agents.definitions import (
 )
 from hubbub.agents.delegation import ChildRequest, child_specs, read_call
 from hubbub.agents.hooks import Hook
-from hubbub.agents.resolution import BUILT_IN, Definitions
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.sides import BUILT_IN
 from hubbub.agents.tools import tool
 from hubbub.agents.variables import VariableDefinition
 from hubbub.hub.errors import DefinitionError

@@ -33,8 +33,9 @@ from hubbub.agents.interpret import (
 from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
 from hubbub.agents.perspective import NO_MESSAGE
 from hubbub.agents.request import CONTINUE, build_request
-from hubbub.agents.resolution import DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS, Definitions
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.retry import Failure
+from hubbub.agents.sides import DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e

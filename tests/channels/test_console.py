@@ -1,6 +1,7 @@
 """The console over a fake terminal: what is shown, and what keys do (K-03)."""
 
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -12,6 +13,7 @@ from hubbub import (
     RunState,
     Runtime,
     SideConfig,
+    SubagentToolConfig,
     ToolError,
     agent,
     tool,
@@ -420,6 +422,37 @@ async def test_a_limit_says_so_in_one_line(converse, terminal):
         terminal.type("go")
         await anyio.sleep(1)
         assert terminal.screen[-2:] == ["stopped: the limit of steps is reached", "> "]
+
+
+@pytest.mark.spec("S-09")
+async def test_a_turn_that_says_nothing_says_why(converse, terminal):
+    bot = model_agent(reply("", stop_reason="refusal"))
+    async with converse(terminal, bot):
+        terminal.type("go")
+        await anyio.sleep(1)
+        assert terminal.screen[-2].startswith("nothing was said: "), terminal.screen
+
+
+@pytest.mark.spec("C-04")
+async def test_a_subagent_that_could_not_be_started_is_shown(journal, ports, terminal):
+    prompt = PromptDefinition(
+        name="p", prompt="", model=ScriptedModel(["I see."]),
+        tools=[SubagentToolConfig(name="helper", immediate=True)],
+    )  # fmt: skip
+    side = SideConfig(prompt=PromptDefinition(name="h", prompt="", model=ScriptedModel([])))
+    helper = AgentDefinition(
+        name="helper", type="dual_ai", expose_as_tool=True, max_session_turns=2,
+        side_a=side, side_b=side,
+    )  # fmt: skip
+    bot = AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt))
+    async with Runtime([bot, helper], store=journal, ports=ports, max_depth=0) as rt:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(run_console, rt.hub, "bot", reader=terminal, writer=terminal))
+            await anyio.sleep(1)
+            terminal.type("go")
+            await anyio.sleep(1)
+            terminal.end()
+    assert any(line.startswith("✗ helper was not started: ") for line in terminal.screen)
 
 
 async def test_an_unknown_agent_is_one_line(journal, ports, terminal):

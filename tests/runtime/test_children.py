@@ -705,6 +705,31 @@ async def test_blocking_calls_that_join_one_session_each_get_its_result(
         assert heard(boss.requests[2]) == ["Please."]
 
 
+@pytest.mark.spec("C-10", "T-05")
+async def test_a_call_whose_message_the_child_never_took_is_answered_by_its_end(
+    journal: Journal, ports: Ports, eventually: Any
+) -> None:
+    boss = Recorder(create("First."), "Ready.", write("Second."), "Oh.")
+    work = Recorder(call("finish", result="one"), Fault("hang"))
+    agents = (parent(boss, config(stays=True)), child(work))
+    async with runtime(*agents, journal=journal, ports=ports) as rt:
+        seen = Observer(rt.hub)
+        run = await rt.start("main", "Please.")
+        await run.result()
+        reference = seen.first("agent:child").child_run_id
+        await rt.hub.send_to_run(reference, "Busy?")
+        await eventually(lambda: len(work.requests) == 2)
+        run.send("Go on.")
+        await eventually(lambda: len(boss.requests) == 3)
+        await anyio.sleep(10)
+        await rt.terminate(reference, "enough")
+        with anyio.fail_after(60):
+            assert (await run.result()).output == "Oh."
+        done = answers(boss.requests[-1])[-1]
+        assert done.is_error and "enough" in done.output
+        assert len(seen.all("hub:dead_letter")) == 1, "the message itself, which nobody took"
+
+
 # ── ends of parents ──────────────────────────────────────────────────────────────────────────
 
 
