@@ -268,3 +268,72 @@ async def test_whatever_the_schedule_each_invocation_is_told_once(
         assert len({(r.child_run_id, r.session) for r in results}) == len(results)
         assert set(told_texts) <= {f"job {n}" for n in range(count)} | set(sent)
         assert all(info.status == "parked" for info in await rt.hub.journal.runs())
+
+
+@pytest.mark.spec("C-07", "C-10", "T-05", "T-10")
+@pytest.mark.parametrize("seed", range(40))
+async def test_whatever_races_with_an_end_there_is_one_end_and_one_result(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends, terminations, interruptions and creations that meet, in orders drawn from the seed."""
+    import trio._core._run as core
+
+    draw = random.Random(1000 + seed)
+    monkeypatch.setattr(core, "_ALLOW_DETERMINISTIC_SCHEDULING", False)
+    monkeypatch.setattr(core, "_r", random.Random(seed))
+    blocking = bool(seed % 3)
+    boss = Recorder(
+        *[reply("", *(create(f"job {step}.{at}") for at in range(3))) for step in range(3)],
+        latency=1,
+    )
+    work = Recorder(*[call("finish", result="done")] * 9, latency=2)
+    journal = LateJournal(MemoryJournal()) if seed % 2 else MemoryJournal()
+    stays = config(blocking=blocking, stays=True, max_instances=2)
+    agents = (parent(boss, stays, parallel_tool_calls=bool(seed % 5)), child(work))
+    async with Runtime(agents, store=journal, ports=virtual_ports()) as rt:
+        children: list[str] = []
+        events: list[Event] = []
+        rt.hub.subscribe("*", events.append)
+        rt.hub.subscribe("agent:child", lambda x: children.append(x.child_run_id))
+        run = await rt.start("main", "Please.")
+
+        async def disturb() -> None:
+            for _ in range(8):
+                await anyio.sleep(draw.choice([0, 1, 2, 2, 3]))
+                if not children:
+                    continue
+                other = draw.choice(children)
+                match draw.randrange(4):
+                    case 0:
+                        await rt.terminate(other)
+                    case 1:
+                        rt.hub.interrupt(other)
+                    case 2:
+                        rt.hub.interrupt(run.run_id)
+                    case _:
+                        rt.hub.send_to_run(other, "And?")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(disturb)
+        await anyio.sleep(100)
+        with anyio.fail_after(1000):
+            await run.result()
+        lanes = await history(rt.hub.journal)
+        ends = sorted(
+            (run_id, x.session)
+            for run_id, lane in lanes.items()
+            if run_id != run.run_id
+            for x in lane
+            if isinstance(x, e.SessionEnd)
+        )
+        results = [x for x in events if isinstance(x, e.SessionResult) and x.session]
+        letters = [x.message for x in events if isinstance(x, e.HubDeadLetter)]
+        lost = [x for x in letters if isinstance(x, e.SessionResult) and x.session]
+        assert sorted((x.child_run_id, x.session) for x in [*results, *lost]) == ends
+        for lane in lanes.values():
+            assert sum(isinstance(x, e.AgentComplete) for x in lane) <= 1
+            answered = [(x.step, x.index) for x in lane if isinstance(x, e.AgentToolComplete)]
+            assert len(answered) == len(set(answered))
+        live = [info for info in await rt.hub.journal.runs() if info.parent_run_id]
+        assert len(live) <= 2
+        assert all(info.status == "parked" for info in await rt.hub.journal.runs())
