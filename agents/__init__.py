@@ -1,8 +1,9 @@
 """Agents: what should happen, as pure data and pure functions.
 
-Reading order: ``definitions`` and ``tools`` (what users write), ``resolution`` (how they fit
-together), ``model`` (what models are shown), ``thread`` (a run's state), ``fold`` → ``decide`` →
-``interpret`` (the turn engine).  Each rule stands in the file named after it:
+Reading order: ``definitions`` and ``tools`` (what users write), ``sides`` → ``side_reader`` →
+``resolution`` (how they fit together), ``model`` (what models are shown), ``thread`` (a run's
+state), ``fold`` → ``decide`` → ``interpret`` (the turn engine).  Each rule stands in the file named
+after it:
 
     the stop ladder      ``stop``            the inbox            ``taking``
     the two sides        ``perspective``     sessions' ends       ``endings``
@@ -11,5 +12,7 @@ together), ``model`` (what models are shown), ``thread`` (a run's state), ``fold
     calling a child      ``delegation``, ``delegating``, ``immediate``
     the registry         ``registry``        hooks                ``hooks``, ``notices``
     retries              ``retry``           code agents          ``lifecycle``
-    one file for others  ``packing``         schemas              ``schema``
+    one file for others  ``packing``, ``package_format``
+    a definition's flaws ``definition_problems``
+    schemas              ``schema``
 """

@@ -16,7 +16,7 @@ Rules
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.stop import terminal
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
 from hubbub.hub.events import AgentHandoff, AgentToolComplete, AgentToolStart, Event

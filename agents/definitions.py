@@ -6,22 +6,28 @@ where two models talk to each other.  How definitions fit together is checked wh
 together, in ``agents/resolution.py``.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from hubbub.agents.definition_problems import (
+    absent_or_named,
+    code_problems,
+    id_problems,
+    immediate_problems,
+    is_limit,
+    model_problems,
+    name_problems,
+    option_problems,
+    placeholder_problems,
+    resumable_problems,
+)
 from hubbub.agents.model import Model
 from hubbub.agents.schema import read_schema
 from hubbub.agents.tools import Tool
-from hubbub.agents.variables import (
-    VariableDefinition,
-    env_problems,
-    placeholders,
-    variable_problems,
-)
+from hubbub.agents.variables import VariableDefinition, env_problems, variable_problems
 from hubbub.hub.errors import DefinitionError
 
 __all__ = [
@@ -39,8 +45,6 @@ __all__ = [
 Execute: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 SideName: TypeAlias = Literal["side_a", "side_b"]
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-_SIDES: Final = ("side_a", "side_b")
 _MAPPINGS: Final = (
     "init_user_message_property", "init_attachments_property", "init_agent_name_property",
     "optional",
@@ -99,13 +103,17 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
     resumable: Resumable | Literal[False] | None = False
 
     def __post_init__(self) -> None:
-        problems = list(_name_problems(self.name))
-        problems.extend(_absent_or_named("", self, *_MAPPINGS))
+        problems = list(name_problems(self.name))
+        problems.extend(absent_or_named("", self, *_MAPPINGS))
         if not isinstance(self.blocking, bool):
             problems.append("blocking: True or False is wanted")
-        problems.extend(_immediate_problems(self.immediate))
-        if self.resumable:
-            problems.extend(_resumable_problems(self.resumable))
+        if isinstance(self.immediate, Immediate):
+            _keep(self.immediate, "scoped_env")
+            problems.extend(immediate_problems(self.immediate))
+        elif not isinstance(self.immediate, bool):
+            problems.append("immediate: True, False or Immediate(…) is wanted")
+        if isinstance(self.resumable, Resumable):
+            problems.extend(resumable_problems(self.resumable))
         elif self.resumable is not False and self.resumable is not None:
             problems.append("resumable: False or Resumable(receives_messages=…) is wanted")
         if problems:
@@ -156,7 +164,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     provider_options: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
-        problems = list(_name_problems(self.name))
+        problems = list(name_problems(self.name))
         if not isinstance(self.prompt, str):
             problems.append("prompt: a text is wanted")
         if isinstance(self.model, str):
@@ -174,30 +182,15 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
         problems.extend(variable_problems("variables", self.variables))
         problems.extend(env_problems("env", self.env))
         if self.hooks is not None:
-            problems.extend(_id_problems("hooks", self.hooks))
-        problems.extend(self._option_problems())
+            problems.extend(id_problems("hooks", self.hooks))
+        problems.extend(option_problems(self))
         if self.required_schema is not None:
             found = read_schema(self.required_schema)[2]
             problems.extend(f"required_schema.{each}" for each in found)
         if not problems:
-            problems.extend(self._placeholder_problems())
+            problems.extend(placeholder_problems(self))
         if problems:
             raise DefinitionError(f"prompt {self.name!r}", problems)
-
-    def _option_problems(self) -> Iterable[str]:
-        if not isinstance(self.parallel_tool_calls, bool):
-            yield "parallel_tool_calls: True or False is wanted"
-        if not isinstance(self.tool_choice, str):
-            yield 'tool_choice: "auto", "none", "any" or the name of a tool is wanted'
-        options: object = self.provider_options
-        if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
-            yield "provider_options: a mapping of names to JSON values is wanted"
-
-    def _placeholder_problems(self) -> Iterable[str]:
-        kinds = {each.name: each.type for each in self.variables}
-        for name in sorted(placeholders(self.prompt)):
-            if kinds.get(name) == "secret":
-                yield f"prompt: {{{{{name}}}}} is secret; only a text variable enters a prompt"
 
 
 # ── sides ────────────────────────────────────────────────────────────────────────────────────
@@ -291,17 +284,23 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     license: str = ""
 
     def __post_init__(self) -> None:
-        problems = list(_name_problems(self.name))
+        problems = list(name_problems(self.name))
         if self.type not in ("ai_human", "dual_ai"):
             problems.append(f"type: 'ai_human' or 'dual_ai', not {self.type!r}")
         if self.execute is None and self.side_a is None:
             problems.append("execute, side_a: give one of them")
         elif self.execute is not None and self.side_a is not None:
             problems.append("execute, side_a: give one of them, not both")
-        problems.extend(self._code_problems() if self.is_code else self._model_problems())
+        if self.is_code:
+            problems.extend(code_problems(self))
+        else:
+            for which in ("side_a", "side_b"):
+                if (side := getattr(self, which)) is not None:
+                    problems.extend(_side_problems(which, side))
+            problems.extend(model_problems(self))
         problems.extend(env_problems("env", self.env))
         _keep(self, "hooks")
-        problems.extend(_id_problems("hooks", self.hooks))
+        problems.extend(id_problems("hooks", self.hooks))
         problems.extend(
             f"{field}: True or False is wanted"
             for field in ("emits_start_complete", "expose_as_tool")
@@ -323,32 +322,6 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         if self.is_two_sided and self.max_session_turns is None:
             return ("max_session_turns: not given for dual_ai; a session may take 250 turns",)
         return ()
-
-    def _code_problems(self) -> Iterable[str]:
-        if not callable(self.execute):
-            yield "execute: an async function (input, ctx) is wanted"
-        if self.side_a is None:
-            for field in ("side_b", "max_session_turns", "hooks", "expose_as_tool"):
-                if getattr(self, field):
-                    yield f"{field}: belongs to a model agent"
-            if self.type == "dual_ai":
-                yield "type: 'dual_ai' belongs to a model agent"
-
-    def _model_problems(self) -> Iterable[str]:
-        if self.side_a is not None:
-            yield from _side_problems("side_a", self.side_a)
-        if self.side_b is not None:
-            yield from _side_problems("side_b", self.side_b)
-        if self.type == "dual_ai" and self.side_b is None:
-            yield "side_b: required for dual_ai"
-        if self.type == "ai_human" and self.side_b is not None:
-            yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
-        if not _is_limit(self.max_session_turns):
-            yield "max_session_turns: at least 1"
-        if self.emits_start_complete:
-            yield "emits_start_complete: belongs to a code agent"
-        if self.on_restart != "fail":
-            yield "on_restart: belongs to a code agent; model agents always resume"
 
     @property
     def is_code(self) -> bool:
@@ -393,25 +366,6 @@ def agent(
 # ── problems ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _name_problems(name: object) -> Iterable[str]:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield "name: 1 to 128 letters, digits, '_', '-', '.' or ':' are wanted"
-
-
-def _id_problems(path: str, ids: object) -> Iterable[str]:
-    if isinstance(ids, str) or not isinstance(ids, Iterable):
-        yield f"{path}: a list of hook ids is wanted"
-        return
-    seen: set[object] = set()
-    for index, each in enumerate(ids):
-        if not isinstance(each, str):
-            yield f"{path}[{index}]: a hook's id is wanted, not {type(each).__name__}"
-        elif each in seen:
-            yield f"{path}[{index}]: {each!r} is listed twice"
-        else:
-            seen.add(each)
-
-
 def _side_problems(path: str, side: object) -> Iterable[str]:
     if not isinstance(side, SideConfig):
         yield f"{path}: a SideConfig is wanted, not {type(side).__name__}"
@@ -420,11 +374,11 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
         yield f"{path}.prompt: a PromptDefinition or its name is wanted"
     if not isinstance(side.label, str):
         yield f"{path}.label: a text is wanted"
-    if not _is_limit(side.max_steps):
+    if not is_limit(side.max_steps):
         yield f"{path}.max_steps: at least 1"
     if not isinstance(side.stop_on_response, bool):
         yield f"{path}.stop_on_response: True or False is wanted"
-    yield from _absent_or_named(path, side, "stop_tool", "stop_tool_response_property")
+    yield from absent_or_named(path, side, "stop_tool", "stop_tool_response_property")
     if side.stop_tool_response_property and not side.stop_tool:
         yield f"{path}.stop_tool_response_property: there is no stop_tool"
     bound: dict[str, str] = {}
@@ -438,39 +392,10 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
             continue
         if isinstance(binding, SessionToolBinding):
             fields = ("message_property", "attachments_property")
-            yield from _absent_or_named(f"{path}.{which}", binding, *fields)
+            yield from absent_or_named(f"{path}.{which}", binding, *fields)
         if name in bound:
             yield f"{path}.{which}: {name!r} is {bound[name]} already"
         bound[name] = which
-
-
-def _immediate_problems(immediate: object) -> Iterable[str]:
-    if isinstance(immediate, bool):
-        return
-    if not isinstance(immediate, Immediate):
-        yield "immediate: True, False or Immediate(…) is wanted"
-        return
-    yield from _absent_or_named("immediate", immediate, "name_env", "description_env")
-    _keep(immediate, "scoped_env")
-    names: object = immediate.scoped_env
-    if not isinstance(names, tuple) or not all(isinstance(each, str) and each for each in names):
-        yield "immediate.scoped_env: a list of the names of variables is wanted"
-
-
-def _resumable_problems(resumable: object) -> Iterable[str]:
-    if not isinstance(resumable, Resumable):
-        yield "resumable: False or Resumable(receives_messages=…) is wanted"
-        return
-    if resumable.receives_messages is None:
-        yield "resumable.receives_messages: required; 'side_a' or 'side_b'"
-    elif resumable.receives_messages not in _SIDES:
-        wrong: object = resumable.receives_messages
-        yield f"resumable.receives_messages: 'side_a' or 'side_b', not {wrong!r}"
-    if not _is_limit(resumable.max_instances):
-        yield "resumable.max_instances: at least 1"
-    if resumable.parent_communication not in ("implicit", "explicit"):
-        wrong = resumable.parent_communication
-        yield f"resumable.parent_communication: 'implicit' or 'explicit', not {wrong!r}"
 
 
 def _tool_problems(tools: object) -> Iterable[str]:
@@ -481,20 +406,6 @@ def _tool_problems(tools: object) -> Iterable[str]:
         if not isinstance(tool, Tool | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
             yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"
-
-
-def _absent_or_named(path: str, holder: object, *fields: str) -> Iterable[str]:
-    for field in fields:
-        value = getattr(holder, field)
-        if not isinstance(value, str | None) or value == "":
-            yield f"{path}.{field}: a name is wanted".lstrip(".")
-
-
-def _is_limit(value: object) -> bool:
-    """Whether it bounds something, or is absent; True is no number here."""
-    if value is None:
-        return True
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _keep(holder: Struct, *fields: str) -> None:

@@ -24,7 +24,8 @@ from hubbub.agents.delegation import (
     wanted,
 )
 from hubbub.agents.fold import fold_all
-from hubbub.agents.resolution import ActiveSide, ChildTool, Definitions
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.sides import ActiveSide, ChildTool
 from hubbub.agents.signals import Decision, Delegated
 from hubbub.agents.steps import go_on
 from hubbub.agents.thread import OpenCall, OpenStep, Thread

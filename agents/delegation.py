@@ -21,7 +21,7 @@ from hubbub.agents.area import find_files
 from hubbub.agents.arguments import Arguments, BadArguments
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.model import ToolSpec
-from hubbub.agents.resolution import ActiveSide, ChildTool
+from hubbub.agents.sides import ActiveSide, ChildTool
 from hubbub.agents.signature import Parameter
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e

@@ -22,7 +22,8 @@ from hubbub.agents.delegating import also_delegated, delegated
 from hubbub.agents.delegation import Room
 from hubbub.agents.endings import completion, end_run, reported
 from hubbub.agents.fold import fold_all
-from hubbub.agents.resolution import ActiveSide, Definitions
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.signals import (
     Concluded,
     DeadlinePassed,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from hubbub.agents.model import AssistantMessage, ModelMessage, ModelRequest, ToolSpec, UserMessage
 from hubbub.agents.registry import registry_note
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
 from hubbub.agents.variables import fill_prompt
 from hubbub.hub.errors import InternalError

@@ -20,8 +20,9 @@ from hubbub.agents.fold import fold_all
 from hubbub.agents.immediate import activation
 from hubbub.agents.model import ModelReply
 from hubbub.agents.perspective import NO_MESSAGE, other_side
-from hubbub.agents.resolution import ActiveSide, Definitions
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.retry import Failure, retry_delay
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.signals import Decision, ToolFinished
 from hubbub.agents.stop import EndSession, EndTurn, message_of, stop_of
 from hubbub.agents.thread import Thread

@@ -20,7 +20,7 @@ from msgspec import Struct
 from hubbub.agents.area import find_files
 from hubbub.agents.definitions import SessionToolBinding
 from hubbub.agents.model import parse_arguments
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import OpenCall, Thread
 from hubbub.hub.events import FileRef, OutcomeName
 

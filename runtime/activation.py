@@ -41,7 +41,7 @@ from hubbub.agents.interpret import (
     interpret,
 )
 from hubbub.agents.notices import notices_of
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, UnknownAgent

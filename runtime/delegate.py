@@ -14,7 +14,7 @@ from hubbub.agents.children import Deferred
 from hubbub.agents.decide import RunTool, StartChild
 from hubbub.agents.definitions import Immediate
 from hubbub.agents.delegation import ChildRequest, read_call, refusal_of_creation
-from hubbub.agents.resolution import ActiveSide, ChildTool
+from hubbub.agents.sides import ActiveSide, ChildTool
 from hubbub.agents.signals import Delegated
 from hubbub.agents.thread import Thread
 from hubbub.hub.errors import Closed, VariablesRefused

@@ -10,7 +10,7 @@ from msgspec import structs
 from hubbub.agents.hooks import HOOK_TIMEOUT, Hook, misfit
 from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
 from hubbub.agents.notices import Notice
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.tools import ToolResult
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen
 from hubbub.hub.logs import log

@@ -18,7 +18,8 @@ from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideCon
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import Restored, Signal, Taken, interpret
 from hubbub.agents.model import Model
-from hubbub.agents.resolution import ActiveSide, Definitions
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool
 from hubbub.hub import events as e

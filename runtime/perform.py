@@ -32,8 +32,8 @@ from hubbub.agents.model import (
     ThinkingDelta,
 )
 from hubbub.agents.request import build_request
-from hubbub.agents.resolution import ActiveSide
 from hubbub.agents.retry import Failure
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.signals import Delegated
 from hubbub.agents.stop import paths_of
 from hubbub.agents.thread import Thread

@@ -14,7 +14,7 @@ import msgspec
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.delegation import child_specs
 from hubbub.agents.model import Model, ToolSpec
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json, decode_value
 

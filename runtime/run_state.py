@@ -9,7 +9,7 @@ from hubbub.agents.area import Area
 from hubbub.agents.children import NOTICE
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.registry import SubagentRegistryEntry, entry_of
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
 from hubbub.hub.errors import CallerError
 from hubbub.hub.events import AgentStatus, Event

@@ -7,7 +7,7 @@ a run's own in the ``Secrets`` port, the rest in the definitions.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from hubbub.agents.resolution import ActiveSide
+from hubbub.agents.sides import ActiveSide
 from hubbub.agents.variables import env_problems, is_true, resolve
 from hubbub.hub.errors import BadValue
 from hubbub.hub.own_lane import OwnLane

@@ -353,6 +353,11 @@ class Families(RuleBasedStateMachine):
     def asked(self) -> list[Run]:
         return [r for r in self.world.runs.values() if any(isinstance(a, CallModel) for a in r.due)]
 
+    def _interesting(self) -> list[Run]:
+        """Runs at work first: what disturbs them says the most."""
+        live = [run for run in self.world.runs.values() if not run.closed]
+        return sorted(live, key=lambda run: not run.thread.in_session)
+
     def calling(self) -> list[Run]:
         return [r for r in self.world.runs.values() if any(isinstance(a, RunTool) for a in r.due)]
 
@@ -370,8 +375,12 @@ class Families(RuleBasedStateMachine):
         kinds=st.lists(st.sampled_from(["w", "x", "y", "z", "write", "look", "ghost"]), max_size=3),
         end=st.sampled_from(["", "", "finish", "give_up"]),
         which=numbers,
+        eager=st.integers(0, 4),
     )
-    def a_model_answers(self, number: int, kinds: list[str], end: str, which: int) -> None:
+    def a_model_answers(
+        self, number: int, kinds: list[str], end: str, which: int, eager: int
+    ) -> None:
+        """A reply, and mostly what its calls come to at once."""
         run = self.pick(number, self.asked())
         (asked,) = (a for a in run.due if isinstance(a, CallModel))
         side = DEFINITIONS.side(run.thread.agent, run.thread.side)
@@ -383,6 +392,9 @@ class Families(RuleBasedStateMachine):
                 calls.append(call(end, **{"result" if end == "finish" else "reason": self.text()}))
         reply = ModelReply(text="" if calls else self.text(), calls=tuple(calls))
         self.world.signal(run, ModelReplied(reply, asked.turn))
+        for _ in range(len(calls) if eager else 0):
+            if any(isinstance(activity, RunTool) for activity in run.due):
+                self._carry_out(run, which, fails=False)
 
     def _call(self, run: Run, kind: str, which: int) -> ToolCall:
         if kind in ("w", "x"):
@@ -400,7 +412,9 @@ class Families(RuleBasedStateMachine):
     @precondition(lambda self: self.calling())
     @rule(number=numbers, which=numbers, fails=st.booleans())
     def a_call_is_carried_out(self, number: int, which: int, fails: bool) -> None:
-        run = self.pick(number, self.calling())
+        self._carry_out(self.pick(number, self.calling()), which, fails=fails)
+
+    def _carry_out(self, run: Run, which: int, *, fails: bool) -> None:
         due = [activity for activity in run.due if isinstance(activity, RunTool)]
         activity = due[which % len(due)]
         side = DEFINITIONS.side(run.thread.agent, run.thread.side)
@@ -430,13 +444,13 @@ class Families(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def somebody_interrupts(self, number: int) -> None:
-        run = self.pick(number, [r for r in self.world.runs.values() if not r.closed])
+        run = self.pick(number, self._interesting())
         self.world.deliver(run.run_id, e.SessionAbort(reason="wait"))
         self.world.settle()
 
     @rule(number=numbers)
     def somebody_terminates(self, number: int) -> None:
-        run = self.pick(number + 1, [r for r in self.world.runs.values() if not r.closed])
+        run = self.pick(number, self._interesting())
         assume(run.parent is not None or number % 3 == 0)
         self.terminated.add(run.run_id)
         self.world.deliver(run.run_id, e.SessionTerminate(reason="enough"))
@@ -455,9 +469,9 @@ class Families(RuleBasedStateMachine):
             self.world.go_on(run)
             self.world.settle()
 
-    @rule(slow=st.booleans())
-    def the_world_is_slow_or_not(self, slow: bool) -> None:
-        self.world.is_slow = slow
+    @rule(slow=st.integers(0, 3))
+    def the_world_is_slow_or_not(self, slow: int) -> None:
+        self.world.is_slow = slow == 0
         self.world.settle()
 
     @precondition(lambda self: self.world.queue)

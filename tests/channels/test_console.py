@@ -445,13 +445,15 @@ async def test_a_subagent_that_could_not_be_started_is_shown(journal, ports, ter
         side_a=side, side_b=side,
     )  # fmt: skip
     bot = AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt))
-    async with Runtime([bot, helper], store=journal, ports=ports, max_depth=0) as rt:
-        async with anyio.create_task_group() as group:
-            group.start_soon(partial(run_console, rt.hub, "bot", reader=terminal, writer=terminal))
-            await anyio.sleep(1)
-            terminal.type("go")
-            await anyio.sleep(1)
-            terminal.end()
+    async with (
+        Runtime([bot, helper], store=journal, ports=ports, max_depth=0) as rt,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(partial(run_console, rt.hub, "bot", reader=terminal, writer=terminal))
+        await anyio.sleep(1)
+        terminal.type("go")
+        await anyio.sleep(1)
+        terminal.end()
     assert any(line.startswith("✗ helper was not started: ") for line in terminal.screen)
 
 
