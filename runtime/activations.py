@@ -141,7 +141,7 @@ class Activations:
             # A run that was just opened needs no reading: its inbox is what is held here.
             is_new = isinstance(item, e.SessionOpen) and item.seq == 1
             self._ready[run_id] = [item] if is_new and item is not None else []
-            if run_id in self.callers:
+            if is_new and run_id in self.callers:
                 return  # A caller activates its run itself.
             if self._breath and len(self._ready) == 1 and self._has_room:
                 self._breath -= 1
@@ -186,7 +186,7 @@ class Activations:
         """Let a run that only waits leave memory, unrecorded: its journal says all of it."""
         while self._waiting:
             run_id, run = self._waiting.popitem(last=False)
-            if self._active.get(run_id) is run and run.is_idle and run_id not in self.callers:
+            if self._active.get(run_id) is run and run.is_idle:
                 self._evicted[run_id] = _waited_for(run.thread)
                 run.close()
                 del self._active[run_id]

@@ -644,17 +644,13 @@ async def test_a_waiting_parent_costs_no_task_and_leaves_memory_for_its_child(
         )
         agents.append(child(model, config(below), name=f"level{level}"))
     async with runtime(*agents, journal=journal, ports=ports, max_live=1) as rt:
-        tasks: list[int] = []
-
-        def count(event: e.Event) -> None:
-            tasks.append(len(rt.runs.in_memory))
-
-        rt.hub.subscribe("agent:step", count)
+        in_memory: list[int] = []
+        rt.hub.subscribe("agent:step", lambda event: in_memory.append(len(rt.runs.in_memory)))
         with anyio.fail_after(3600):
             run = await rt.start("level3", "Go.")
-            outcome = await run.finished()
-        assert outcome.output == "0+++"
-        assert max(tasks) == 1
+            assert (await run.finished()).output == "0+++"
+            assert (await rt.run("level3", "Go, and I wait for it.")).output == "0+++"
+        assert max(in_memory) == 1
 
 
 @pytest.mark.spec("C-18")
