@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from msgspec import structs
 
-from hubbub.agents.area import Area
+from hubbub.agents.area import Area, find_files
 from hubbub.agents.children import NOTICE
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.registry import SubagentRegistryEntry, entry_of
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
-from hubbub.hub.errors import CallerError
+from hubbub.hub.errors import CallerError, NoSuchFile
 from hubbub.hub.events import AgentStatus, Event
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
@@ -33,7 +34,9 @@ class ThreadState:
     looking only.
     """
 
-    __slots__ = ("_env", "_lane", "_record", "_runtime", "_side", "_thread", "call_id", "hub")
+    __slots__ = (
+        "_by", "_env", "_lane", "_record", "_runtime", "_side", "_thread", "call_id", "hub",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,7 +48,10 @@ class ThreadState:
         hub: Any,
         side: ActiveSide | None = None,
         call_id: str = "",
+        by: "ThreadState | None" = None,
     ) -> None:
+        self._by = by or self
+        """The run that looks."""
         self._runtime = runtime
         self._lane = lane
         self._thread = thread
@@ -116,10 +122,19 @@ class ThreadState:
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 
     def queue_message(self, message: Sayable) -> Receipt:
-        return self._runtime.hub.send_to_run(self.run_id, message, source=self.run_id)
+        return self._send(message, triggers=True)
 
     def inject_message(self, message: Sayable) -> Receipt:
-        event = session_message(message, source=self.run_id, triggers=False)
+        return self._send(message, triggers=False)
+
+    def _send(self, message: Sayable, *, triggers: bool) -> Receipt:
+        """Send to this run on behalf of the one that looks; its files go along as copies."""
+        event = session_message(message, source=self._by.run_id, triggers=triggers)
+        if self._by is not self and event.attachments:
+            files, absent = find_files(self._by._area(), event.attachments)
+            if absent:
+                raise NoSuchFile(absent[0], "nothing was sent; list() shows the files there are")
+            event = structs.replace(event, attachments=(), files=files)
         return self._runtime.hub._deliver(event, to=self.run_id)
 
     def notify_parent(self, content: str) -> Receipt:
@@ -142,11 +157,11 @@ class ThreadState:
     async def get_child_thread(self, reference: str) -> "ThreadState | None":
         if self._thread().family.find(reference) is None:
             return None
-        return await foreign_state(self._runtime, reference)
+        return await foreign_state(self._runtime, reference, by=self._by)
 
     async def get_parent_thread(self) -> "ThreadState | None":
         parent = self.parent_run_id
-        return None if parent is None else await foreign_state(self._runtime, parent)
+        return None if parent is None else await foreign_state(self._runtime, parent, by=self._by)
 
     async def terminate(self, reason: str = "") -> Receipt:
         return await self._runtime.terminate(self.run_id, reason)
@@ -170,13 +185,17 @@ def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
     return runtime.hub.send_to_run(lane.parent_run_id, message, source=lane.run_id)
 
 
-async def foreign_state(runtime: "Runtime", run_id: str) -> ThreadState | None:
-    """Another run's state: live while it is in memory, else as the journal has it."""
+async def foreign_state(
+    runtime: "Runtime", run_id: str, *, by: ThreadState | None = None
+) -> ThreadState | None:
+    """Another run's state, for the run ``by``: live while it is in memory, else as the journal
+    has it."""
     found = await runtime.runs.look_at(run_id)
     if found is None:
         return None
     lane, thread = found
-    return ThreadState(runtime, lane, thread, _ForeignPen(run_id), hub=_Outside(runtime, run_id))
+    outside = _Outside(runtime, run_id)
+    return ThreadState(runtime, lane, thread, _ForeignPen(run_id), hub=outside, by=by)
 
 
 class _Outside:

@@ -7,9 +7,10 @@ import pytest
 from little_agents import Observer, assert_one_life
 from little_families import Recorder, answers, child, config, heard, offered, only, parent
 
-from hubbub import RunState, Runtime, tool
+from hubbub import Message, RunState, Runtime, tool
 from hubbub.agents.model import ModelRequest
 from hubbub.hub import events as e
+from hubbub.hub.errors import NoSuchFile
 from hubbub.hub.journal import Journal
 from hubbub.hub.ports import Ports
 from hubbub.runtime.scripted_model import Fault, ScriptedModel, call, reply
@@ -699,6 +700,64 @@ async def test_blocking_calls_that_join_one_session_each_get_its_result(
         assert set(outputs[1:]) <= set(results) and not any(a.is_error for a in answers(
             boss.requests[2]))  # fmt: skip
         assert heard(boss.requests[2]) == ["Please."]
+
+
+@pytest.mark.spec("C-10", "T-10", "S-07")
+async def test_a_child_that_is_interrupted_answers_the_call_that_waits_for_it_once(
+    journal: Journal, ports: Ports, eventually: Any
+) -> None:
+    """Its session ends, then its run: two items in one batch, one answer."""
+    boss = Recorder(call("helper", message="x"), "Oh.")
+    agents = (parent(boss, config()), child(Recorder(Fault("hang"))))
+    async with runtime(*agents, journal=journal, ports=ports) as rt:
+        seen = Observer(rt.hub)
+        run = await rt.start("main", "Please.")
+        await eventually(seen.has("agent:child"))
+        await anyio.sleep(1)
+        await rt.hub.interrupt(seen.first("agent:child").child_run_id, "stop it")
+        with anyio.fail_after(60):
+            assert (await run.result()).output == "Oh."
+        assert len([x for x in await run.read() if x.type == "agent:tool:complete"]) == 1
+        (done,) = answers(boss.requests[1])
+        assert done.is_error and "stop it" in done.output
+
+
+@pytest.mark.spec("A-01", "T-01")
+async def test_code_that_writes_to_a_child_sends_copies_of_its_own_files(
+    journal: Journal, ports: Ports
+) -> None:
+    told: list[str] = []
+
+    @tool
+    async def send_file(state: RunState) -> str:
+        """Send a file to the first child."""
+        await state.files.write("plan.txt", "v1")
+        thread = await state.get_child_thread(state.children[0].reference)
+        await thread.queue_message(Message("Read this.", attachments=("plan.txt",)))
+        await state.files.write("plan.txt", "v2")
+        with pytest.raises(NoSuchFile):
+            thread.queue_message(Message("And this.", attachments=("none.txt",)))
+        return "sent"
+
+    @tool
+    async def read_file(state: RunState) -> str:
+        """Read the plan."""
+        told.append(await state.files.read_text("plan.txt"))
+        return "read"
+
+    boss = Recorder(create("First."), call("send_file"), "Sent.")
+    work = Recorder(call("finish", result="one"), call("read_file"), call("finish", result="two"))
+    agents = (parent(boss, config(stays=True), send_file), child(work, read_file))
+    async with runtime(*agents, journal=journal, ports=ports) as rt:
+        seen = Observer(rt.hub)
+        run = await rt.start("main", "Please.")
+        await run.result()
+        await anyio.sleep(10)
+        assert told == ["v1"]
+        sent = only(seen.all("session:message"))
+        assert (sent.source, sent.attachments) == (run.run_id, ())
+        last = [m for m in work.requests[-1].messages if getattr(m, "notes", ())]
+        assert last[-1].notes == ("Attachments:\n- plan.txt",)
 
 
 @pytest.mark.spec("C-10", "T-05")
