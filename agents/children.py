@@ -46,6 +46,10 @@ NOTICE: Final = "Subagent (reference: {}):\n\n{}"
 OPENING: Final = "open"
 """The key of the message that a child was started with."""
 
+_CUT_OFF: Final = {
+    "interrupted": "interrupted", "terminated": "terminated", "timed_out": "timed out",
+}  # fmt: skip
+
 MAX_DEFERRED: Final = 100
 """Creations that wait for variables; the oldest is given up for a further one."""
 
@@ -225,7 +229,10 @@ def succeeded(item: e.SessionResult) -> bool:
 
 def failure_of(item: e.SessionResult) -> str:
     """What went wrong, in words."""
-    if item.reason and item.outcome not in ("completed", "limit"):
+    if item.outcome in _CUT_OFF:
+        words = _CUT_OFF[item.outcome]
+        return f"{words}: {item.reason}" if item.reason not in ("", item.outcome) else words
+    if item.reason and item.outcome == "failed":
         return item.reason
     if item.content.strip():
         return item.content

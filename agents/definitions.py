@@ -6,7 +6,7 @@ where two models talk to each other.  How definitions fit together is checked wh
 together, in ``agents/resolution.py``.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -80,7 +80,7 @@ class Immediate(Struct, frozen=True, kw_only=True):
 
     name_env: str | None = None
     description_env: str | None = None
-    scoped_env: tuple[str, ...] = ()
+    scoped_env: Sequence[str] = ()
 
 
 class SubagentToolConfig(Struct, frozen=True, kw_only=True):
@@ -152,12 +152,12 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     name: str
     prompt: str
     model: str | Model
-    tools: tuple[Tool[..., Any] | SubagentToolConfig | str, ...] = ()
-    agents: tuple[str, ...] = ()
-    skills: tuple[str, ...] = ()
-    variables: tuple[VariableDefinition, ...] = ()
+    tools: Sequence[Tool[..., Any] | SubagentToolConfig | str] = ()
+    agents: Sequence[str] = ()
+    skills: Sequence[str] = ()
+    variables: Sequence[VariableDefinition] = ()
     env: Mapping[str, str] = {}
-    hooks: tuple[str, ...] | None = None
+    hooks: Sequence[str] | None = None
     required_schema: Mapping[str, Any] | type | None = None
     parallel_tool_calls: bool = False
     tool_choice: str = "auto"
@@ -185,8 +185,9 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
             problems.extend(id_problems("hooks", self.hooks))
         problems.extend(option_problems(self))
         if self.required_schema is not None:
-            found = read_schema(self.required_schema)[2]
-            problems.extend(f"required_schema.{each}" for each in found)
+            for each in read_schema(self.required_schema)[2]:
+                joint = "." if each.startswith("properties") else ": "
+                problems.append(f"required_schema{joint}{each}")
         if not problems:
             problems.extend(placeholder_problems(self))
         if problems:
@@ -277,7 +278,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     expose_as_tool: bool = False
     tool_description: str = ""
     env: Mapping[str, str] = {}
-    hooks: tuple[str, ...] = ()
+    hooks: Sequence[str] = ()
     package_name: str = ""
     version: str = ""
     author: str = ""

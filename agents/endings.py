@@ -19,7 +19,10 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event, FileRef, InLane, OutcomeName
 from hubbub.hub.values import NULL, Json, decode_value, encode_value
 
-__all__ = ["completion", "end_run", "end_session", "interruption", "reported", "session_end"]
+__all__ = [
+    "completion", "end_run", "end_session", "interrupted_children", "interruption", "reported",
+    "session_end",
+]  # fmt: skip
 
 
 def end_session(
@@ -78,8 +81,11 @@ def completion(thread: Thread) -> e.AgentComplete:
 
 
 def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> Decision:
-    """End the run from outside, answering every open call first; its children end with it when it
-    is terminated (T-05, T-06)."""
+    """End the run from outside, answering every open call first.
+
+    When it is terminated its children end with it; else those it waits for are interrupted, whose
+    results nobody can use any more (T-05, T-06).
+    """
     events: list[Event] = list(
         refuse_open_calls(thread, f"{outcome}: {reason}" if reason else outcome)
     )
@@ -95,7 +101,7 @@ def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> 
             usage=thread.total_usage,
         )
     )
-    mail: tuple[tuple[str, InLane], ...] = ()
+    mail = interrupted_children(thread, f"its parent {outcome}")
     if outcome == "terminated":
         why = f"run {thread.origin.run_id} was terminated"
         mail = tuple(
@@ -113,6 +119,17 @@ def interruption(thread: Thread, reason: str) -> list[Event]:
         *refuse_open_calls(thread, f"interrupted: {reason}"),
         session_end(thread, "interrupted", reason),
     ]
+
+
+def interrupted_children(thread: Thread, reason: str) -> tuple[tuple[str, InLane], ...]:
+    """An interruption reaches the children that are waited for, and no other (T-10)."""
+    if not thread.in_session:
+        return ()
+    calls = thread.open.calls if thread.open is not None else ()
+    waited = [call.child for call in calls if call.status == "waiting"]
+    waited += [start.child for start in thread.family.starts if start.status == "waiting"]
+    abort = e.SessionAbort(reason=reason)
+    return tuple((child, abort) for child in dict.fromkeys(waited))
 
 
 def _output(thread: Thread, content: str | None) -> Json:

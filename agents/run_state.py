@@ -6,7 +6,41 @@ A tool parameter annotated ``RunState`` is injected and does not appear in the t
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["RunState"]
+from hubbub.agents.model import ModelMessage
+from hubbub.agents.registry import SubagentRegistryEntry
+from hubbub.hub.message import Sayable
+from hubbub.hub.receipt import Receipt
+
+__all__ = ["Files", "Keys", "RunState"]
+
+
+class Files(Protocol):
+    """The files of one run (``hubbub.runtime.files`` says what is guaranteed)."""
+
+    async def write(self, path: str, content: str | bytes) -> Any:
+        """Write a file, or replace it; on record when this returns."""
+        ...
+
+    async def read(self, path: str) -> bytes: ...
+    async def read_text(self, path: str) -> str: ...
+    async def delete(self, path: str) -> None: ...
+
+    def list(self, folder: str = "") -> tuple[str, ...]:
+        """The names of all files, or of those under ``folder``, sorted."""
+        ...
+
+    def stat(self, path: str) -> Any:
+        """``path``, ``size`` in bytes and ``digest`` (SHA-256) of a file."""
+        ...
+
+
+class Keys(Protocol):
+    """The values of one run by key: anything JSON can hold."""
+
+    def get(self, key: str, default: Any = None) -> Any: ...
+    async def set(self, key: str, value: Any) -> None: ...
+    async def delete(self, key: str) -> None: ...
+    def keys(self) -> tuple[str, ...]: ...
 
 
 @runtime_checkable
@@ -41,12 +75,12 @@ class RunState(Protocol):
         ...
 
     @property
-    def messages(self) -> Sequence[Any]:
+    def messages(self) -> Sequence[ModelMessage]:
         """The conversation so far, as the side at work sees it: finished exchanges only."""
         ...
 
     @property
-    def children(self) -> Sequence[Any]:
+    def children(self) -> Sequence[SubagentRegistryEntry]:
         """The instances that stay, as ``SubagentRegistryEntry``s (SA 7.11)."""
         ...
 
@@ -61,12 +95,12 @@ class RunState(Protocol):
         ...
 
     @property
-    def files(self) -> Any:
+    def files(self) -> Files:
         """The run's own files (T-07)."""
         ...
 
     @property
-    def kv(self) -> Any:
+    def kv(self) -> Keys:
         """The run's own values by key."""
         ...
 
@@ -74,18 +108,18 @@ class RunState(Protocol):
         """Give this run, and every run below it, a value of a variable."""
         ...
 
-    def queue_message(self, message: Any) -> Any:
+    def queue_message(self, message: Sayable) -> Receipt:
         """Queue a message for this run: it is seen before the next step, or forces a turn.
 
         Returns a receipt, which may be awaited.
         """
         ...
 
-    def inject_message(self, message: Any) -> Any:
+    def inject_message(self, message: Sayable) -> Receipt:
         """Add a message that forces no turn: it is seen at the next step, whenever that comes."""
         ...
 
-    def notify_parent(self, content: str) -> Any:
+    def notify_parent(self, content: str) -> Receipt:
         """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
         ...
 
@@ -93,15 +127,15 @@ class RunState(Protocol):
         """Say what this run is at; its parent's registry shows it (C-14)."""
         ...
 
-    async def get_child_thread(self, reference: str) -> Any:
+    async def get_child_thread(self, reference: str) -> "RunState | None":
         """The state of one of this run's own children, or ``None``."""
         ...
 
-    async def get_parent_thread(self) -> Any:
+    async def get_parent_thread(self) -> "RunState | None":
         """The state of this run's parent, or ``None``."""
         ...
 
-    async def terminate(self, reason: str = "") -> Any:
+    async def terminate(self, reason: str = "") -> Receipt:
         """End the run, and everything below it, now and for good (T-05)."""
         ...
 

@@ -133,8 +133,8 @@ def go_on(
     if after.open is not None or not after.in_session:
         return Decision(tuple(events), status="active", after=after, agent=renamed)
     stop = stop_of(after, side)
-    if renamed and isinstance(stop, EndTurn) and stop.reason == "limit":
-        stop = None  # The limit was the former agent's; the new one has yet to speak.
+    if renamed:
+        stop = _after_handoff(after, stop, definitions)
     if isinstance(stop, EndTurn) and side.two_sided:
         return _next_turn(after, events, stop, definitions)
     if stop is not None:
@@ -144,6 +144,16 @@ def go_on(
         events += fresh
         after = fold_all(after, fresh)
     return Decision(tuple(events), status="active", after=after, agent=renamed)
+
+
+def _after_handoff(
+    after: Thread, stop: EndTurn | EndSession | None, definitions: Definitions
+) -> EndTurn | EndSession | None:
+    """The steps of a turn count on; whether they are too many, the new agent's limit says."""
+    new = definitions.sides.get((after.agent, after.side))
+    if new is None or (isinstance(stop, EndTurn | EndSession) and stop.reason != "limit"):
+        return stop
+    return EndTurn("limit") if after.turn_steps >= new.max_steps else None
 
 
 def _next_turn(

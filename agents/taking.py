@@ -24,7 +24,7 @@ from hubbub.agents.delegation import (
     refusal_of_creation,
     start_of,
 )
-from hubbub.agents.endings import end_run, interruption
+from hubbub.agents.endings import end_run, interrupted_children, interruption
 from hubbub.agents.fold import fold, fold_all, placed_files
 from hubbub.agents.immediate import activation
 from hubbub.agents.resolution import Definitions
@@ -140,16 +140,12 @@ def _terminated(
 def _interrupted_children(
     thread: Thread, items: tuple[InLane, ...]
 ) -> tuple[tuple[str, InLane], ...]:
-    """An interruption reaches the children that are waited for, and no other (T-10)."""
+    """What the items that interrupt the run mean for the children it waits for."""
     stops = (item for item in items if isinstance(item, e.SessionAbort | e.SessionReset))
     stop = next(stops, None)
-    if stop is None or not thread.in_session:
+    if stop is None:
         return ()
-    waited = [call.child for call in thread.open.calls if call.status == "waiting"] if (
-        thread.open is not None) else []  # fmt: skip
-    waited += [start.child for start in thread.family.starts if start.status == "waiting"]
-    abort = e.SessionAbort(reason=getattr(stop, "reason", "") or "interrupted")
-    return tuple((child, abort) for child in dict.fromkeys(waited))
+    return interrupted_children(thread, getattr(stop, "reason", "") or "interrupted")
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────────────

@@ -23,6 +23,7 @@
     ├── OperatorError            whoever runs the program
     │   ├── MissingExtra
     │   ├── MissingKey
+    │   ├── MissingVariable
     │   ├── UnknownModel
     │   └── StoreFailed
     ├── ProviderError            the model's provider
@@ -50,6 +51,7 @@ __all__ = [
     "LimitExceeded",
     "MissingExtra",
     "MissingKey",
+    "MissingVariable",
     "ModelGarbled",
     "ModelRefused",
     "ModelUnavailable",
@@ -241,7 +243,8 @@ class LimitExceeded(CallerError):
     """A documented limit was reached; nothing was done."""
 
     def __init__(self, what: str, limit: float, remedy: str) -> None:
-        super().__init__(f"{what}: the limit is {limit:g}; {remedy}")
+        shown = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+        super().__init__(f"{what}: the limit is {shown}; {remedy}")
 
 
 class RunFailed(CallerError):
@@ -276,6 +279,17 @@ class MissingKey(OperatorError):
     def __init__(self, provider: str, variable: str) -> None:
         self.variable = variable
         super().__init__(f"no key for {provider}; set {variable} in the environment")
+
+
+class MissingVariable(OperatorError):
+    """A prompt needs a variable that has no value (D-09)."""
+
+    def __init__(self, prompt: str, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(
+            f"prompt {prompt!r} needs {', '.join(self.names)}; give it with start(env=…) or the "
+            "env of the agent, the prompt or the runtime"
+        )
 
 
 class UnknownModel(OperatorError):

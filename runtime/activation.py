@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.agents.decide import (
@@ -53,6 +54,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.runtime.caller import Caller, stepped
+from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
 from hubbub.runtime.timers import Timer
 
@@ -62,6 +64,9 @@ if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
 __all__ = ["Activation"]
+
+BREATH: Final = 50
+"""Activities that a task does in a row before others get their turn."""
 
 _RESERVED: Final = frozenset(
     event
@@ -276,6 +281,8 @@ class Activation:
             self._find_side()
         if side is not None and side.hooks:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
+        if self.notices and thread.phase == "ended":
+            self._runtime.changed(self.lane.run_id)  # Hooks hold up nobody who waits for the end.
         if thread.origin.reports and thread.status != before.status:
             self._runtime.runs.set_status(self.lane, thread)
         if thread.family.deferred or thread.family.booted or thread.family.starts:
@@ -341,6 +348,8 @@ class Activation:
 
     async def _work(self, activity: Activity | None, ticket: _Ticket) -> None:
         """A task: do one activity after another, as long as there is one to go on with."""
+        CURRENT_RUN.set(self.lane.run_id)
+        done = 0
         while activity is not None:
             try:
                 # What never waits cannot take too long: its timer is set at its first wait.
@@ -362,6 +371,9 @@ class Activation:
             self.advance()
             self._inline = None
             activity = self._next
+            done += 1
+            if not done % BREATH:  # Others run too, however fast models and tools are.
+                await anyio.lowlevel.checkpoint()
 
     def _finish(self, signal: Signal) -> None:
         # Interpreted by the loop, against a state in which every earlier commit is folded.

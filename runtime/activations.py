@@ -16,7 +16,8 @@ Rules
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -75,6 +76,8 @@ class Activations:
         """Runs that may have nothing to do but to wait for their children."""
         self._evicted: dict[str, tuple[str, ...]] = {}
         """The children that runs wait for that have left memory meanwhile."""
+        self._code_waits: dict[str, list[str]] = {}
+        """The runs that the code of runs waits for just now."""
         self._statuses: dict[str, dict[str, str]] = {}
         """By parent: what its children that stay say of themselves (C-14)."""
         self.callers: dict[str, Caller] = {}
@@ -445,8 +448,27 @@ class Activations:
         return tuple(found)
 
     def waits_for(self, run_id: str, other: str) -> bool:
-        """Whether ``run_id`` waits, maybe through others, for ``other``."""
-        return other in self.interrupted_with(run_id)[1:]
+        """Whether ``run_id`` waits, maybe through others, for ``other``: by a call, or in code."""
+        reached = [run_id]
+        for each in reached:
+            below = (*self._waited_by(each), *self._code_waits.get(each, ()))
+            reached += [run for run in below if run not in reached]
+        return other in reached[1:]
+
+    @contextmanager
+    def waiting_for(self, run_id: str, other: str) -> Iterator[None]:
+        """The code of ``run_id`` (if it is any run's) waits for ``other``, for the time being."""
+        if not run_id:
+            yield
+            return
+        waits = self._code_waits.setdefault(run_id, [])
+        waits.append(other)
+        try:
+            yield
+        finally:
+            waits.remove(other)
+            if not waits:
+                self._code_waits.pop(run_id, None)
 
     def _waited_by(self, run_id: str) -> tuple[str, ...]:
         run = self._active.get(run_id)

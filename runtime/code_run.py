@@ -30,6 +30,7 @@ from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.hub.values import encode_value
+from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.inbox import InboxSubscription, MessageStream
 from hubbub.runtime.run_context import RunContext
 
@@ -136,6 +137,7 @@ class CodeRun:
             self._handle = self.runtime.hub.tasks.start(self._run(), name=self.lane.run_id)
 
     async def _run(self) -> None:
+        CURRENT_RUN.set(self.lane.run_id)
         context = RunContext(self)
         try:
             opened = self.thread.opened

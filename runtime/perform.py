@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import anyio
+from msgspec import structs
 
 from hubbub.agents.area import find_files
 from hubbub.agents.arguments import BadArguments
@@ -38,7 +39,7 @@ from hubbub.agents.signals import Delegated
 from hubbub.agents.stop import paths_of
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool, ToolResult, render_failure
-from hubbub.hub.errors import HubbubError, ProviderError, UnknownAgent
+from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta, Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
@@ -180,11 +181,23 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
         return ToolFinished(activity.step, activity.index, text, True, ran=False)
     state = at.state(f"{activity.step}.{activity.index}")
     result, ran = await _run_tool(tool, activity, at, state)
+    if result.is_error and tool.variables:
+        result = _masked(result, tool, at)
     if at.side.hooks:
         result = await filtered_result(at.side, state, result, at.run.lane.run_id)
     return ToolFinished(
         activity.step, activity.index, result.content, result.is_error, result.attachments, ran
     )
+
+
+def _masked(result: ToolResult, tool: Tool[..., Any], at: AtWork) -> ToolResult:
+    """An error without the values of the secrets that its tool reads: clients quote them."""
+    env, text = at.environment(), result.content
+    for each in tool.variables:
+        value = env.find(each.name) if each.type == "secret" else None
+        if value and value in text:
+            text = text.replace(value, "***")
+    return structs.replace(result, content=text)
 
 
 async def _run_tool(
@@ -289,6 +302,9 @@ async def _request(at: AtWork) -> ModelRequest:
             side, "filter_messages", at.state(), thread.view, at.run.lane.run_id
         )
     env = at.environment()
+    required = [each.name for each in side.prompt.variables if each.required]
+    if unset := [name for name in required if env.find(name) is None]:
+        raise MissingVariable(side.prompt.name, unset)
     return build_request(
         thread, side, runtime.resolved.specs_with_children(side, env.is_enabled),
         messages=messages, statuses=runtime.runs.statuses_of(at.run.lane.run_id),

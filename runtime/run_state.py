@@ -129,6 +129,8 @@ class ThreadState:
 
     def _send(self, message: Sayable, *, triggers: bool) -> Receipt:
         """Send to this run on behalf of the one that looks; its files go along as copies."""
+        if self._by is self:
+            self._record.check()
         event = session_message(message, source=self._by.run_id, triggers=triggers)
         if self._by is not self and event.attachments:
             files, absent = find_files(self._by._area(), event.attachments)

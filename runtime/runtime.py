@@ -33,6 +33,7 @@ from hubbub.hub.errors import (
     RunEnded,
     RunFailed,
     UnknownRun,
+    WaitCycle,
 )
 from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
@@ -46,6 +47,7 @@ from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activations import Activations
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
+from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.delegate import PendingVariables, pending, provide
 from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_handle import Run, RunOutcome
@@ -120,6 +122,10 @@ class Runtime:
         max_descendants: int = 1_000,
         max_spawns: int = 10_000,
     ) -> None:
+        _check_numbers(
+            max_live=max_live, keep=keep, max_depth=max_depth, max_descendants=max_descendants,
+            max_spawns=max_spawns, grace=grace,
+        )  # fmt: skip
         self.definitions = Definitions(agents, prompts, tools, hooks)
         self.env = dict(env or {})
         if problems := list(env_problems("env", self.env)):
@@ -136,6 +142,10 @@ class Runtime:
         self._is_open = False
         self.is_leaving = False
         self.is_gone = False
+        wrong = [n for n, each in (models or {}).items() if not isinstance(each, Model)]
+        if wrong:
+            problem = "give a Model object, or name the model in the prompt"
+            raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
         self.resolved = Resolved(models or {}, os.environ if environ is None else environ)
         self.runs = Activations(self, max_live)
         self.trees = Trees(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
@@ -264,8 +274,8 @@ class Runtime:
         """
         self._check_open()
         definition = self._definition(agent, input)
-        for problem in env_problems("env", env or {}):
-            raise BadValue("start", problem)
+        if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
+            raise BadValue("env", "names of letters, digits and '_' with texts are wanted")
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
@@ -273,8 +283,9 @@ class Runtime:
         await receipt
         receipt.raise_if_rejected()
         name = definition.name
-        if session_key and (info := await self.hub.journal.info(receipt.run_id)) is not None:
-            name = info.agent  # The run that was found may be another agent's.
+        if session_key or run_id:  # The run that was found may be another agent's.
+            info = await self.hub.journal.info(receipt.run_id)
+            name = info.agent if info is not None else name
         return Run(self, receipt.run_id, name, receipt.cursor)
 
     async def run(self, agent: str | AgentDefinition, input: Any = None) -> RunOutcome:
@@ -405,6 +416,13 @@ class Runtime:
         return await self._wait_for(run_id, lambda info: info.status == "ended")
 
     async def _wait_for(self, run_id: str, is_met: Callable[[RunInfo], bool]) -> RunOutcome:
+        waiter = CURRENT_RUN.get()
+        if waiter and (waiter == run_id or self.runs.waits_for(run_id, waiter)):
+            raise WaitCycle(waiter, run_id)
+        with self.runs.waiting_for(waiter, run_id):
+            return await self._watch(run_id, is_met)
+
+    async def _watch(self, run_id: str, is_met: Callable[[RunInfo], bool]) -> RunOutcome:
         await self.hub.journal.flush()
         while True:
             # Watched before it is looked at: what happens in between is not missed.
@@ -414,7 +432,8 @@ class Runtime:
                 info = await self.hub.journal.info(run_id)
                 if info is None:
                     raise UnknownRun(run_id)
-                if is_met(info) and not self.runs.is_busy(run_id):
+                is_over = info.status == "ended"
+                if is_met(info) and (is_over or not self.runs.is_busy(run_id)):
                     return await self._outcome(info)
                 if self.is_gone or self.hub.is_closed:
                     remedy = "the run goes on when a runtime is opened on its store"
@@ -502,6 +521,13 @@ class Runtime:
         if check_input and definition.is_code:
             self.resolved.input_of(definition)(encode_value("input", input))
         return definition
+
+
+def _check_numbers(**numbers: float) -> None:
+    for name, number in numbers.items():
+        least = 1 if name in ("max_live", "keep") else 0
+        if isinstance(number, bool) or not isinstance(number, int | float) or number < least:
+            raise BadValue(name, f"a number of at least {least} is wanted, not {number!r}")
 
 
 def _store(store: str | Journal, keep: int, ports: Ports) -> Journal:

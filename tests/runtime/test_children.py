@@ -365,7 +365,7 @@ async def test_a_terminated_child_is_reported_and_unblocks_its_parent(
             assert done.is_error and "enough" in done.output
             assert len(boss.requests) == 2
         else:
-            assert heard(boss.requests[2])[-1] == FAILURE.format(reference, "enough")
+            assert heard(boss.requests[2])[-1] == FAILURE.format(reference, "terminated: enough")
         if stays:
             run.send("And now?")
             await run.result()

@@ -1,0 +1,11 @@
+"""Which run the code at hand works for, so that none waits for itself (C-15).
+
+Set once in each task of a run, whose context is the run's own (H-12); copied into the threads and
+tasks that its tools start.
+"""
+
+from contextvars import ContextVar
+
+__all__ = ["CURRENT_RUN"]
+
+CURRENT_RUN: ContextVar[str] = ContextVar("hubbub_current_run", default="")
