@@ -138,18 +138,18 @@ def decide(
     asking: int = 0,
     *,
     notices: bool = False,
-    receives: bool = False,
+    hears: frozenset[Kind] = frozenset(),
 ) -> Command:
     """The command that follows from the state and from which kinds of item wait.
 
     ``asking`` is the turn on whose behalf the model is being asked just now, 0 for none.
-    ``notices``: hooks have yet to be told of what was written; ``receives``: hooks are to see
-    messages before they are taken.
+    ``notices``: hooks have yet to be told of what was written; ``hears``: the kinds that hooks
+    are to see before they are taken.
     """
     if thread.phase == "ended":
         return _TELL if notices else _LEAVE
     if "control" in waiting:
-        if receives and thread.phase == "new":
+        if "message" in hears and thread.phase == "new":
             return Do((Receive("control"),))
         return _TAKE["control"]
     if notices:
@@ -159,6 +159,8 @@ def decide(
     if thread.in_session and thread.open is None and asking == thread.turn:
         return Do((_next_step(thread),))
     if "result" in waiting:
+        if "result" in hears and thread.open is not None:
+            return Do((Receive("result"), *_at_work(thread, asking)))
         return _TAKE["result"]
     if thread.open is not None:
         under_way = _under_way(thread.open)
@@ -171,7 +173,7 @@ def decide(
     if "message" in waiting and (
         not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives
     ):
-        return Do((Receive("message"),)) if receives else _TAKE["message"]
+        return Do((Receive("message"),)) if "message" in hears else _TAKE["message"]
     if thread.in_session:
         return Do((_next_step(thread),))
     if thread.closing or (thread.once and thread.session):

@@ -31,7 +31,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, FileRef
 from hubbub.hub.values import NULL
 
-__all__ = ["fold", "fold_all", "placed_files"]
+__all__ = ["awaited", "fold", "fold_all", "placed_files"]
 
 
 def fold(thread: Thread, event: Event) -> Thread:
@@ -206,18 +206,23 @@ def placed_files(thread: Thread, item: e.SessionResult) -> tuple[FileRef, ...]:
     return place_files(thread.area, item.files) if item.files else ()
 
 
-def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
-    placed = placed_files(thread, item)
-    if placed:
-        thread = replace(thread, area=with_files(thread.area, placed))
+def awaited(thread: Thread, item: e.SessionResult) -> list[int]:
+    """The open calls that wait for a result, by index."""
     step = thread.open
-    waited = [
+    return [
         call.index
         for call in (step.calls if step is not None else ())
         if call.status == "waiting"
         and call.child == item.child_run_id
         and (item.final or call.key in item.answers)
     ]
+
+
+def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
+    placed = placed_files(thread, item)
+    if placed:
+        thread = replace(thread, area=with_files(thread.area, placed))
+    waited = awaited(thread, item)
     child = None if waited else is_told(thread.family, item)
     thread = replace(thread, family=with_result(thread.family, item))
     for index in waited:  # No longer given up by the answer that follows.

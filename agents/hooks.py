@@ -5,8 +5,9 @@
     filter_messages             the messages of a model request (a tuple)          before a step
     before_create_message       a ``UserMessage``, or an ``AssistantMessage``      before it is
                                 without its calls                                  journaled
-    before_store_tool_result    a ``ToolResult``                                   before it is
-    after_tool_call_success     the ``ToolResult`` of a call that succeeded        journaled
+    before_store_tool_result    a ``ToolResult``: a tool's, or that of a child     before it is
+                                that a call waited for                             journaled
+    after_tool_call_success     the ``ToolResult`` of a call that succeeded
     after_tool_call_failure     the ``ToolResult`` of a call that failed
     after_create_message        the message, as journaled                          after the
     after_thread_created        the run's opening text, or None                    commit
@@ -33,7 +34,7 @@ from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMe
 from hubbub.agents.tools import ToolResult
 from hubbub.hub.errors import DefinitionError
 
-__all__ = ["HOOK_TIMEOUT", "NOTICES", "Hook", "HookPoint", "by_point", "misfit"]
+__all__ = ["HOOK_TIMEOUT", "NOTICES", "RESULT_POINTS", "Hook", "HookPoint", "by_point", "misfit"]
 
 HOOK_TIMEOUT: Final = 60.0
 """Seconds that one hook may take."""
@@ -52,6 +53,11 @@ HookPoint: TypeAlias = Literal[
 
 POINTS: Final = frozenset(get_args(HookPoint))
 
+RESULT_POINTS: Final = frozenset(
+    ("before_store_tool_result", "after_tool_call_success", "after_tool_call_failure")
+)
+"""The points that see what a call came to: a tool's result, or a child's that a call waited for."""
+
 NOTICES: Final = frozenset(
     ("after_create_message", "after_thread_created", "after_subagent_created", "after_session")
 )
@@ -61,7 +67,10 @@ NOTICES: Final = frozenset(
 class Hook(Struct, frozen=True):
     """A function at a point; named by ``id`` in the lists of agents and prompts.
 
-    Raises ``DefinitionError``.
+    ``fn(state, value)`` is plain or async and may return another value, ``None`` for "unchanged";
+    one that raises, misfits or takes more than a minute is logged and passed over.  Which points
+    there are, and what each is given, stands at the top of ``hubbub.agents.hooks``.  Raises
+    ``DefinitionError``.
     """
 
     id: str

@@ -149,6 +149,19 @@ class _Packer:
             name = left.pop(0)
             if name not in self._agents:
                 left += self._add(definitions.agent(name))
+        self._check_secrets()
+
+    def _check_secrets(self) -> None:
+        """A package is for others: no value of a secret variable goes with it (V-03)."""
+        sides = [side for name in self._agents for side in self._definitions.sides_of(name)]
+        secret = {v.name for side in sides for v in side.variables if v.type == "secret"}
+        envs = {f"prompts.{side.prompt.name}": side.prompt.env for side in sides}
+        envs |= {f"agents.{name}": self._definitions.agent(name).env for name in self._agents}
+        for path, env in envs.items():
+            for name in sorted(secret.intersection(env)):
+                self._say(
+                    f"{path}.env.{name}", "the variable is secret; give it at run time"
+                )
 
     def file(self) -> dict[str, Any]:
         return {

@@ -16,7 +16,7 @@ from hubbub.agents.definitions import (
     SideConfig,
     SubagentToolConfig,
 )
-from hubbub.agents.hooks import Hook
+from hubbub.agents.hooks import RESULT_POINTS, Hook
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import VariableDefinition
@@ -72,6 +72,11 @@ class ActiveSide(Struct, frozen=True, eq=False):
 
     may_hook: bool
     """Whether this side, or the other one, has any hooks."""
+
+    @property
+    def hooks_results(self) -> bool:
+        """Whether hooks see what a call came to before it is journaled."""
+        return not RESULT_POINTS.isdisjoint(self.hooks)
 
     @property
     def resumable(self) -> tuple[ChildTool, ...]:

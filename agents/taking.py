@@ -25,7 +25,7 @@ from hubbub.agents.delegation import (
     start_of,
 )
 from hubbub.agents.endings import end_run, interrupted_children, interruption
-from hubbub.agents.fold import fold, fold_all, placed_files
+from hubbub.agents.fold import awaited, fold, fold_all, placed_files
 from hubbub.agents.immediate import activation
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.signals import Decision
@@ -167,11 +167,10 @@ def _with_results(
     for item in items:
         if isinstance(item, e.SessionResult):
             step = sofar.open  # As the item finds it: an earlier one may have answered a call.
-            for call in step.calls if step is not None else ():
-                if call.status == "waiting" and is_answer(call.child, call.key, item):
-                    paths = tuple(ref.path for ref in placed_files(sofar, item))
-                    assert step is not None
-                    answers.append(_answer(thread, step, call, item, paths))
+            for index in awaited(sofar, item):
+                paths = tuple(ref.path for ref in placed_files(sofar, item))
+                assert step is not None
+                answers.append(_answer(thread, step, step.calls[index], item, paths))
             sofar = fold(sofar, e.SessionTaken(items=(item,)))
         elif isinstance(item, e.SessionVariables):
             booted, started = _boot(after, item, thread.family.deferred, definitions, room)
@@ -190,11 +189,6 @@ def _with_results(
     # The calls go on, or the step is over and may stop something.
     decision = go_on(after, events, side, waiting, definitions)
     return replace(decision, taken=seqs, mail=(*decision.mail, *mail))
-
-
-def is_answer(child: str, key: str, item: e.SessionResult) -> bool:
-    """Whether a result is that of a call that waits for the session that takes ``key``."""
-    return child == item.child_run_id and (item.final or key in item.answers)
 
 
 def _answer(

@@ -81,6 +81,11 @@ _KINDS: Final = tuple(
 )
 
 
+_NOTHING: Final[frozenset[Kind]] = frozenset()
+_MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))
+_RESULTS: Final[frozenset[Kind]] = frozenset(("result",))
+
+
 class _Ticket:
     """An activity under way: its task and its timer."""
 
@@ -200,7 +205,7 @@ class Activation:
                 side = self.side
                 command = decide(
                     self.thread, waiting, self._asking, notices=bool(self.notices),
-                    receives=side is not None and side.may_hook and self._hears_by_hooks(side),
+                    hears=_NOTHING if side is None or not side.may_hook else self._heard(side),
                 )  # fmt: skip
                 match command:
                     case Take(kind=kind):
@@ -246,12 +251,12 @@ class Activation:
     def _received(self, signal: Taken) -> None:
         """Hooks have seen these items; now they are no longer waiting."""
         seqs = {item.seq for item in signal.items}
-        for waiting in (self._control, self._messages):
+        for waiting in (self._control, self._results, self._messages):
             waiting[:] = [item for item in waiting if item.seq not in seqs]
 
     def _signal(self, signal: Signal, waiting: frozenset[Kind]) -> None:
         """Commit what the core makes of ``signal``, while such items wait."""
-        if signal.__class__ is Taken and (self._control or self._messages):
+        if signal.__class__ is Taken and (self._control or self._results or self._messages):
             self._received(signal)
         decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
@@ -288,11 +293,13 @@ class Activation:
         if thread.family.deferred or thread.family.booted or thread.family.starts:
             self._runtime.runs.forget_unstarted(commit.events)
 
-    def _hears_by_hooks(self, side: ActiveSide) -> bool:
-        """Whether hooks are to see what is said to the run before it is taken."""
+    def _heard(self, side: ActiveSide) -> frozenset[Kind]:
+        """What hooks are to see before it is taken: messages, and results that answer calls."""
+        messages = side
         if side.two_sided and side.name != self.thread.origin.receives:
-            return "before_create_message" in self.receiving_side(side).hooks
-        return "before_create_message" in side.hooks
+            messages = self.receiving_side(side)
+        hears = _MESSAGES if "before_create_message" in messages.hooks else _NOTHING
+        return hears | _RESULTS if side.hooks_results else hears
 
     def receiving_side(self, side: ActiveSide) -> ActiveSide:
         """The side that messages are for (C-08), and the opening where the run is new."""

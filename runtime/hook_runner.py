@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from msgspec import structs
 
+from hubbub.agents.children import failure_of, succeeded
+from hubbub.agents.fold import awaited
 from hubbub.agents.hooks import HOOK_TIMEOUT, Hook, misfit
 from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
 from hubbub.agents.notices import Notice
 from hubbub.agents.sides import ActiveSide
+from hubbub.agents.thread import Thread
 from hubbub.agents.tools import ToolResult
-from hubbub.hub.events import InLane, SessionMessage, SessionOpen
+from hubbub.hub.events import InLane, SessionMessage, SessionOpen, SessionResult
 from hubbub.hub.logs import log
 from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.hub.values import NULL, encode_value
@@ -20,7 +23,9 @@ from hubbub.hub.values import NULL, encode_value
 if TYPE_CHECKING:
     from hubbub.runtime.run_state import ThreadState
 
-__all__ = ["filtered_items", "filtered_reply", "filtered_result", "run_hooks"]
+__all__ = [
+    "filtered_items", "filtered_reply", "filtered_result", "filtered_results", "run_hooks",
+]  # fmt: skip
 
 
 async def run_hooks(
@@ -80,6 +85,25 @@ async def filtered_result(
     point = "after_tool_call_failure" if result.is_error else "after_tool_call_success"
     result = await run_hooks(side, point, state, result, run_id)
     return await run_hooks(side, "before_store_tool_result", state, result, run_id)  # type: ignore[no-any-return]
+
+
+async def filtered_results(
+    side: ActiveSide, state: "ThreadState", thread: Thread, items: Sequence[InLane], run_id: str
+) -> tuple[InLane, ...]:
+    """Results of children, those that calls wait for as the hooks leave them."""
+    made = []
+    for item in items:
+        if isinstance(item, SessionResult) and awaited(thread, item):
+            well = succeeded(item)
+            given = ToolResult(item.content if well else failure_of(item), is_error=not well)
+            found = await filtered_result(side, state, given, run_id)
+            if found != given:
+                item = structs.replace(
+                    item, content=found.content, reason=found.content if found.is_error else "",
+                    outcome="failed" if found.is_error else "completed",
+                )  # fmt: skip
+        made.append(item)
+    return tuple(made)
 
 
 async def filtered_items(

@@ -51,6 +51,7 @@ from hubbub.runtime.hook_runner import (
     filtered_items,
     filtered_reply,
     filtered_result,
+    filtered_results,
     run_hooks,
 )
 from hubbub.runtime.run_state import ThreadState, recorder
@@ -100,6 +101,11 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
                 return await _call_model(activity, at_work)
             case StartChild():
                 return look_up_start(activity, at_work.thread, side, runtime, run.lane)
+            case Receive(kind="result"):
+                waiting = run.waiting_items("result")
+                state = at_work.state()
+                items = await filtered_results(side, state, run.thread, waiting, run.lane.run_id)
+                return Taken(items, runtime.trees.room(run.lane.root_run_id))
             case Receive(kind=kind):
                 items = await filtered_items(
                     run.receiving_side(side), at_work.state(), run.waiting_items(kind),

@@ -495,7 +495,8 @@ def test_what_is_handed_over_must_be_tools_and_hooks() -> None:
 names = st.text("abcXYZ_09", min_size=1, max_size=6)
 maybe = st.none() | names
 texts = st.text(max_size=8)
-envs = st.dictionaries(st.sampled_from(["A", "B_1", "c"]), texts, max_size=2)
+# No value of what is declared secret below: that is refused.
+envs = st.dictionaries(st.sampled_from(["A", "B_1", "d"]), texts, max_size=2)
 limits = st.none() | st.integers(1, 1000)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | texts
@@ -506,7 +507,15 @@ json_values = st.recursive(
 variables = st.lists(
     st.builds(
         VariableDefinition,
-        name=st.sampled_from(["A", "B_1", "c"]),
+        name=st.sampled_from(["A", "B_1"]),
+        type=st.just("text"),
+        required=st.booleans(),
+        scoped=st.booleans(),
+        description=texts,
+    )
+    | st.builds(
+        VariableDefinition,
+        name=st.sampled_from(["c", "C"]),
         type=st.sampled_from(["secret", "text"]),
         required=st.booleans(),
         scoped=st.booleans(),
@@ -705,3 +714,11 @@ def test_one_wrong_value_anywhere_is_refused_or_read_and_never_another_exception
 @given(st.binary(max_size=200) | st.text(max_size=200) | json_values.map(json.dumps))
 def test_garbage_is_refused_as_a_definition(data: bytes | str) -> None:
     assert problems(data)
+
+
+@pytest.mark.spec("D-08", "V-03")
+def test_the_value_of_a_secret_variable_is_not_packed() -> None:
+    token = VariableDefinition(name="TOKEN")
+    text = refusal(solo(variables=[token], env={"TOKEN": "planted", "REGION": "north"}))
+    assert "prompts.p.env.TOKEN: the variable is secret" in text
+    assert "planted" not in text and "REGION" not in text

@@ -18,6 +18,7 @@ from hubbub import (
     Resumable,
     RunState,
     Runtime,
+    SessionToolBinding,
     SideConfig,
     SubagentRegistryEntry,
     SubagentToolConfig,
@@ -983,3 +984,47 @@ async def test_a_message_passes_the_hooks_of_the_side_that_receives_it(
         await runtime.result(reference)
     assert ("b", "for b") in log
     assert ("a", "for b") not in log
+
+
+@pytest.mark.spec("D-06")
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_the_result_of_a_child_that_a_call_waited_for_passes_the_hooks_of_results(
+    parallel: bool, journal: Journal, ports: Ports
+) -> None:
+    """A hook that redacts results must not be passed by, whoever did the work."""
+    ran: list[str] = []
+
+    @tool
+    async def act() -> str:
+        ran.append("act")
+        await anyio.sleep(50)
+        return "acted"
+
+    @tool
+    async def finish(result: str) -> str:
+        return "ok"
+
+    model = ScriptedModel([call("finish", result="a secret")], latency=5)
+    inner = PromptDefinition(name="inner", prompt="", model=model, tools=[finish])
+    side = SideConfig(prompt=inner, session_stop=SessionToolBinding("finish", "result"))
+    child = AgentDefinition(
+        name="child", type="dual_ai", expose_as_tool=True, max_session_turns=2, side_a=side,
+        side_b=side,
+    )  # fmt: skip
+    agent = model_agent(
+        ScriptedModel([reply("", call("child", message="go"), call("act")), "done"]),
+        SubagentToolConfig(name="child"), act,  # type: ignore[arg-type]
+        hooks=("redact",), parallel_tool_calls=parallel,
+    )  # fmt: skip
+
+    def redact(state: RunState, value: ToolResult) -> ToolResult:
+        return ToolResult(value.content.replace("secret", "***"), value.is_error)
+
+    hooks = [Hook("redact", "before_store_tool_result", redact)]
+    async with Runtime([agent, child], hooks=hooks, store=journal, ports=ports) as runtime:
+        run = await runtime.start("assistant", "go")
+        with anyio.fail_after(1000):
+            assert (await run.result()).output == "done"
+        results = [x for x in await run.read() if isinstance(x, AgentToolComplete)]
+    assert {x.name: x.output for x in results} == {"child": "a ***", "act": "acted"}
+    assert ran == ["act"], "and what runs beside it is run once"
