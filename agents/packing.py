@@ -159,9 +159,7 @@ class _Packer:
         envs |= {f"agents.{name}": self._definitions.agent(name).env for name in self._agents}
         for path, env in envs.items():
             for name in sorted(secret.intersection(env)):
-                self._say(
-                    f"{path}.env.{name}", "the variable is secret; give it at run time"
-                )
+                self._say(f"{path}.env.{name}", "the variable is secret; give it at run time")
 
     def file(self) -> dict[str, Any]:
         return {
