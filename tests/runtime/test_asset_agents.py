@@ -46,8 +46,10 @@ async def test_a_draft_is_sent_back_once_then_approved_and_the_parent_gets_its_o
         assert mine.children == (), "it was not resumable"
 
 
-async def test_the_example_runs_with_nothing_given() -> None:
-    made = await run_assets(ports=None)
+async def test_the_example_needs_nothing_but_a_call(ports: Ports) -> None:
+    """(With the machine's own ports it runs in the command line's tests: no threads here, whose
+    work takes no virtual time.)"""
+    made = await run_assets(ports=ports)
     assert (made.outcome, made.rejections, list(made.files)) == ("completed", 1, ["tree.svg"])
 
 
