@@ -11,6 +11,8 @@ Rules
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition
 from hubbub.agents.hooks import Hook
 from hubbub.agents.side_reader import Known, SideReader
@@ -88,6 +90,10 @@ class Definitions:
                     side = SideReader(known, definition, which, config, problems).read()
                     if side is not None:
                         self._sides[definition.name, which] = side
+            both = self.sides_of(definition.name)
+            if any(side.may_hook for side in both):
+                for side in both:
+                    self._sides[definition.name, side.name] = structs.replace(side, may_hook=True)
 
     # ── looking up ───────────────────────────────────────────────────────────────────────────
 

@@ -121,7 +121,7 @@ class SideReader:
             in_order=frozenset(in_order),
             bindings=bindings,
             offered=frozenset(self._offered()),
-            may_hook=bool(names) or self._agent.is_two_sided,
+            may_hook=bool(names),  # As far as this side goes.
             is_plain=not (self._children or self._handoffs or variables or names),
         )
 

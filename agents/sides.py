@@ -74,6 +74,11 @@ class ActiveSide(Struct, frozen=True, eq=False):
     """Whether this side, or the other one, has any hooks."""
 
     @property
+    def gates(self) -> frozenset[str]:
+        """The variables that enable branches (C-03)."""
+        return frozenset(c.config.optional for c in self.children.values() if c.config.optional)
+
+    @property
     def hooks_results(self) -> bool:
         """Whether hooks see what a call came to before it is journaled."""
         return not RESULT_POINTS.isdisjoint(self.hooks)

@@ -308,9 +308,10 @@ async def _request(at: AtWork) -> ModelRequest:
             side, "filter_messages", at.state(), thread.view, at.run.lane.run_id
         )
     env = at.environment()
-    required = [each.name for each in side.prompt.variables if each.required]
-    if unset := [name for name in required if env.find(name) is None]:
-        raise MissingVariable(side.prompt.name, unset)
+    if side.prompt.variables:
+        required = [each.name for each in side.prompt.variables if each.required]
+        if unset := [name for name in required if env.find(name) is None]:
+            raise MissingVariable(side.prompt.name, unset)
     return build_request(
         thread, side, runtime.resolved.specs_with_children(side, env.is_enabled),
         messages=messages, statuses=runtime.runs.statuses_of(at.run.lane.run_id),

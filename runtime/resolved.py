@@ -28,14 +28,24 @@ class Resolved:
     ``aclose``.  ``environ`` is where keys of providers come from.
     """
 
-    __slots__ = ("_child_specs", "_code", "_environ", "_inputs", "_made", "_models", "_specs")
+    __slots__ = (
+        "_child_specs",
+        "_code",
+        "_environ",
+        "_gates",
+        "_inputs",
+        "_made",
+        "_models",
+        "_specs",
+    )
 
     def __init__(self, models: Mapping[str, Model], environ: Mapping[str, str]) -> None:
         self._models = dict(models)
         self._environ = environ
         self._made: dict[str, Model] = {}
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
-        self._child_specs: dict[tuple[str, str, str, frozenset[str]], tuple[ToolSpec, ...]] = {}
+        self._child_specs: dict[tuple[str, str, frozenset[str]], tuple[ToolSpec, ...]] = {}
+        self._gates: dict[tuple[str, str], frozenset[str]] = {}
         self._inputs: dict[str, Callable[[Json], Any]] = {}
         self._code: dict[str, Callable[[Json, Any], Awaitable[Any]]] = {}
 
@@ -76,13 +86,17 @@ class Resolved:
         self, side: ActiveSide, is_enabled: Callable[[str], bool]
     ) -> tuple[ToolSpec, ...]:
         """The same, with the agents that the model may call just now (C-03)."""
-        gates = {c.config.optional for c in side.children.values()} - {None}
-        enabled = frozenset(name for name in gates if name is not None and is_enabled(name))
-        key = (side.prompt.name, side.agent, side.name, enabled)
+        place = (side.agent, side.name)
+        gates = self._gates.get(place)
+        if gates is None:
+            gates = self._gates[place] = side.gates
+        enabled = frozenset(filter(is_enabled, gates)) if gates else gates
+        key = (*place, enabled)
         found = self._child_specs.get(key)
         if found is None:
-            found = self._child_specs[key] = child_specs(side, enabled.__contains__)
-        return (*self.specs_of(side), *found)
+            own = child_specs(side, enabled.__contains__)
+            found = self._child_specs[key] = (*self.specs_of(side), *own)
+        return found
 
     def code_of(self, definition: AgentDefinition) -> Callable[[Json, Any], Awaitable[Any]]:
         """A code agent's function, fed with its encoded input."""
