@@ -7,7 +7,7 @@ import pytest
 from little_agents import Observer, assert_one_life
 from little_families import Recorder, answers, child, config, heard, offered, only, parent
 
-from hubbub import Message, RunState, Runtime, tool
+from hubbub import AgentDefinition, Message, PromptDefinition, RunState, Runtime, SideConfig, tool
 from hubbub.agents.model import ModelRequest
 from hubbub.hub import events as e
 from hubbub.hub.errors import NoSuchFile
@@ -411,6 +411,35 @@ async def test_a_result_that_comes_in_the_middle_of_a_turn_is_seen_at_the_next_s
         request = boss.requests[2]
         assert [a.output for a in answers(request)][-1] == "waited"
         assert heard(request)[-1].endswith("early"), "behind the results of the step before"
+
+
+@pytest.mark.spec("C-11")
+async def test_a_result_that_the_last_step_of_a_turn_did_not_see_forces_the_next(
+    journal: Journal, ports: Ports
+) -> None:
+    """It comes while the tool that ends the turn is at work: taken, told, and seen by no step."""
+
+    @tool
+    async def stop_here() -> str:
+        """Ends the turn."""
+        await anyio.sleep(60)
+        return "that is all"
+
+    steps = reply("", call("helper", message="x"), call("stop_here"))
+    boss = Recorder(steps, "I see.")
+    prompt = PromptDefinition(
+        name="p", prompt="", model=boss, tools=[config(blocking=False), stop_here]
+    )
+    main = AgentDefinition(name="main", side_a=SideConfig(prompt=prompt, stop_tool="stop_here"))
+    work = child(Recorder(call("finish", result="early"), latency=5))
+    async with runtime(main, work, journal=journal, ports=ports) as rt:
+        run = await rt.start("main", "Please.")
+        with anyio.fail_after(600):
+            while (await run.result()).output != "I see.":  # noqa: ASYNC110
+                await anyio.sleep(1)
+        assert heard(boss.requests[1])[-1].endswith("early")
+        ends = [x for x in await run.read() if x.type == "session:end"]
+        assert [x.output for x in ends] == ["that is all", "I see."]  # type: ignore[attr-defined]
 
 
 @pytest.mark.spec("C-12", "C-13")
