@@ -618,3 +618,24 @@ Families.TestCase.settings = settings(max_examples=250, stateful_step_count=40, 
 TestFamilies = pytest.mark.spec("C-07", "C-10", "C-14", "C-18", "T-02", "T-05", "S-07")(
     Families.TestCase
 )
+
+
+@pytest.mark.spec("C-10", "S-07")
+def test_two_results_of_one_child_in_one_batch_answer_a_call_once() -> None:
+    """Found by the machine: the end of the child's session, and that of its run."""
+    world = World()
+    main = world.open("main", "begin")
+    (asked,) = main.due
+    reply = ModelReply(calls=(call("w", message="go"),))
+    world.signal(main, ModelReplied(reply, asked.turn))
+    (started,) = main.due
+    request = ChildRequest(agent="w", message="go")
+    found = Delegated(step=started.step, index=0, request=request, child_run_id="run1")
+    world.signal(main, found)
+    world.is_slow = True
+    world.deliver("run1", e.SessionAbort(reason="enough"))
+    world.go_on(world.runs["run1"])
+    assert [item.session for item in main.inbox if isinstance(item, e.SessionResult)] == [1, 0]
+    world.is_slow = False
+    world.settle()
+    assert Ledger(main).answers == {(1, 0): 1}
