@@ -87,7 +87,6 @@ class Deferred(Struct, frozen=True, gc=False, kw_only=True):
 
     request_id: str
     agent: str
-    tool: str
     name: str
     message: str
     owner: str
@@ -196,7 +195,7 @@ def with_interruption(family: Family) -> Family:
 def with_deferred(family: Family, event: e.SessionVariables) -> Family:
     """The family after a creation was put off."""
     deferred = Deferred(
-        request_id=event.request_id, agent=event.child_agent, tool=event.tool, name=event.name,
+        request_id=event.request_id, agent=event.child_agent, name=event.name,
         message=event.message, owner=event.owner, side=event.side or "side_a",
         required=event.required, files=event.files, expires_at=event.expires_at,
     )  # fmt: skip

@@ -133,7 +133,6 @@ def _deferral(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionV
         required=signal.required,
         owner=thread.agent,
         child_agent=child.agent.name,
-        tool=child.key,
         name=signal.request.name,
         message=signal.request.message,
         files=files,

@@ -140,7 +140,6 @@ def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
         thread,
         in_session=False,
         status="idle",
-        files=event.files,
         attempt=1,
         delay=0.0,
         draft_text="",
@@ -161,12 +160,11 @@ def _taken(thread: Thread, event: e.SessionTaken) -> Thread:
 
 
 def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
-    deadline = None if item.timeout is None else item.at + int(item.timeout * 1_000_000)
     thread = replace(
         thread,
         origin=Origin(
             item.run_id, item.root_run_id, item.parent_run_id, item.depth, item.receives,
-            item.reports, deadline, item.name,
+            item.reports, item.name,
         ),
         answering=(OPENING,) if item.reports else (),
     )  # fmt: skip

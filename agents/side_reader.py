@@ -268,7 +268,6 @@ class SideReader:
             arguments=Arguments("subagent_create" if config.stays else target.name, parameters),
             spec=ToolSpec(name=target.name, description=target.tool_text, schema=shown),
             message_property=message,
-            has_schema=schema_given is not None,
         )
 
     def _check_names(self, prompt: PromptDefinition) -> None:

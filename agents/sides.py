@@ -42,7 +42,6 @@ class ChildTool(Struct, frozen=True, eq=False):
     arguments: Arguments
     spec: ToolSpec
     message_property: str
-    has_schema: bool
 
 
 class ActiveSide(Struct, frozen=True, eq=False):

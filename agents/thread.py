@@ -17,7 +17,7 @@ from msgspec import Struct
 from hubbub.agents.area import NO_AREA, Area
 from hubbub.agents.children import NO_FAMILY, Family
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
-from hubbub.hub.events import NO_USAGE, FileRef, OutcomeName
+from hubbub.hub.events import NO_USAGE, OutcomeName
 from hubbub.hub.values import Json
 
 __all__ = ["NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
@@ -115,7 +115,6 @@ class Origin(Struct, frozen=True, gc=False):
     """The side that messages are for (C-08)."""
     reports: bool = False
     """Whether each session's result goes to the parent's inbox."""
-    deadline: int | None = None
     name: str = ""
 
 
@@ -160,8 +159,6 @@ class Thread(Struct, frozen=True, gc=False):
     usage: Usage = NO_USAGE
     total_usage: Usage = NO_USAGE
     outcome: Outcome | None = None
-    files: tuple[FileRef, ...] = ()
-    """What the latest session gave to the parent."""
     terminated: int | None = None
     parked: bool = False
     restarts: int = 0
@@ -173,11 +170,6 @@ class Thread(Struct, frozen=True, gc=False):
     def view(self) -> tuple[ModelMessage, ...]:
         """The conversation as the side at work sees it."""
         return self.transcript if self.side == "side_a" else self.transcript_b
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a child that was started at once holds the next model step back (C-04)."""
-        return self.family.holds
 
     @property
     def waits(self) -> bool:

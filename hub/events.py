@@ -569,7 +569,6 @@ class SessionVariables(Event, tag="session:variables", home="in"):
     required: tuple[str, ...] = ()
     child_run_id: str = ""
     child_agent: str = ""
-    tool: str = ""
     name: str = ""
     message: str = ""
     files: tuple[FileRef, ...] = ()

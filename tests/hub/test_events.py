@@ -132,7 +132,7 @@ def test_homes_are_what_the_design_says():
 @pytest.mark.spec("R-10")
 def test_variables_are_named_and_never_carried():
     (variables,) = [event for event in CATALOGUE if event.type == "session:variables"]
-    texts = {"request_id", "child_run_id", "child_agent", "tool", "name", "message", "owner"}
+    texts = {"request_id", "child_run_id", "child_agent", "name", "message", "owner"}
     own = set(variables.__struct_fields__) - set(Event.__struct_fields__)
     assert own - texts == {"names", "required", "files", "expires_at", "provided_at"}
     assert variables.secret_fields == ()
