@@ -44,22 +44,7 @@ from hubbub.agents.taking import take
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 
-__all__ = [
-    "Concluded",
-    "DeadlinePassed",
-    "Decision",
-    "Delegated",
-    "LoopFailed",
-    "ModelFailed",
-    "ModelReplied",
-    "Noticed",
-    "Parked",
-    "Restored",
-    "Signal",
-    "Taken",
-    "ToolFinished",
-    "interpret",
-]
+__all__ = ["interpret"]
 
 MAX_RESTARTS: Final = 3
 """Restarts in a row, without a finished step between them, after which a run fails (T-12)."""

@@ -30,7 +30,7 @@ from hubbub.agents.immediate import activation
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.signals import Decision
 from hubbub.agents.steps import go_on
-from hubbub.agents.thread import Thread
+from hubbub.agents.thread import OpenCall, OpenStep, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.values import NULL
@@ -52,15 +52,14 @@ def take(
             return _terminated(thread, items[: at + 1], items, definitions, seqs)
     events = _before(thread, items, definitions)
     events.append(e.SessionTaken(items=items))
-    after = fold_all(thread, events)
     if items[0].__class__ is e.SessionMessage or thread.phase == "new":
+        after = fold_all(thread, events)
         fresh = activation(after, definitions) if after.in_session else ()
         if fresh:
             events += fresh
             after = fold_all(after, fresh)
         return Decision(tuple(events), seqs, "active", after)
-    mail = _interrupted_children(thread, items)
-    return _with_results(thread, items, events, after, definitions, waiting, room, seqs, mail)
+    return _with_results(thread, items, events, definitions, waiting, room)
 
 
 def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions) -> list[Event]:
@@ -155,13 +154,14 @@ def _with_results(
     thread: Thread,
     items: tuple[InLane, ...],
     events: list[Event],
-    after: Thread,
     definitions: Definitions,
     waiting: frozenset[Kind],
     room: Room,
-    seqs: tuple[int, ...],
-    mail: tuple[tuple[str, InLane], ...],
 ) -> Decision:
+    """Control and results: the calls they answer, the children they reach or start."""
+    seqs = tuple([item.seq for item in items])
+    mail = _interrupted_children(thread, items)
+    after = fold_all(thread, events)
     answers: list[Event] = []
     sofar = thread
     for item in items:
@@ -192,12 +192,13 @@ def _with_results(
 
 
 def _answer(
-    thread: Thread, step: object, call: object, item: e.SessionResult, paths: tuple[str, ...]
+    thread: Thread, step: OpenStep, call: OpenCall, item: e.SessionResult, paths: tuple[str, ...]
 ) -> Event:
     well = succeeded(item)
+    text = item.content if well else failure_of(item)
     return answer(
-        thread, step, call, item.content if well else failure_of(item),  # type: ignore[arg-type]
-        is_error=not well, ran=True, attachments=paths, notes=notes_of(item, paths),
+        thread, step, call, text, is_error=not well, ran=True, attachments=paths,
+        notes=notes_of(item, paths),
     )  # fmt: skip
 
 

@@ -32,17 +32,10 @@ from hubbub.agents.decide import (
     kind_of,
 )
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import (
-    Concluded,
-    DeadlinePassed,
-    LoopFailed,
-    Parked,
-    Signal,
-    Taken,
-    interpret,
-)
+from hubbub.agents.interpret import interpret
 from hubbub.agents.notices import notices_of
 from hubbub.agents.sides import ActiveSide
+from hubbub.agents.signals import Concluded, DeadlinePassed, LoopFailed, Parked, Signal, Taken
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, UnknownAgent

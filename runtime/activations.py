@@ -25,8 +25,8 @@ import anyio.lowlevel
 
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import Restored
 from hubbub.agents.lifecycle import CodeThread, fold_code
+from hubbub.agents.signals import Restored
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError, RunFailed

@@ -16,10 +16,11 @@ from msgspec import structs
 from hubbub.agents.decide import Activity, Do, Kind, Take, decide
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import Restored, Signal, Taken, interpret
+from hubbub.agents.interpret import interpret
 from hubbub.agents.model import Model
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.sides import ActiveSide
+from hubbub.agents.signals import Restored, Signal, Taken
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool
 from hubbub.hub import events as e

@@ -22,7 +22,6 @@ from hubbub.agents.decide import (
     StartChild,
     TellHooks,
 )
-from hubbub.agents.interpret import ModelFailed, ModelReplied, Noticed, Signal, Taken, ToolFinished
 from hubbub.agents.model import (
     Delta,
     ModelMessage,
@@ -35,7 +34,15 @@ from hubbub.agents.model import (
 from hubbub.agents.request import build_request
 from hubbub.agents.retry import Failure
 from hubbub.agents.sides import ActiveSide
-from hubbub.agents.signals import Delegated
+from hubbub.agents.signals import (
+    Delegated,
+    ModelFailed,
+    ModelReplied,
+    Noticed,
+    Signal,
+    Taken,
+    ToolFinished,
+)
 from hubbub.agents.stop import paths_of
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool, ToolResult, render_failure

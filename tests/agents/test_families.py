@@ -44,7 +44,12 @@ from hubbub.agents.definitions import (
 )
 from hubbub.agents.delegation import ChildRequest, Room, read_call
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import (
+from hubbub.agents.interpret import interpret
+from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
+from hubbub.agents.request import build_request
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.retry import Failure
+from hubbub.agents.signals import (
     Concluded,
     Decision,
     Delegated,
@@ -55,12 +60,7 @@ from hubbub.agents.interpret import (
     Signal,
     Taken,
     ToolFinished,
-    interpret,
 )
-from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
-from hubbub.agents.request import build_request
-from hubbub.agents.resolution import Definitions
-from hubbub.agents.retry import Failure
 from hubbub.agents.thread import EMPTY
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e

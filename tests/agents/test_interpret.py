@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from hubbub.agents.calls import LOST, MAX_CALLS
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import (
+from hubbub.agents.interpret import interpret
+from hubbub.agents.model import ModelReply, ToolCall, Usage
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.retry import MAX_RETRIES, MAX_WAIT, Failure, retry_delay
+from hubbub.agents.signals import (
     Concluded,
     DeadlinePassed,
     Decision,
@@ -21,11 +25,7 @@ from hubbub.agents.interpret import (
     Signal,
     Taken,
     ToolFinished,
-    interpret,
 )
-from hubbub.agents.model import ModelReply, ToolCall, Usage
-from hubbub.agents.resolution import Definitions
-from hubbub.agents.retry import MAX_RETRIES, MAX_WAIT, Failure, retry_delay
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e

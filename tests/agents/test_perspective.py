@@ -17,16 +17,7 @@ from msgspec import structs
 from hubbub.agents.decide import CallModel, Conclude, Do, Kind, Leave, Park, RunTool, Take, decide
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import (
-    Concluded,
-    ModelReplied,
-    Parked,
-    Restored,
-    Signal,
-    Taken,
-    ToolFinished,
-    interpret,
-)
+from hubbub.agents.interpret import interpret
 from hubbub.agents.model import (
     AssistantMessage,
     ModelReply,
@@ -38,6 +29,15 @@ from hubbub.agents.model import (
 from hubbub.agents.perspective import NO_MESSAGE, hear, other_side, said, tell
 from hubbub.agents.request import build_request
 from hubbub.agents.resolution import Definitions
+from hubbub.agents.signals import (
+    Concluded,
+    ModelReplied,
+    Parked,
+    Restored,
+    Signal,
+    Taken,
+    ToolFinished,
+)
 from hubbub.agents.thread import EMPTY, Origin, Thread
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e

@@ -20,7 +20,14 @@ from hubbub.agents.definitions import (
     SideConfig,
 )
 from hubbub.agents.fold import fold_all
-from hubbub.agents.interpret import (
+from hubbub.agents.interpret import interpret
+from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
+from hubbub.agents.perspective import NO_MESSAGE
+from hubbub.agents.request import CONTINUE, build_request
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.retry import Failure
+from hubbub.agents.sides import DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS
+from hubbub.agents.signals import (
     Decision,
     ModelFailed,
     ModelReplied,
@@ -28,14 +35,7 @@ from hubbub.agents.interpret import (
     Signal,
     Taken,
     ToolFinished,
-    interpret,
 )
-from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
-from hubbub.agents.perspective import NO_MESSAGE
-from hubbub.agents.request import CONTINUE, build_request
-from hubbub.agents.resolution import Definitions
-from hubbub.agents.retry import Failure
-from hubbub.agents.sides import DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e

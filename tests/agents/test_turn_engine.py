@@ -39,7 +39,12 @@ from hubbub.agents.definitions import (
     SideConfig,
 )
 from hubbub.agents.fold import fold, fold_all
-from hubbub.agents.interpret import (
+from hubbub.agents.interpret import interpret
+from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
+from hubbub.agents.request import CONTINUE, build_request
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.retry import MAX_RETRIES, Failure
+from hubbub.agents.signals import (
     Concluded,
     DeadlinePassed,
     Decision,
@@ -50,12 +55,7 @@ from hubbub.agents.interpret import (
     Signal,
     Taken,
     ToolFinished,
-    interpret,
 )
-from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
-from hubbub.agents.request import CONTINUE, build_request
-from hubbub.agents.resolution import Definitions
-from hubbub.agents.retry import MAX_RETRIES, Failure
 from hubbub.agents.thread import EMPTY
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e
