@@ -48,7 +48,7 @@ from hubbub.runtime.activations import Activations
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
 from hubbub.runtime.current_run import CURRENT_RUN
-from hubbub.runtime.delegate import PendingVariables, pending, provide
+from hubbub.runtime.pending_variables import PendingVariables, pending, provide
 from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.timers import Timers

@@ -42,7 +42,7 @@ from hubbub.hub.late_journal import LateJournal
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.delegate import MAX_VALUE_CHARS
+from hubbub.runtime.pending_variables import MAX_VALUE_CHARS
 from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, ScriptItem, call, reply
 
 pytestmark = pytest.mark.anyio
