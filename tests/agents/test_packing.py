@@ -538,10 +538,15 @@ looking = st.none() | st.builds(
 )
 
 
+# What a prompt shows may not be handed over as a secret: such names are refused (C-05).
+SHOWN = {"A", "B_1", "c", "C"}
+hidden = st.lists(names.filter(lambda name: name not in SHOWN)).map(tuple)
+
+
 @st.composite
 def subagents(draw: Any, name: str, *, may_start: bool) -> SubagentToolConfig:
     immediate = st.booleans() | st.builds(
-        Immediate, name_env=maybe, description_env=maybe, scoped_env=st.lists(names).map(tuple)
+        Immediate, name_env=maybe, description_env=maybe, scoped_env=hidden
     )
     lasting = st.builds(
         Resumable,
