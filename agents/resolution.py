@@ -115,6 +115,11 @@ class Definitions:
             raise UnknownAgent(agent, {name for name, _ in self._sides})
         return found
 
+    def converses(self, agent: str) -> bool:
+        """Whether an agent talks with a person: a root of it is a conversation (P-13)."""
+        definition = self._agents.get(agent)
+        return definition is not None and not definition.is_code and definition.type == "ai_human"
+
     def find_side(self, agent: str, side: str) -> ActiveSide | None:
         """As ``side``, or ``None``."""
         return self._sides.get((agent, side))

@@ -8,10 +8,20 @@ terminate  closes the inbox for good; close closes it for messages
 abort      one run, or every live one
 """
 
+import re
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from msgspec import structs
 
+from hubbub.hub.descriptors import (
+    Descriptor,
+    SubagentDescriptor,
+    descriptor_of_key,
+    local_descriptor,
+    read_descriptor,
+)
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     InLane,
     SessionAbort,
@@ -34,15 +44,28 @@ SCOPED: Final = "!"
 """Ends the key of a mark: the value before it was given as a scoped one."""
 
 
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MINTED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def _is_from_user(event: SessionMessage) -> bool:
+    """Whether a person said it, rather than another run (P-05)."""
+    return event.role == "user" and not _MINTED.fullmatch(event.source)
+
+
 class Addressing:
     """Turns events into deliveries."""
 
-    __slots__ = ("_holders", "_max_inbox", "_ports")
+    __slots__ = ("_holders", "_max_inbox", "_ports", "agents", "converses")
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
         self._ports = ports
         self._max_inbox = max_inbox
         self._holders: set[str] | None = None
+        self.agents: Container[str] | None = None
+        """The agents that there are; a run of another one takes no messages (P-14)."""
+        self.converses: Callable[[str], bool] = lambda _agent: False
+        """Whether a root of an agent is a conversation with a person (P-13)."""
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
@@ -51,8 +74,9 @@ class Addressing:
         match event:
             case SessionMessage():
                 return Delivery(
-                    event, target, by=by, source=event.source, key=event.key, limit=self._max_inbox
-                )
+                    event, target, by=by, source=event.source, key=event.key,
+                    limit=self._max_inbox, agents=self.agents, touches=_is_from_user(event),
+                )  # fmt: skip
             case SessionOpen():
                 return self._opening(event, target)
             case SessionReply():
@@ -73,6 +97,11 @@ class Addressing:
 
     def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
         run_id = run_id or self._ports.ids.run_id(event.at)
+        if not _RUN_ID.fullmatch(run_id):  # It names folders, too.
+            raise BadValue(
+                "run_id", "1 to 64 letters, digits, '-' and '_' are wanted, as in a UUID"
+            )
+        descriptor = self._descriptor(run_id, event)
         if event.variables:
             event = self._put_away(run_id, event)
         root, parent = event.root_run_id or run_id, event.parent_run_id
@@ -91,8 +120,23 @@ class Addressing:
             name=event.name,
             wake_at=None if event.timeout is None else event.at + int(event.timeout * 1_000_000),
             found=found,
+            descriptor=descriptor,
         )
-        return Delivery(event, run_id, limit=self._max_inbox, new=new)
+        return Delivery(
+            event, run_id, limit=self._max_inbox, new=new, touches=True, agents=self.agents
+        )
+
+    def _descriptor(self, run_id: str, event: SessionOpen) -> Descriptor | None:
+        """What the run stands for (P-13)."""
+        if event.parent_run_id is not None:
+            return SubagentDescriptor(
+                id=run_id, parent_agent_id=event.parent_run_id, name=event.name or event.open_agent
+            )
+        if event.descriptor_json is not NULL:
+            return read_descriptor(event.descriptor_json)
+        if event.session_key:
+            return descriptor_of_key(event.session_key)
+        return local_descriptor(run_id) if self.converses(event.open_agent) else None
 
     def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
         """Move the values of variables where only the runtime looks (H-19)."""

@@ -411,7 +411,8 @@ class Hub:
         receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the ``Secrets``
         port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
-        cannot be encoded, or a timeout that is none.
+        cannot be encoded, a timeout that is none, a ``run_id`` of other characters than letters,
+        digits, ``-`` and ``_``, or a descriptor of no agent type.
         """
         if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
             raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")

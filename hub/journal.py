@@ -12,14 +12,16 @@ event loop (disk, network), but always in the order of submission.  Positions nu
 events of the store in that order.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.hub.descriptors import Descriptor
 from hubbub.hub.events import Event, InLane
 
 __all__ = [
+    "Addressing",
     "Commit",
     "Delivery",
     "Journal",
@@ -33,7 +35,17 @@ __all__ = [
 RunStatus: TypeAlias = Literal["active", "waiting", "parked", "ended"]
 """``waiting``: at work, but for a child to finish; there is nothing to go on with until it has."""
 
-Addressing: TypeAlias = Literal["run", "name", "key", "only", "every"]
+Addressing: TypeAlias = Literal["run", "name", "key", "only", "newest", "every", "below"]
+"""How ``Delivery.to`` is meant:
+
+    run     by run id
+    name    the one live run of an agent
+    key     the open run of a session key
+    only    the one open conversation there is: of those with a key, else of all roots
+    newest  the open run with a descriptor of that type that a user spoke to last (P-05)
+    every   all live runs
+    below   all live descendants of a run that are not being terminated already
+"""
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
@@ -47,6 +59,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     name: str = ""
     wake_at: int | None = None
     """When the run must be looked at even if nothing arrives (µs since the epoch)."""
+    descriptor: Descriptor | None = None
     found: InLane | None = None
     """What is delivered instead when ``session_key`` already has a live run."""
 
@@ -55,8 +68,8 @@ class Delivery:
     """One item for one inbox.  The store fills in the last three fields."""
 
     __slots__ = (
-        "by", "closes", "event", "key", "limit", "new", "outcome", "reason", "run_ids", "source",
-        "to",
+        "agents", "by", "closes", "event", "key", "limit", "new", "outcome", "reason", "run_ids",
+        "source", "to", "touches",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +83,8 @@ class Delivery:
         limit: int = 0,
         closes: Literal["", "closing", "terminated"] = "",
         new: NewRun | None = None,
+        touches: bool = False,
+        agents: Container[str] | None = None,
     ) -> None:
         self.event: InLane = event
         self.to = to
@@ -80,6 +95,10 @@ class Delivery:
         """Waiting messages from which on this one is refused; 0 for what is exempt."""
         self.closes = closes
         self.new = new
+        self.touches = touches
+        """Whether its acceptance counts for how recently a user spoke to the run (P-05)."""
+        self.agents = agents
+        """Refused as ``agent gone`` by a run that is none of these agents' (P-14)."""
         self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
         self.reason = ""
         self.run_ids: tuple[str, ...] = ()
@@ -96,7 +115,7 @@ class Commit:
 
     __slots__ = (
         "after", "agent", "before", "deliveries", "done", "error", "events", "expect", "lane",
-        "leftovers", "receipt", "run_id", "status", "taken", "trailing", "written",
+        "leftovers", "notes", "receipt", "run_id", "status", "taken", "trailing", "written",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +128,7 @@ class Commit:
         deliveries: Sequence[Delivery] = (),
         status: RunStatus | None = None,
         agent: str = "",
+        notes: Mapping[str, str] | None = None,
     ) -> None:
         self.run_id = run_id
         self.agent = agent
@@ -118,6 +138,8 @@ class Commit:
         self.taken = taken
         self.deliveries = deliveries
         self.status = status
+        self.notes = notes
+        """Texts to remember by key, in the place of what stood there."""
         self.written: list[Event] = []
         self.leftovers: Sequence[InLane] = ()
         self.error = ""
@@ -144,6 +166,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     waiting: int
     created_at: int
     wake_at: int | None = None
+    descriptor: Descriptor | None = None
 
 
 class LoadedRun(Struct, frozen=True, kw_only=True):
@@ -184,6 +207,11 @@ class Journal(Protocol):
         """The position of the last committed event; 0 when there is none."""
         ...
 
+    @property
+    def failure(self) -> str:
+        """Why the store accepts nothing any more; empty while it does."""
+        ...
+
     async def open(self) -> None: ...
 
     async def aclose(self) -> None:
@@ -206,6 +234,18 @@ class Journal(Protocol):
 
     async def ready(self) -> Sequence[str]:
         """Runs with work to go on with: active ones, and parked ones with mail."""
+        ...
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        """Live runs that must be looked at at a certain time, and that time."""
+        ...
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        """The runs that a delivery addressed like this would be meant for."""
+        ...
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        """What commits have noted under keys that begin with ``prefix``."""
         ...
 
     async def read(

@@ -5,13 +5,13 @@ being done when ``submit`` returns.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio
 import anyio.lowlevel
 
 from hubbub.hub.events import Event
-from hubbub.hub.journal import Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.hub.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["LateJournal"]
@@ -35,6 +35,10 @@ class LateJournal:
     @property
     def tip(self) -> int:
         return self._inner.tip
+
+    @property
+    def failure(self) -> str:
+        return self._inner.failure
 
     async def open(self) -> None:
         self._work, self._idle = anyio.Event(), anyio.Event()
@@ -84,6 +88,16 @@ class LateJournal:
 
     async def ready(self) -> Sequence[str]:
         return await self._inner.ready()
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        return await self._inner.timed()
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.find(to, by)
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        return await self._inner.notes(prefix)
 
     async def read(
         self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000

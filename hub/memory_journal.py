@@ -3,22 +3,18 @@
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import structs
 
-from hubbub.hub.events import (
-    Event,
-    InLane,
-    SessionMessage,
-    SessionReply,
-    SessionResult,
-    SessionVariables,
-)
+from hubbub.hub.descriptors import Descriptor, kind_of_descriptor
+from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
 from hubbub.hub.journal import (
+    Addressing,
     Commit,
     Delivery,
     LoadedRun,
@@ -39,9 +35,9 @@ class _Row:
     """One address: its events of both lanes, its waiting items, its labels."""
 
     __slots__ = (
-        "agent", "created_at", "events", "in_seq", "inbox", "keys", "messages", "name",
-        "parent_run_id", "positions", "root_run_id", "run_id", "seq", "session_key", "status",
-        "waiting", "wake_at",
+        "agent", "created_at", "descriptor", "events", "in_seq", "inbox", "keys", "kind",
+        "messages", "name", "parent_run_id", "positions", "root_run_id", "run_id", "seq",
+        "session_key", "status", "waiting", "wake_at",
     )  # fmt: skip
 
     def __init__(self, run_id: str, root: str, parent: str | None, agent: str, at: int) -> None:
@@ -53,6 +49,8 @@ class _Row:
         self.session_key = ""
         self.created_at = at
         self.wake_at: int | None = None
+        self.descriptor: Descriptor | None = None
+        self.kind = ""
         self.status: RunStatus = "active"
         self.inbox = "open"
         self.seq = 0
@@ -88,6 +86,9 @@ class MemoryJournal:
         self._rows: dict[str, _Row] = {}
         self._by_name: dict[str, dict[str, None]] = {}
         self._by_key: dict[str, str] = {}
+        self._recent: dict[str, dict[str, None]] = {"user": {}, "heartbeat": {}}
+        """Open runs by type of descriptor, the one a user spoke to last at the end."""
+        self._notes: dict[str, str] = {}
         self._live: dict[str, None] = {}
         self._trees: dict[str, list[str]] = {}
         """The runs of each tree of more than one, by creation."""
@@ -101,6 +102,9 @@ class MemoryJournal:
         self._hub_positions: deque[int] = deque()
         self._hub_positions_of: dict[str, deque[int]] = {}
         """Where the hub lane speaks of a run."""
+
+    failure = ""
+    """Memory never refuses."""
 
     @property
     def tip(self) -> int:
@@ -126,6 +130,8 @@ class MemoryJournal:
         if not commit.error:
             for delivery in commit.deliveries:
                 self._deliver(commit, delivery)
+            if commit.notes:
+                self._notes.update(commit.notes)
         if commit.done is not None:
             commit.done(commit)
 
@@ -146,11 +152,7 @@ class MemoryJournal:
             return
         row.status = commit.status
         if commit.status == "ended":
-            commit.leftovers = [
-                item
-                for item in row.waiting.values()
-                if isinstance(item, SessionMessage | SessionResult | SessionReply)
-            ]
+            commit.leftovers = [x for x in row.waiting.values() if can_be_left_over(x)]
             self._end(row)
 
     def _write_hub(self, commit: Commit, event: Event) -> None:
@@ -165,74 +167,43 @@ class MemoryJournal:
             self._forget_hub(self._hub_positions.popleft())
 
     def _deliver(self, commit: Commit, delivery: Delivery) -> None:
-        if delivery.by == "every":
-            self._deliver_to_every(commit, delivery)
+        if delivery.by in ("every", "below"):
+            self._deliver_to_many(commit, delivery)
             return
         row = self._address(delivery)
-        if row is None:
+        if row is None or found_instead(row, delivery):
             return
-        event = delivery.event
-        new = delivery.new
-        if new is not None and row.run_id != new.run_id and new.found is not None:
-            event = delivery.event = new.found
-        elif new is not None and row.in_seq:
-            delivery.outcome = "duplicate"
-            return
-        # First of all: who repeats what was accepted is told so, whatever came since.
-        if delivery.key:
-            known = (row.keys or {}).get((delivery.source, delivery.key))
-            if known is not None:
-                same = isinstance(known, _ONCE) or _same(known, event)
-                delivery.outcome = "duplicate" if same else "rejected"
-                delivery.reason = "" if same else "key reused"
-                return
-        if row.inbox != "open" and self._is_refused(row, delivery, event):
-            delivery.outcome, delivery.reason = "rejected", row.inbox
-            if row.inbox == "closing":
-                delivery.reason = "ended"
-            return
-        if delivery.limit and row.messages >= delivery.limit:
-            delivery.outcome, delivery.reason = "rejected", "inbox full"
+        known = None
+        if delivery.key and row.keys is not None:
+            known = row.keys.get((delivery.source, delivery.key))
+        if not judge(row, delivery, known):
             return
         row.in_seq += 1
-        event = structs.replace(
-            event,
-            run_id=row.run_id,
-            root_run_id=row.root_run_id,
-            parent_run_id=row.parent_run_id,
-            agent=row.agent,
-            lane="in",
-            seq=row.in_seq,
-        )
+        event = delivery.event = numbered(row, delivery.event)
+        delivery.outcome = "accepted"
         if delivery.key:
             if row.keys is None:
                 row.keys = {}
             row.keys[delivery.source, delivery.key] = event
         if delivery.closes and row.inbox != "terminated":
             row.inbox = delivery.closes
+            self._close_address(row)
+        if delivery.touches and row.kind in self._recent:
+            self._recent[row.kind].pop(row.run_id, None)
+            self._recent[row.kind][row.run_id] = None
         row.waiting[row.in_seq] = event
         if event.__class__ is SessionMessage:
             row.messages += 1
         self._append(row, (event,))
         commit.written.append(event)
-        delivery.event = event
-        delivery.outcome = "accepted"
 
-    def _deliver_to_every(self, commit: Commit, delivery: Delivery) -> None:
-        for run_id in tuple(self._live):
+    def _deliver_to_many(self, commit: Commit, delivery: Delivery) -> None:
+        for run_id in self._candidates(delivery.to, delivery.by):
             one = Delivery(delivery.event, run_id, closes=delivery.closes)
             self._deliver(commit, one)
             if one.outcome == "accepted":
                 delivery.run_ids += (run_id,)
         delivery.outcome = "accepted"
-
-    @staticmethod
-    def _is_refused(row: _Row, delivery: Delivery, event: InLane) -> bool:
-        if row.status == "ended":
-            return True
-        if row.inbox == "closing":
-            return isinstance(event, SessionMessage)
-        return not (row.inbox == "terminated" and delivery.closes == "terminated")
 
     def _address(self, delivery: Delivery) -> _Row | None:
         new = delivery.new
@@ -241,17 +212,7 @@ class MemoryJournal:
             run_id = found or new.run_id
             delivery.run_ids = (run_id,)
             return self._rows.get(run_id) or self._create(new, delivery.event.at)
-        if delivery.by == "run":
-            candidates: Sequence[str] = (delivery.to,)
-        elif delivery.by == "name":
-            candidates = tuple(self._by_name.get(delivery.to, ()))
-        elif delivery.by == "key":
-            key = self._by_key.get(delivery.to)
-            candidates = (key,) if key else ()
-        else:
-            candidates = tuple(dict.fromkeys(self._by_key.values())) or tuple(
-                run_id for run_id in self._live if self._rows[run_id].parent_run_id is None
-            )
+        candidates = self._candidates(delivery.to, delivery.by)
         delivery.run_ids = tuple(candidates)
         row = self._rows.get(candidates[0]) if len(candidates) == 1 else None
         if row is None:
@@ -259,11 +220,49 @@ class MemoryJournal:
             delivery.reason = "ambiguous" if len(candidates) > 1 else "unknown"
         return row
 
+    def _candidates(self, to: str, by: Addressing) -> Sequence[str]:
+        match by:
+            case "run":
+                return (to,)
+            case "name":
+                return tuple(self._by_name.get(to, ()))
+            case "key":
+                return (self._by_key[to],) if to in self._by_key else ()
+            case "only":
+                keyed = [x for x in self._by_key.values() if self._rows[x].kind in ("", "user")]
+                return keyed or [x for x in self._live if self._rows[x].parent_run_id is None]
+            case "newest":
+                recent = self._recent.get(to)
+                return (next(reversed(recent)),) if recent else ()
+            case "every":
+                return tuple(self._live)
+            case "below":
+                return self._below(to)
+            case _:
+                assert_never(by)
+
+    def _below(self, run_id: str) -> Sequence[str]:
+        row = self._rows.get(run_id)
+        reached = {run_id}
+        found = []
+        # By creation: a parent always stands before its children.
+        for each in self._trees.get(row.root_run_id, ()) if row is not None else ():
+            child = self._rows.get(each)
+            if child is not None and child.parent_run_id in reached:
+                reached.add(each)
+                if child.status != "ended" and child.inbox != "terminated":
+                    found.append(each)
+        return found
+
     def _create(self, new: NewRun, at: int) -> _Row:
         row = _Row(new.run_id, new.root_run_id, new.parent_run_id, new.agent, at)
         row.name = new.name
         row.session_key = new.session_key
         row.wake_at = new.wake_at
+        row.descriptor = new.descriptor
+        row.kind = kind_of_descriptor(new.descriptor)
+        if row.kind in self._recent:
+            self._recent[row.kind][row.run_id] = None
         self._rows[new.run_id] = row
         if new.parent_run_id is not None:
             self._trees.setdefault(new.root_run_id, [new.root_run_id]).append(new.run_id)
@@ -291,8 +290,7 @@ class MemoryJournal:
         row.keys = None
         del self._live[row.run_id]
         self._drop_name(row)
-        if row.session_key and self._by_key.get(row.session_key) == row.run_id:
-            del self._by_key[row.session_key]
+        self._close_address(row)
         self._ended.append(row.run_id)
         while len(self._ended) > self._keep:
             gone = self._rows.pop(self._ended.popleft())
@@ -300,6 +298,13 @@ class MemoryJournal:
                 self._trees.pop(gone.run_id, None)
             for position in gone.positions:
                 self._forget(position)
+
+    def _close_address(self, row: _Row) -> None:
+        """Nothing more is meant for the run unless it names it: its key is free again."""
+        if row.session_key and self._by_key.get(row.session_key) == row.run_id:
+            del self._by_key[row.session_key]
+        if row.kind in self._recent:
+            self._recent[row.kind].pop(row.run_id, None)
 
     def _append(self, row: _Row | None, events: Sequence[Event]) -> None:
         for event in events:
@@ -360,6 +365,16 @@ class MemoryJournal:
         rows = (self._rows[run_id] for run_id in self._live)
         return [row.run_id for row in rows if row.status == "active" or row.waiting]
 
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        rows = (self._rows[run_id] for run_id in self._live)
+        return [(row.run_id, row.wake_at) for row in rows if row.wake_at is not None]
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        return self._candidates(to, by)
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        return {key: note for key, note in self._notes.items() if key.startswith(prefix)}
+
     async def read(
         self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
     ) -> tuple[Sequence[Event], int]:
@@ -419,20 +434,6 @@ class MemoryJournal:
         return len(rows), parked, sum(len(row.waiting) for row in rows)
 
 
-_ONCE: Final = (SessionReply, SessionResult, SessionVariables)
-"""What counts once whatever a second one says."""
-
-
-def _same(known: Event, event: Event) -> bool:
-    """Whether two items say the same: everything but when they came and where they stand."""
-    return structs.replace(known, at=0, **_UNSTAMPED) == structs.replace(event, at=0, **_UNSTAMPED)
-
-
-_UNSTAMPED: Final = {
-    "run_id": "", "root_run_id": "", "parent_run_id": None, "agent": "", "lane": "", "seq": 0,
-}  # fmt: skip
-
-
 def _info(row: _Row) -> RunInfo:
     return RunInfo(
         run_id=row.run_id,
@@ -446,4 +447,5 @@ def _info(row: _Row) -> RunInfo:
         waiting=len(row.waiting),
         created_at=row.created_at,
         wake_at=row.wake_at,
+        descriptor=row.descriptor,
     )

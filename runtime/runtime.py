@@ -181,6 +181,8 @@ class Runtime:
             for warning in self.definitions.agent(name).warnings:
                 log.warning("definition.warned", agent=name, warning=warning)
         self.hub.set_owner(self.runs)
+        self.hub.addressing.agents = frozenset(self.definitions.names)
+        self.hub.addressing.converses = self.definitions.converses
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         await self.runs.begin()
@@ -203,6 +205,7 @@ class Runtime:
                 self._timing.cancel()
             self.runs.close()
             self.hub.set_owner(None)
+            self.hub.addressing.agents = None
             if self._stop_serving is not None:
                 self._stop_serving()
             for events in self._watchers.values():

@@ -60,8 +60,13 @@ class Model:
     def live(self):
         return [number for number, run in enumerate(self.runs) if run.state != "ended"]
 
+    @property
+    def open_ones(self):
+        """A run that is closed frees its key: the next message begins a new one (P-06)."""
+        return [number for number in self.live if self.runs[number].state == "open"]
+
     def by_key(self, key):
-        return next((n for n in self.live if self.runs[n].key == key), None)
+        return next((n for n in self.open_ones if self.runs[n].key == key), None)
 
     def open(self, agent, key):
         if key and (found := self.by_key(key)) is not None:
@@ -102,7 +107,7 @@ class Model:
         return [n for n in self.live if self.runs[n].agent == agent]
 
     def only(self):
-        return [n for n in self.live if self.runs[n].key] or self.live
+        return [n for n in self.open_ones if self.runs[n].key] or self.live
 
     def control(self, number, act):
         run = self.runs[number]
@@ -290,7 +295,7 @@ class Both:
         return self.ids.index(event.run_id), words
 
 
-@pytest.mark.spec("H-07", "H-08", "H-09", "H-14", "H-17")
+@pytest.mark.spec("H-07", "H-08", "H-09", "H-14", "H-17", "P-06")
 @settings(max_examples=200, deadline=None)
 @given(plan=st.lists(st.tuples(acts, st.booleans()), max_size=40), turns=st.integers(0, 2))
 async def test_hub_does_what_the_model_does(plan, turns):

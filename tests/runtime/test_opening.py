@@ -88,13 +88,14 @@ async def test_opening_through_the_hub_starts_a_run_with_the_openers_correlation
 async def test_the_event_itself_opens_a_run(journal: Journal, ports: Ports) -> None:
     async with Runtime([listener], store=journal, ports=ports) as runtime:
         observer = Observer(runtime.hub)
-        descriptor = encode_value("descriptor", {"type": "user", "userId": "7"})
+        who = {"type": "user", "connector": "chat", "channelId": "1", "userId": "7"}
+        descriptor = encode_value("descriptor", who)
         opening = SessionOpen(
             open_agent="listener", correlation_id="c", name="by event", descriptor_json=descriptor
         )
         await runtime.hub.publish(opening)
         await anyio.sleep(1)
-        assert observer.first("session:open").descriptor == {"type": "user", "userId": "7"}
+        assert observer.first("session:open").descriptor == who
         (start,) = observer.all("agent:start")
         assert (start.correlation_id, start.name) == ("c", "by event")
         await runtime.terminate(start.run_id)
