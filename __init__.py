@@ -31,6 +31,7 @@ from hubbub.hub.values import Secret
 from hubbub.runtime.run_context import RunContext
 from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.runtime import ExecutableAgent, Runtime
+from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
 
 if TYPE_CHECKING:
     from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
@@ -40,10 +41,13 @@ __version__ = "0.1.0"
 __all__ = [
     "START",
     "AgentDefinition",
+    "Cron",
     "CustomEvent",
     "Event",
     "ExecutableAgent",
     "FunctionModel",
+    "Heartbeat",
+    "HeartbeatTask",
     "Hook",
     "Hub",
     "HubbubError",

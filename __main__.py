@@ -514,7 +514,7 @@ def _converse(loaded: "LoadedAgents", ports: Ports) -> "Callable[[], Coroutine[A
     from hubbub.channels.console import run_console
 
     async def work() -> int:
-        runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, ports=ports)
+        runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, store="memory", ports=ports)
         name = loaded.agent.name
         if not loaded.agent.is_code:  # A missing key is told before anything is typed.
             runtime.resolved.model_of(runtime.definitions.side(name))

@@ -49,6 +49,7 @@ __all__ = [
     "decide",
     "is_wanted",
     "kind_of",
+    "needs_record",
 ]
 
 Kind: TypeAlias = Literal["control", "result", "message"]
@@ -92,6 +93,15 @@ class TellHooks(Struct, frozen=True, gc=False):
 
 
 Activity: TypeAlias = CallModel | RunTool | StartChild | Receive | TellHooks
+
+
+def needs_record(activity: Activity) -> bool:
+    """Whether what led to an activity must be on record, durably, before it may begin.
+
+    It must, for whatever has effects outside; asking a model has none, and is done again after a
+    crash.
+    """
+    return activity.__class__ is not CallModel
 
 
 class Do(Struct, frozen=True, gc=False):

@@ -2,6 +2,7 @@
 
     CodeThread × event of the own lane → CodeThread          (``fold_code``)
     CodeThread × what the agent emits  → what is written     (``admit``)
+    CodeThread × a restart             → whether it goes on  (``refusal_of_restart``)
 
 Rules
 -----
@@ -9,9 +10,14 @@ Rules
   agent emits it or, at the latest, before its first other ``agent:*`` event.  A second is dropped.
 * ``agent:complete`` is terminal at once, whoever writes it; what follows is dropped.
 * The session of a code agent begins with its start and ends with its end.
+* A run whose process died goes on in a further attempt if its definition says so, and not after
+  its third death in a row without progress: a result on record, a model's step, a message
+  consumed, a child (P-10).  A run that has come as far as to wait for a message has not killed
+  its process, nor has one whose runtime was left in order: an ``agent:park`` after a restart
+  says so, that a run may wait through any number of restarts.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +27,19 @@ from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json
 
-__all__ = ["CodeThread", "admit", "completion", "fold_code", "opening", "start_if_missing"]
+__all__ = [
+    "MAX_DEATHS",
+    "CodeThread",
+    "admit",
+    "completion",
+    "fold_code",
+    "opening",
+    "refusal_of_restart",
+    "start_if_missing",
+]
+
+MAX_DEATHS: Final = 3
+"""Deaths of the process in a row, without progress between them, after which a run fails."""
 
 
 class CodeThread(Struct, frozen=True, gc=False):
@@ -35,6 +53,12 @@ class CodeThread(Struct, frozen=True, gc=False):
     ending: e.AgentComplete | None = None
     area: Area = NO_AREA
     children: tuple[str, ...] = ()
+    closing: bool = False
+    """Whether no more messages will come (R-17)."""
+    step: int = 0
+    """The highest number of a model's step so far, one that was cut short included (S-07)."""
+    restarts: int = 0
+    """Restarts since the run last made progress."""
 
     @property
     def depth(self) -> int:
@@ -47,9 +71,14 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentStart():
             return replace(thread, phase="live")
         case e.AgentRestore():
-            return replace(thread, attempt=event.attempt)
+            return replace(thread, attempt=event.attempt, restarts=thread.restarts + 1)
         case e.AgentStep():
-            return replace(thread, usage=thread.usage + event.usage)
+            step = max(thread.step, event.step)
+            return replace(thread, usage=thread.usage + event.usage, step=step, restarts=0)
+        case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
+            return replace(thread, step=event.step)
+        case e.AgentRecord() | e.AgentPark():
+            return replace(thread, restarts=0) if thread.restarts else thread
         case e.AgentComplete():
             return replace(thread, phase="ended", ending=event)
         case e.AgentFile():
@@ -57,12 +86,23 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentKey():
             return replace(thread, area=with_key(thread.area, event))
         case e.AgentChild():
-            return replace(thread, children=(*thread.children, event.child_run_id))
-        case e.SessionTaken() if thread.opened is None:
-            opened = next((i for i in event.items if isinstance(i, e.SessionOpen)), None)
-            return replace(thread, opened=opened)
+            return replace(thread, children=(*thread.children, event.child_run_id), restarts=0)
+        case e.SessionTaken():
+            return _taken(thread, event)
         case _:
             return thread
+
+
+def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
+    for item in event.items:
+        match item:
+            case e.SessionOpen() if thread.opened is None:
+                thread = replace(thread, opened=item)
+            case e.SessionClose():
+                thread = replace(thread, closing=True)
+            case e.SessionMessage() if thread.restarts:
+                thread = replace(thread, restarts=0)
+    return thread
 
 
 def opening(item: e.SessionOpen, *, emits_start: bool) -> tuple[Event, ...]:
@@ -76,6 +116,23 @@ def start_if_missing(thread: CodeThread) -> tuple[Event, ...]:
     if thread.phase != "new" or thread.opened is None:
         return ()
     return (_start(thread.opened), e.SessionStart(session=1))
+
+
+def refusal_of_restart(
+    thread: CodeThread, on_restart: Literal["fail", "resume"]
+) -> e.AgentFailed | None:
+    """Why the run does not go on after its process died; ``None`` when it does (P-10, P-15)."""
+    if on_restart == "fail":
+        text = "the process stopped while this run was at work"
+        return e.AgentFailed(error=text, error_type="Interrupted")
+    deaths = thread.restarts + 1
+    if deaths < MAX_DEATHS:
+        return None
+    text = (
+        f"crash_loop: the process died {deaths} times in a row while this run was at work; "
+        "look at what it does after its last event"
+    )
+    return e.AgentFailed(error=text, error_type="CrashLoop")
 
 
 def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:

@@ -33,7 +33,8 @@ class Definitions:
         "_scoping",
         "_sides",
         "_tools",
-        "agents", "sides",
+        "agents",
+        "conversations", "sides",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +49,12 @@ class Definitions:
             "agents", agents, AgentDefinition, problems
         )
         self.agents: Mapping[str, AgentDefinition] = self._agents
+        self.conversations = frozenset(
+            name
+            for name, agent in self._agents.items()
+            if not agent.is_code and agent.type == "ai_human"
+        )
+        """The agents that talk with a person: a root of one is a conversation (P-13)."""
         self._prompts: dict[str, PromptDefinition] = _by_name(
             "prompts", prompts, PromptDefinition, problems
         )
@@ -114,11 +121,6 @@ class Definitions:
         if found is None:
             raise UnknownAgent(agent, {name for name, _ in self._sides})
         return found
-
-    def converses(self, agent: str) -> bool:
-        """Whether an agent talks with a person: a root of it is a conversation (P-13)."""
-        definition = self._agents.get(agent)
-        return definition is not None and not definition.is_code and definition.type == "ai_human"
 
     def find_side(self, agent: str, side: str) -> ActiveSide | None:
         """As ``side``, or ``None``."""

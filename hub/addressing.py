@@ -9,16 +9,17 @@ abort      one run, or every live one
 """
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Any, Final
 
 from msgspec import structs
 
 from hubbub.hub.descriptors import (
+    LOCAL,
     Descriptor,
     SubagentDescriptor,
+    UserDescriptor,
     descriptor_of_key,
-    local_descriptor,
     read_descriptor,
 )
 from hubbub.hub.errors import BadValue
@@ -56,7 +57,7 @@ def _is_from_user(event: SessionMessage) -> bool:
 class Addressing:
     """Turns events into deliveries."""
 
-    __slots__ = ("_holders", "_max_inbox", "_ports", "agents", "converses")
+    __slots__ = ("_holders", "_max_inbox", "_ports", "agents", "conversations")
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
         self._ports = ports
@@ -64,8 +65,8 @@ class Addressing:
         self._holders: set[str] | None = None
         self.agents: Container[str] | None = None
         """The agents that there are; a run of another one takes no messages (P-14)."""
-        self.converses: Callable[[str], bool] = lambda _agent: False
-        """Whether a root of an agent is a conversation with a person (P-13)."""
+        self.conversations: Container[str] = ()
+        """The agents whose roots are conversations with a person (P-13)."""
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
@@ -136,7 +137,9 @@ class Addressing:
             return read_descriptor(event.descriptor_json)
         if event.session_key:
             return descriptor_of_key(event.session_key)
-        return local_descriptor(run_id) if self.converses(event.open_agent) else None
+        if event.open_agent not in self.conversations:
+            return None
+        return UserDescriptor(connector=LOCAL, channel_id=run_id, user_id=LOCAL)
 
     def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
         """Move the values of variables where only the runtime looks (H-19)."""

@@ -8,7 +8,7 @@
 On disk and on the wire they have AT's spelling (``userId``, ``parentAgentId``).
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,6 @@ __all__ = [
     "descriptor_of_key",
     "encode_descriptor",
     "kind_of_descriptor",
-    "local_descriptor",
     "read_descriptor",
 ]
 
@@ -66,6 +65,13 @@ class SubagentDescriptor(
 
 Descriptor: TypeAlias = UserDescriptor | CronDescriptor | HeartbeatDescriptor | SubagentDescriptor
 
+_KINDS: Final[dict[type, str]] = {
+    UserDescriptor: "user",
+    CronDescriptor: "cron",
+    HeartbeatDescriptor: "heartbeat",
+    SubagentDescriptor: "subagent",
+}
+
 _decoder: Final = msgspec.json.Decoder(Descriptor)
 
 
@@ -87,8 +93,7 @@ def encode_descriptor(descriptor: Descriptor | None) -> Json:
 
 def kind_of_descriptor(descriptor: Descriptor | None) -> str:
     """``user``, ``cron``, ``heartbeat``, ``subagent``, or empty."""
-    config: Any = None if descriptor is None else descriptor.__struct_config__
-    return "" if config is None else str(config.tag)
+    return "" if descriptor is None else _KINDS[descriptor.__class__]
 
 
 def descriptor_of_key(session_key: str) -> UserDescriptor:
@@ -101,8 +106,3 @@ def descriptor_of_key(session_key: str) -> UserDescriptor:
     if not (connector and channel and user):
         return UserDescriptor(connector=LOCAL, channel_id=session_key, user_id=LOCAL)
     return UserDescriptor(connector=connector, channel_id=channel, user_id=user)
-
-
-def local_descriptor(run_id: str) -> UserDescriptor:
-    """The conversation that a program begins without a key."""
-    return UserDescriptor(connector=LOCAL, channel_id=run_id, user_id=LOCAL)

@@ -383,6 +383,21 @@ class AgentKey(Event, tag="agent:key", home="own"):
         return decode_value(self.value_json)
 
 
+class AgentRecord(Event, tag="agent:record", home="own"):
+    """What a step of a code agent (``ctx.step``) has come to: kept for later executions (P-15).
+
+    ``index`` counts the run's steps of that ``name``, from 1.
+    """
+
+    name: str = ""
+    index: int = 0
+    value_json: Json = msgspec.field(name="value", default=NULL)
+
+    @property
+    def value(self) -> Any:
+        return decode_value(self.value_json)
+
+
 class AgentHandoff(Event, tag="agent:handoff", home="own"):
     """The run goes on as another agent."""
 
@@ -687,18 +702,22 @@ class AgentThinkingDelta(Event, tag="agent:thinking:delta"):
 
 
 class ScheduleFire(Event, tag="schedule:fire", home="hub"):
-    """A schedule's tick starts a run."""
+    """A schedule's tick (µs) starts a session of the run ``run_id``: recorded before it does."""
 
     schedule: str = ""
     tick: int = 0
 
 
 class ScheduleSkip(Event, tag="schedule:skip", home="hub"):
-    """A schedule's tick is passed over."""
+    """``count`` ticks of a schedule, the last one at ``tick`` (µs), are passed over.
+
+    ``reason`` is ``busy`` (its run is at work) or ``missed`` (nothing ran at the time).
+    """
 
     schedule: str = ""
     tick: int = 0
     reason: str = ""
+    count: int = 1
 
 
 class ChannelStart(Event, tag="channel:start", home="none"):
@@ -754,7 +773,7 @@ class HubGap(Event, tag="hub:gap", home="none"):
 CATALOGUE: tuple[type[Event], ...] = (
     AgentStart, AgentThinking, AgentText, AgentStep, AgentRetry, AgentToolStart,
     AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentImmediate, AgentFile, AgentKey,
-    AgentHandoff, AgentPark,
+    AgentRecord, AgentHandoff, AgentPark,
     AgentRestore, AgentClaim, AgentInterrupted, AgentFailed, AgentComplete,
     SessionStart, SessionTurn, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
     SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,

@@ -52,7 +52,7 @@ from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
-from hubbub.hub.values import Secret, encode_value
+from hubbub.hub.values import NULL, Secret, encode_value
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
 
@@ -93,7 +93,7 @@ class Hub:
     ) -> None:
         if buffer < 1 or max_inbox < 1:
             raise BadValue("Hub", "buffer and max_inbox must be at least 1")
-        self.ports = ports or Ports()
+        self.ports = (ports or Ports()).of_store(journal)
         self.journal: Journal = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
         self.addressing = Addressing(self.ports, max_inbox)
@@ -103,6 +103,7 @@ class Hub:
         self._thread = get_ident()
         self._closed = False
         self._uncommitted: dict[str, Commit] = {}
+        self._mail_under_way: dict[str, int] = {}
         self._in_flight = 0
         self._prompts = Prompts(self)
 
@@ -425,7 +426,7 @@ class Hub:
             name=name,
             once=once,
             timeout=timeout,
-            descriptor_json=encode_value("descriptor", descriptor),
+            descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
             variables=_variables(env) if env else (),
         )
         return self._deliver(event)
@@ -567,6 +568,9 @@ class Hub:
                 break
         # Found again by whoever emits an ephemeral event of this run before the commit is done.
         self._uncommitted[commit.run_id or _about(commit)] = commit
+        if commit.receipt is not None:
+            to = commit.deliveries[0].to
+            self._mail_under_way[to] = self._mail_under_way.get(to, 0) + 1
         commit.done = self._committed
         self.journal.submit(commit)
 
@@ -579,6 +583,11 @@ class Hub:
         if commit.before is not None:
             commit.before(commit)
         if commit.receipt is not None:
+            to = commit.deliveries[0].to
+            if self._mail_under_way[to] == 1:
+                del self._mail_under_way[to]
+            else:
+                self._mail_under_way[to] -= 1
             self._settle(commit.receipt, commit)
         elif commit.deliveries:
             for delivery in commit.deliveries:
@@ -599,6 +608,10 @@ class Hub:
                 self._bury(commit)
         if commit.after is not None:
             commit.after(commit)
+
+    def is_mail_under_way(self, run_id: str) -> bool:
+        """Whether something was sent to the run that the store has not accepted or refused yet."""
+        return run_id in self._mail_under_way
 
     def _settle(self, receipt: Receipt, commit: Commit) -> None:
         delivery = commit.deliveries[0]
@@ -653,7 +666,9 @@ _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 def _about(commit: Commit) -> str:
     """The run that a commit is about, as far as ephemeral events must wait for it."""
-    return commit.events[0].run_id if commit.events else commit.deliveries[0].to
+    if commit.events:
+        return commit.events[0].run_id
+    return commit.deliveries[0].to if commit.deliveries else ""
 
 
 def _both(

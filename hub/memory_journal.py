@@ -171,12 +171,9 @@ class MemoryJournal:
             self._deliver_to_many(commit, delivery)
             return
         row = self._address(delivery)
-        if row is None or found_instead(row, delivery):
+        if row is None:
             return
-        known = None
-        if delivery.key and row.keys is not None:
-            known = row.keys.get((delivery.source, delivery.key))
-        if not judge(row, delivery, known):
+        if row.in_seq and not self._takes(row, delivery):  # What opens a run is always taken.
             return
         row.in_seq += 1
         event = delivery.event = numbered(row, delivery.event)
@@ -196,6 +193,15 @@ class MemoryJournal:
             row.messages += 1
         self._append(row, (event,))
         commit.written.append(event)
+
+    @staticmethod
+    def _takes(row: _Row, delivery: Delivery) -> bool:
+        if found_instead(row, delivery):
+            return False
+        known = None
+        if delivery.key and row.keys is not None:
+            known = row.keys.get((delivery.source, delivery.key))
+        return judge(row, delivery, known)
 
     def _deliver_to_many(self, commit: Commit, delivery: Delivery) -> None:
         for run_id in self._candidates(delivery.to, delivery.by):

@@ -54,11 +54,13 @@ class OwnLane:
         deliveries: Sequence[Delivery] = (),
         status: RunStatus | None = None,
         agent: str = "",
+        fold: Callable[[Commit], None] | None = None,
         before: Callable[[Commit], None] | None = None,
         after: Callable[[Commit], None] | None = None,
     ) -> Commit:
-        """Stamp and submit.  ``before`` runs when committed and ahead of the dispatch,
-        ``after`` when the dispatch is done or queued behind one at work."""
+        """Stamp and submit.  ``fold`` is given the stamped commit ahead of that; ``before`` runs
+        when it is committed and ahead of the dispatch, ``after`` when the dispatch is done or
+        queued behind one at work."""
         expect = self.seq
         now = self._hub.ports.clock.now()
         seq = expect
@@ -93,5 +95,7 @@ class OwnLane:
         commit.after = after
         commit.lane = self
         self.in_flight += 1
+        if fold is not None:
+            fold(commit)
         self._hub._submit(commit)
         return commit

@@ -8,6 +8,8 @@ thread, which is what makes simulation exact.  ``Journal``, the port of the stor
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import anyio
@@ -25,6 +27,8 @@ __all__ = [
     "SystemClock",
     "SystemIds",
     "ThreadOffload",
+    "ThreadWorker",
+    "Worker",
 ]
 
 T = TypeVar("T")
@@ -66,6 +70,18 @@ class Offload(Protocol):
     async def run(self, fn: Callable[[], T]) -> T:
         """Run ``fn`` off the event loop.  When cancelled, the caller goes on at once and what
         ``fn`` still returns is dropped."""
+        ...
+
+
+class Worker(Protocol):
+    """A thread of a store's own, which does one thing after another."""
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        """Have ``fn`` done after everything that was asked for before; not cancelled half-way."""
+        ...
+
+    def close(self) -> None:
+        """Let the thread end once it has done what it was asked to; idempotent."""
         ...
 
 
@@ -141,6 +157,31 @@ class ThreadOffload:
         return await anyio.to_thread.run_sync(fn, abandon_on_cancel=True)
 
 
+class ThreadWorker:
+    """A real thread.  It calls back into the event loop by the loop's own thread-safe call."""
+
+    def __init__(self, name: str = "hubbub store") -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        token = anyio.lowlevel.current_token().native_token
+        call_back = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe  # type: ignore[attr-defined]
+        done = anyio.Event()
+        future = self._thread.submit(fn)
+
+        def tell(_: object) -> None:
+            with suppress(RuntimeError):  # The loop is gone, and with it who waited.
+                call_back(done.set)
+
+        future.add_done_callback(tell)
+        with anyio.CancelScope(shield=True):
+            await done.wait()
+        return future.result()
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+
+
 class MemorySecrets:
     """Secrets in a dict of this process."""
 
@@ -186,7 +227,7 @@ class MemoryBlobs:
 class Ports:
     """The ports one hub and its runtime share; leave out what should be the machine's own."""
 
-    __slots__ = ("blobs", "clock", "ids", "offload", "secrets")
+    __slots__ = ("_given", "blobs", "clock", "ids", "make_worker", "offload", "secrets")
 
     def __init__(
         self,
@@ -195,9 +236,29 @@ class Ports:
         offload: Offload | None = None,
         secrets: Secrets | None = None,
         blobs: Blobs | None = None,
+        make_worker: Callable[[], Worker] = ThreadWorker,
     ) -> None:
+        self._given = secrets, blobs
+        self.make_worker = make_worker
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()
         self.offload: Offload = offload or ThreadOffload()
         self.secrets: Secrets = secrets or MemorySecrets()
         self.blobs: Blobs = blobs or MemoryBlobs()
+
+    def of_store(self, store: object) -> "Ports":
+        """These ports, with what a durable store brings: its own secrets and contents of files.
+
+        What was given at construction is kept.
+        """
+        secrets, blobs = self._given
+        if not (hasattr(store, "secrets") or hasattr(store, "blobs")):
+            return self
+        return Ports(
+            self.clock,
+            self.ids,
+            self.offload,
+            secrets or getattr(store, "secrets", None) or self.secrets,
+            blobs or getattr(store, "blobs", None) or self.blobs,
+            self.make_worker,
+        )

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 import anyio
 import anyio.lowlevel
 
-from hubbub.hub.ports import MemorySecrets, Ports, SystemIds
+from hubbub.hub.ports import Ports, SystemIds
 
-__all__ = ["EPOCH", "InlineOffload", "LoopClock", "virtual_ports"]
+__all__ = ["EPOCH", "InlineOffload", "InlineWorker", "LoopClock", "virtual_ports"]
 
 T = TypeVar("T")
 
@@ -49,8 +49,20 @@ class InlineOffload:
         return fn()
 
 
+class InlineWorker:
+    """Does what a store's thread would do, on the loop itself and a turn later."""
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        with anyio.CancelScope(shield=True):
+            await anyio.lowlevel.checkpoint()
+        return fn()
+
+    def close(self) -> None:
+        """There is no thread to end."""
+
+
 def virtual_ports(seed: int = 0) -> Ports:
     """Ports that make a run repeatable: same seed, same ids."""
     return Ports(
-        clock=LoopClock(), ids=SystemIds(seed), offload=InlineOffload(), secrets=MemorySecrets()
+        clock=LoopClock(), ids=SystemIds(seed), offload=InlineOffload(), make_worker=InlineWorker
     )

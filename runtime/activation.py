@@ -7,6 +7,12 @@ a commit is done, and stops where it must wait.  A run that waits is no task.  A
 tasks; one that finishes goes on with the next activity itself.  What is no longer named by the
 core is cancelled, and what it still returns is dropped: an interruption, a timeout and a
 termination need no code of their own here.
+
+``thread`` is the state with everything that has been submitted.  A store that takes its time is
+not waited for where nothing depends on it: the model may be asked meanwhile.  But nobody hears of
+what is not committed, and what has effects outside (``needs_record``) begins only when its record
+is.  A run that was read from the journal waits for each of its records until it has got on by a
+step: had it killed its process, that could be counted (P-10).
 """
 
 from collections import deque
@@ -17,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import anyio.lowlevel
 from msgspec import structs
 
+from hubbub.agents.children import NO_FAMILY
 from hubbub.agents.decide import (
     Activity,
     CallModel,
@@ -30,6 +37,7 @@ from hubbub.agents.decide import (
     decide,
     is_wanted,
     kind_of,
+    needs_record,
 )
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import interpret
@@ -93,16 +101,27 @@ class Activation:
     """One model run while it is in memory."""
 
     __slots__ = (
-        "_advancing", "_after", "_asking", "_caller", "_control", "_inline", "_is_closed", "_kept",
-        "_messages", "_next", "_results", "_running", "_runtime", "_seen", "_signals", "lane",
-        "notices", "side", "thread",
+        "_advancing", "_after", "_asking", "_caller", "_control", "_inline",
+        "_is_answer_under_way", "_is_careful", "_is_closed", "_kept", "_messages", "_next",
+        "_results", "_running", "_runtime", "_seen", "_signals", "lane", "notices", "side",
+        "thread",
     )  # fmt: skip
 
     def __init__(
-        self, runtime: "Runtime", lane: OwnLane, thread: Thread, caller: Caller | None = None
+        self,
+        runtime: "Runtime",
+        lane: OwnLane,
+        thread: Thread,
+        caller: Caller | None = None,
+        *,
+        is_careful: bool = False,
     ) -> None:
         self._runtime = runtime
         self._after: Thread | None = None
+        """What the commit about to be submitted makes of the thread, if that is known."""
+        self._is_careful = is_careful
+        self._is_answer_under_way = False
+        """Whether an answer of the model is on its way to the store."""
         self._caller = caller
         self.lane = lane
         self.thread = thread
@@ -185,11 +204,17 @@ class Activation:
 
     def advance(self, commit: Commit | None = None) -> None:
         """Do what is due until there is something to wait for; also called after a commit."""
+        if commit is not None:
+            if not self.lane.in_flight:
+                self._is_answer_under_way = False
+            family = self.thread.family
+            if commit.error or self.notices or self._is_careful or family is not NO_FAMILY:
+                self._recorded(commit)
         if self._advancing or self._is_closed:
             return
         self._advancing = True
         try:
-            while not self.lane.in_flight:
+            while not self._is_closed:
                 waits = bool(self._control) | bool(self._results) << 1 | bool(self._messages) << 2
                 waiting: frozenset[Kind] = _KINDS[waits]  # type: ignore[assignment]
                 if self._signals:
@@ -217,7 +242,8 @@ class Activation:
                         self._signal(Parked(), waiting)
                     case Leave():
                         self._ensure(())
-                        self._leave()
+                        if not self.lane.in_flight:
+                            self._leave()
                         return
                     case _:
                         assert_never(command)
@@ -254,35 +280,42 @@ class Activation:
         decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
             return
-        self._after = decision.after or fold_all(self.thread, decision.events)
+        self._after = decision.after
         self.lane.append(
             decision.events,
             taken=decision.taken,
             deliveries=self._runtime.deliveries(decision.mail, self.lane) if decision.mail else (),
             status=decision.status,
             agent=decision.agent,
-            before=self._fold,
+            fold=self._fold,
             after=self.advance,
         )
 
     def _fold(self, commit: Commit) -> None:
-        if commit.error:
-            log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
-            self._runtime.runs.lost(self)
-            return
-        # Nothing else is in flight when a decision is submitted: its commit is the next one.
+        """A commit is about to be submitted: what it says holds from here on."""
         after, self._after = self._after, None
         before = self.thread
         self.thread = thread = fold_all(before, commit.events) if after is None else after
+        if thread.step != before.step or thread.attempt != before.attempt:
+            self._is_answer_under_way = True
         side = self.side
         if side is None or thread.agent != side.agent or thread.side != side.name:
             self._find_side()
         if side is not None and side.hooks:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
-        if self.notices and thread.phase == "ended":
-            self._runtime.changed(self.lane.run_id)  # Hooks hold up nobody who waits for the end.
         if thread.origin.reports and thread.status != before.status:
             self._runtime.runs.set_status(self.lane, thread)
+
+    def _recorded(self, commit: Commit) -> None:
+        """A commit is done: what waited for that."""
+        if commit.error:
+            log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
+            self._runtime.runs.lost(self)
+            return
+        thread = self.thread
+        self._is_careful = self._is_careful and thread.restarts > 0
+        if self.notices and thread.phase == "ended":
+            self._runtime.changed(self.lane.run_id)  # Hooks hold up nobody who waits for the end.
         if thread.family.deferred or thread.family.booted or thread.family.starts:
             self._runtime.runs.forget_unstarted(commit.events)
 
@@ -324,7 +357,7 @@ class Activation:
             if not activities:
                 self._runtime.progressed()
         for activity in activities:
-            if activity in running:
+            if activity in running or (self.lane.in_flight and self._must_wait(activity)):
                 continue
             ticket = running[activity] = self._inline or _Ticket()
             if isinstance(activity, CallModel):
@@ -339,6 +372,19 @@ class Activation:
                 self._caller.start(work)
             else:
                 ticket.handle = self._runtime.hub.tasks.start(work, name=self.lane.run_id)
+
+    def _must_wait(self, activity: Activity) -> bool:
+        """Whether the store must have what is on its way to it before ``activity`` begins.
+
+        The model is asked again only when its last answer is on record, so that a crash costs one
+        answer at most; and it is shown what a tool has just queued.
+        """
+        return (
+            self._is_careful
+            or self._is_answer_under_way
+            or needs_record(activity)
+            or self._runtime.hub.is_mail_under_way(self.lane.run_id)
+        )
 
     def _set_timer(self, activity: Activity, ticket: _Ticket) -> None:
         seconds = timeout_of(activity, self.side)
@@ -420,13 +466,13 @@ class Activation:
         def after(commit: Commit) -> None:
             if done is not None:
                 done()
-            self.advance()
+            self.advance(commit)
 
-        self.lane.append((event,), before=self._fold, after=after)
+        self.lane.append((event,), fold=self._fold, after=after)
 
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
-        self.lane.append((event,), deliveries=(delivery,), before=self._fold, after=self.advance)
+        self.lane.append((event,), deliveries=(delivery,), fold=self._fold, after=self.advance)
 
     def keep(self, subscription: Subscription | EventStream) -> None:
         self._kept.append(subscription)
@@ -456,8 +502,8 @@ class _Work(AtWork):
         run = self._run
         if run._running.get(self._activity) is not self._ticket or run.thread.phase == "ended":
             return False
-        # What is decided holds already, though its commit may still be on its way.
-        return run._after is None or is_wanted(run._after, self._activity)
+        # What has just been decided holds already, though the loop has not come to it yet.
+        return not run._advancing or is_wanted(run.thread, self._activity)
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
         self._run.write(event, done)

@@ -26,6 +26,7 @@ import anyio.lowlevel
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.fold import fold_all
 from hubbub.agents.lifecycle import CodeThread, fold_code
+from hubbub.agents.recorded import NOTHING, recall
 from hubbub.agents.signals import Restored
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
@@ -293,7 +294,7 @@ class Activations:
             ancestors=ancestors,
         )
 
-    def _install(self, lane: OwnLane, events: Iterable[e.Event], waiting: Iterable[InLane]) -> None:
+    def _install(self, lane: OwnLane, events: Sequence[e.Event], waiting: Iterable[InLane]) -> None:
         """Put a run into memory with what its journal holds, and go on with it."""
         run_id = lane.run_id
         try:
@@ -327,13 +328,14 @@ class Activations:
         self,
         definition: AgentDefinition,
         lane: OwnLane,
-        events: Iterable[e.Event],
+        events: Sequence[e.Event],
         waiting: Iterable[InLane],
     ) -> None:
         thread = CodeThread()
         for event in events:
             thread = fold_code(thread, event)
-        run = CodeRun(self._runtime, definition, lane, thread)
+        recorded = recall(events) if events else NOTHING
+        run = CodeRun(self._runtime, definition, lane, thread, recorded)
         self._active[lane.run_id] = run
         again = thread.opened is not None
         for item in waiting:

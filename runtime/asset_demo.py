@@ -45,7 +45,8 @@ async def run_assets(
     Without ``model`` the offline models are used.
     """
     definitions: dict[str, Any] = {"agents": agents(), "prompts": prompts(model)}
-    async with Runtime(**definitions, models=offline_models(latency), ports=ports) as runtime:
+    models = offline_models(latency)
+    async with Runtime(**definitions, models=models, store="memory", ports=ports) as runtime:
         seen: list[Event] = []
 
         def take(event: Event) -> None:

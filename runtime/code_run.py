@@ -17,8 +17,10 @@ from hubbub.agents.lifecycle import (
     completion,
     fold_code,
     opening,
+    refusal_of_restart,
     start_if_missing,
 )
+from hubbub.agents.recorded import Recorded
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, Closed, HubbubError, InboxInUse
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
@@ -31,6 +33,7 @@ from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.hub.values import encode_value
 from hubbub.runtime.current_run import CURRENT_RUN
+from hubbub.runtime.execution import Execution
 from hubbub.runtime.inbox import InboxSubscription, MessageStream
 from hubbub.runtime.run_context import RunContext
 
@@ -45,7 +48,7 @@ _RESERVED: Final = frozenset(
     event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
 ) - {e.SessionPrompt, e.SessionPromptEnd} | {
     e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
-    e.AgentImmediate,
+    e.AgentImmediate, e.AgentRecord,
 }  # fmt: skip
 
 
@@ -53,21 +56,27 @@ class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_ending", "_handle", "_kept", "_lingers", "_pumps", "_seen", "_wake", "closing",
-        "definition", "lane", "messages", "reader", "runtime", "thread",
+        "_ending", "_handle", "_kept", "_lingers", "_pumps", "_seen", "_step", "_wake",
+        "definition", "execution", "lane", "messages", "reader", "runtime", "thread",
     )  # fmt: skip
 
     def __init__(
-        self, runtime: "Runtime", definition: AgentDefinition, lane: OwnLane, thread: CodeThread
+        self,
+        runtime: "Runtime",
+        definition: AgentDefinition,
+        lane: OwnLane,
+        thread: CodeThread,
+        recorded: Recorded,
     ) -> None:
         self.runtime = runtime
         self.definition = definition
         self.lane = lane
         self.thread = thread
+        self.execution = Execution(self, recorded)
         self.messages: deque[SessionMessage] = deque()
         self.reader: MessageStream | None = None
-        self.closing = False
         self._seen = 0
+        self._step = 0
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
         self._ending = False
@@ -97,7 +106,6 @@ class CodeRun:
             case e.SessionAbort():
                 self.end("interrupted", reason=item.reason or "interrupted", taken=(item,))
             case e.SessionClose():
-                self.closing = True
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
                 self.notify()
             case _:
@@ -123,13 +131,17 @@ class CodeRun:
 
     def resume(self) -> None:
         """Go on after a crash: end the run, or record a further attempt (R-02, P-15)."""
-        if self.definition.on_restart == "resume":
-            attempt = self.thread.attempt + 1
-            self._append((*start_if_missing(self.thread), e.AgentRestore(attempt=attempt)))
+        recorded = self.execution.recorded
+        failure = refusal_of_restart(self.thread, self.definition.on_restart)
+        if failure is not None:
+            if recorded.lost:
+                self._append(recorded.lost)
+            self.end("failed", reason=failure.error, failure=failure)
             return
-        text = "the process stopped while this run was at work"
-        failure = e.AgentFailed(error=text, error_type="Interrupted")
-        self.end("failed", reason=text, failure=failure)
+        restore = e.AgentRestore(attempt=self.thread.attempt + 1)
+        self._append((*start_if_missing(self.thread), restore, *recorded.lost))
+        # What was put here before is what the earlier executions have not consumed.
+        self.messages.extendleft(reversed(recorded.messages))
 
     def begin(self) -> None:
         """Call the function, in a task of its own."""
@@ -247,9 +259,16 @@ class CodeRun:
 
     def close(self) -> None:
         """Cancel the function, unrecorded, and end the run's subscriptions."""
+        if self.runtime.is_gone and not self.runtime.hub.is_closed:
+            self._outlived_restart()
         self._ending = True
         self._cancel()
         self._end_subscriptions()
+
+    def _outlived_restart(self) -> None:
+        """Write, once after a restart, that it was not this run that killed its process (P-10)."""
+        if self.thread.restarts and not self._ending:
+            self._append((e.AgentPark(),))
 
     def _cancel(self) -> None:
         if self._handle is not None:
@@ -329,6 +348,7 @@ class CodeRun:
         self.reader = reader
 
     def read_inbox(self, handler: Handler) -> Subscription:
+        self.execution.refuse_inside_step('subscribe("session:message", ...)')
         stream = MessageStream(self, None)
         self.open_reader(stream)
         stream.is_exclusive = True
@@ -338,10 +358,15 @@ class CodeRun:
         return subscription  # type: ignore[return-value]
 
     def take(self, item: SessionMessage) -> None:
-        """Record that the agent has consumed a message."""
-        if self._ending or self.runtime.is_gone:
+        """Record that the agent has consumed a message, unless that is on record."""
+        if self._ending or self.runtime.is_gone or self.execution.was_consumed(item):
             return
         self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def number_step(self) -> int:
+        """The number of the next model step: no two of the run have the same (S-07)."""
+        self._step = max(self._step, self.thread.step) + 1
+        return self._step
 
     def keep(self, subscription: Subscription | EventStream) -> None:
         self._kept.append(subscription)
@@ -359,7 +384,8 @@ class CodeRun:
 
     async def wait_message(self) -> None:
         """Return when a message waits, or none will come."""
-        while not self.messages and not self.closing and not self._ending:
+        while not self.messages and not self.thread.closing and not self._ending:
+            self._outlived_restart()
             if self._wake is None:
                 self._wake = anyio.Event()
             self.runtime.progressed()

@@ -19,6 +19,7 @@ class MessageStream:
     """The messages of a run, in order, those accepted before it began to read included.
 
     A message counts as consumed, durably, when the next one is asked for or the run completes.
+    An execution after a restart begins with those that were consumed before (``redelivered``).
     Ends when the run is closed (R-17), or after ``idle_timeout`` seconds of silence.
     """
 
@@ -39,6 +40,7 @@ class MessageStream:
         run = self._run
         if run.reader is not self or self.is_waiting:
             raise InboxInUse(run.lane.run_id)
+        run.execution.refuse_inside_step("ctx.messages()")
         self.consume()
         if not run.messages:
             self.is_waiting = True

@@ -3,6 +3,9 @@
 The same pure engine as a model run's, with two differences: messages come from ``send`` instead
 of the run's inbox, and of what the engine writes only the ``agent:*`` events of its steps enter
 the run's lane.
+
+Steps are numbered through the run, whichever of its conversations takes them (S-07): each gets
+its number when its model is first asked, and keeps it through every retry.
 """
 
 from collections import deque
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 from msgspec import structs
 
-from hubbub.agents.decide import Activity, Do, Kind, Take, decide
+from hubbub.agents.decide import Activity, CallModel, Command, Do, Kind, Take, decide
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import interpret
@@ -70,6 +73,8 @@ class ModelSession:
         self.notices: deque[tuple[str, Any]] = deque()
         self._queue: deque[e.SessionMessage] = deque()
         self._sent = 0
+        self._step = 0
+        """The number that the next step has been given."""
         self._closed = False
 
     async def send(self, message: Sayable) -> None:
@@ -93,7 +98,7 @@ class ModelSession:
     async def _go_on(self) -> list[Event] | None:
         """Do what is due; returns its events, or ``None`` when the reply has ended."""
         waiting: frozenset[Kind] = _MESSAGE if self._queue else _NOTHING
-        match decide(self._thread, waiting):
+        match self._decide(waiting):
             case Take():
                 items = tuple(self._queue)
                 self._queue.clear()
@@ -108,6 +113,15 @@ class ModelSession:
                 if last is not None and last.outcome == "failed":
                     raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
                 return None
+
+    def _decide(self, waiting: frozenset[Kind]) -> Command:
+        command = decide(self._thread, waiting)
+        is_asking = isinstance(command, Do) and isinstance(command.activities[0], CallModel)
+        if not is_asking or self._step > self._thread.step:
+            return command
+        self._step = self._run.number_step()
+        self._thread = structs.replace(self._thread, step=self._step - 1)
+        return decide(self._thread, waiting)
 
     def _resume(self) -> list[Event]:
         """Answer the calls that an earlier ``receive`` has left behind."""

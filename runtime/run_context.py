@@ -1,7 +1,9 @@
 """``RunContext``: what a code agent is given besides its input (AP, R-01)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.model import Model
@@ -22,12 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["RunContext"]
 
+T = TypeVar("T")
+
 
 class RunContext:
     """The run as its code sees it.
 
     ``hub`` is the hub through this run's scope: what is emitted there carries the run's ids and
     enters its journal.  ``attempt`` is 1, and grows with each restart after a crash.
+
+    With ``on_restart="resume"`` the function is executed again then, from its beginning and with
+    its input (P-15): ``step`` and ``spawn`` return what is on record, ``messages`` begins with
+    what was consumed before, ``kv`` and ``files`` hold what was written.  Everything else, such
+    as ``say`` or ``ask``, is done again, unless it is done in a step; so is sending a message,
+    which with a ``key`` is delivered once all the same.
     """
 
     __slots__ = ("_environment", "_run", "hub")
@@ -100,7 +110,12 @@ class RunContext:
 
         In order, one at a time, those sent before included; each is consumed when the next is
         asked for or the run completes.  Ends when the run is closed, or after ``idle_timeout``
-        seconds without a message.  Raises ``InboxInUse`` while another reader waits.
+        seconds without a message.
+
+        Executed again after a crash, the run first gets every message that it had consumed,
+        once more and in order, with ``redelivered`` set; then those it had not, the one at hand
+        at the crash among them.  Raises ``InboxInUse`` while another reader waits, and
+        ``InsideStep`` where a message is taken inside of a step.
         """
         stream = MessageStream(self._run, idle_timeout)
         self._run.open_reader(stream)
@@ -126,10 +141,62 @@ class RunContext:
     ) -> "Run":
         """Start a child under this run's root and return its handle (R-13).
 
-        The result comes by the handle, never also as a message.  Raises ``UnknownAgent``,
-        ``BadValue``, and ``LimitExceeded`` when the tree's budget is used up.
+        The result comes by the handle, never also as a message.  Executed again after a crash,
+        the run's n-th call returns a handle on its n-th child, running or over, instead of
+        starting another; one that was not on record yet is started.  So the code must start the
+        same children in the same order each time: what it decides by belongs into steps.
+
+        Raises ``UnknownAgent``, ``BadValue``, ``LimitExceeded`` when the tree's budget is used
+        up, ``ChildChanged`` when the child on record is another agent's, and ``InsideStep``.
         """
-        return self._run.runtime.spawn(self.run_id, agent, input, name=name)
+        return self._run.execution.spawn(agent, input, name)
+
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., Any], /, *args: Any, type: type[T], **kwargs: Any
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = ..., **kwargs: Any
+    ) -> Any: ...
+
+    async def step(
+        self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = Any, **kwargs: Any
+    ) -> Any:
+        """Call ``fn(*args, **kwargs)``, plain or async, and keep its result (P-15).
+
+        Returns once the result is on record.  Executed again after a crash, the run gets the
+        recorded result and ``fn`` is not called.  Steps are told apart by name and, where a name
+        comes again, by how often it came before; those of different names may run concurrently.
+
+            at = await ctx.step("started", time.time)
+            draw = await ctx.step("draw", random.randrange, 6)
+            order = await ctx.step("order", shop.order, "tea", type=Order)
+            yes = await ctx.step("allowed", ctx.ask, "Deploy?")
+
+        * **At least once**: a process that dies after ``fn`` did something and before that is on
+          record does it again.  Give such effects a key of their own (``ctx.run_id`` and the
+          step's name do), so that whoever is asked twice can tell.
+        * The result is anything msgspec encodes as JSON, and what is returned is what can be
+          read back, the first time, too: a fresh copy, a list for a tuple, a dict for a Struct;
+          or ``type``, where that is given.
+        * What ``fn`` raises is raised and not recorded: the next execution calls it again.  Such
+          a call counts among those of its name all the same, so retry inside of a step, or give
+          each try a name of its own.
+        * What is kept by itself has no place in a step: ``ctx.spawn``, ``ctx.messages()`` and
+          other steps raise ``InsideStep`` there.  ``ctx.session`` has: a conversation is kept by
+          nothing else.
+
+        Raises ``BadValue`` for a result that cannot be encoded or is no ``type``, and for a bad
+        name or ``fn``; ``RunEnded`` once the run is over, its result then being lost.
+        """
+        if not callable(fn):
+            if inspect.iscoroutine(fn):
+                fn.close()  # Or Python warns of it besides.
+            hint = f"ctx.step({name!r}, function, argument), not what function(argument) returns"
+            raise BadValue(f"step {name!r}", f"a function is wanted: {hint}")
+        return await self._run.execution.step(name, partial(fn, *args, **kwargs), type)
 
     def session(
         self,
@@ -141,6 +208,10 @@ class RunContext:
         max_steps: int | None = None,
     ) -> "ModelSession":
         """A conversation of this agent with a model (R-12).
+
+        It lives as long as the execution: executed again after a crash, the code begins its
+        conversations anew, and their steps count on.  One whose result must not be asked for
+        twice belongs into a step: ``await ctx.step("draft", converse)``.
 
         async with ctx.session(model="anthropic:NAME", system="You help.") as session:
             await session.send("Hello")

@@ -29,7 +29,6 @@ from hubbub.hub.errors import (
     Closed,
     DefinitionError,
     LimitExceeded,
-    OperatorError,
     RunEnded,
     RunFailed,
     UnknownRun,
@@ -39,7 +38,6 @@ from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
 from hubbub.hub.journal import Delivery, Journal, RunInfo, Selection
 from hubbub.hub.logs import log
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
@@ -51,6 +49,10 @@ from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.pending_variables import PendingVariables, pending, provide
 from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_handle import Run, RunOutcome
+from hubbub.runtime.schedule_status import ScheduleStatus
+from hubbub.runtime.scheduler import Scheduler
+from hubbub.runtime.schedules import Cron, Heartbeat
+from hubbub.runtime.stores import DEFAULT_STORE, open_store
 from hubbub.runtime.timers import Timers
 from hubbub.runtime.trees import Trees
 
@@ -91,9 +93,11 @@ class Runtime:
     * ``agents``, ``prompts``, ``tools``, ``hooks``: the definitions; ``models`` names ``Model``
       objects.
     * ``env``: values of variables that nothing else gives (D-07).
-    * ``store``: ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory
-      store keeps readable.
+    * ``store``: ``"sqlite:PATH"`` (default ``sqlite:.hubbub``, a folder where the program runs),
+      ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory store keeps
+      readable.
     * ``environ``: where keys of providers come from (default: the process environment).
+    * ``schedules``: what is to run by itself while this is open (P-16).
     * ``max_live`` runs are in memory at once.  ``max_depth``, ``max_descendants`` (live at once)
       and ``max_spawns`` (in all) bound what grows from one root (C-15).
 
@@ -109,10 +113,11 @@ class Runtime:
         hooks: Iterable[Hook] = (),
         env: Mapping[str, str] | None = None,
         models: Mapping[str, Model] | None = None,
-        store: str | Journal = "memory",
+        store: str | Journal = DEFAULT_STORE,
         hub: Hub | None = None,
         ports: Ports | None = None,
         environ: Mapping[str, str] | None = None,
+        schedules: Iterable[Cron | Heartbeat] = (),
         max_live: int = 20_000,
         keep: int = 10_000,
         grace: float = 5.0,
@@ -130,14 +135,13 @@ class Runtime:
         self.env = dict(env or {})
         if problems := list(env_problems("env", self.env)):
             raise DefinitionError("runtime", problems)
-        self.ports = hub.ports if hub is not None else ports or Ports()
         self._owns_hub = hub is None
-        self.hub = hub or Hub(
-            journal=_store(store, keep, self.ports),
-            ports=self.ports,
-            max_inbox=max_inbox,
-            buffer=buffer,
-        )
+        if hub is None:
+            ports = ports or Ports()
+            journal = open_store(store, ports, keep=keep)
+            hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
+        self.hub = hub
+        self.ports = hub.ports
         self.timers = Timers(self.ports.clock)
         self._is_open = False
         self.is_leaving = False
@@ -147,6 +151,7 @@ class Runtime:
             problem = "give a Model object, or name the model in the prompt"
             raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
         self.resolved = Resolved(models or {}, os.environ if environ is None else environ)
+        self._scheduler = Scheduler(self, schedules)
         self.runs = Activations(self, max_live)
         self.trees = Trees(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self._grace = grace
@@ -182,10 +187,11 @@ class Runtime:
                 log.warning("definition.warned", agent=name, warning=warning)
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
-        self.hub.addressing.converses = self.definitions.converses
+        self.hub.addressing.conversations = self.definitions.conversations
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         await self.runs.begin()
+        await self._scheduler.begin()
 
     async def __aexit__(
         self,
@@ -194,6 +200,7 @@ class Runtime:
         traceback: TracebackType | None,
     ) -> None:
         self.is_leaving = True
+        self._scheduler.stop()
         self.runs.stop()
         try:
             if exc_type is None and self._grace > 0:
@@ -344,8 +351,12 @@ class Runtime:
         input: Any = None,
         *,
         name: str | None = None,
+        number: int = 0,
     ) -> Run:
-        """Start a child of a live run (R-13); ``ctx.spawn`` and ``state.spawn`` end here."""
+        """Start a child of a live run (R-13); ``ctx.spawn`` and ``state.spawn`` end here.
+
+        ``number`` counts the children that a code agent's own code starts, from 1 (P-15).
+        """
         definition = self._definition(agent, input)
         parent = self.runs.get(parent_run_id)
         if parent is None or self.is_leaving:
@@ -371,10 +382,19 @@ class Runtime:
         child_id = delivery.to
         event = e.AgentChild(
             child_run_id=child_id, child_agent=definition.name, name=name or definition.name,
-            created_at=self.ports.clock.now(),
+            created_at=self.ports.clock.now(), index=number,
         )  # fmt: skip
         parent.append_child(event, delivery)
         return Run(self, child_id, definition.name, is_root=False)
+
+    async def schedules(self) -> tuple[ScheduleStatus, ...]:
+        """Every schedule that this runtime has or its store remembers, with last and next fire.
+
+        Without a runtime ``hubbub.runtime.schedule_status.schedule_statuses`` says it from the
+        store's notes.
+        """
+        self._check_open()
+        return await self._scheduler.statuses()
 
     # ── variables for a child that waits (V-02) ──────────────────────────────────────────────
 
@@ -531,11 +551,3 @@ def _check_numbers(**numbers: float) -> None:
         least = 1 if name in ("max_live", "keep") else 0
         if isinstance(number, bool) or not isinstance(number, int | float) or number < least:
             raise BadValue(name, f"a number of at least {least} is wanted, not {number!r}")
-
-
-def _store(store: str | Journal, keep: int, ports: Ports) -> Journal:
-    if not isinstance(store, str):
-        return store
-    if store == "memory":
-        return MemoryJournal(keep=keep, ids=ports.ids)
-    raise OperatorError(f'store {store!r}: this version has "memory"; or give a Journal object')

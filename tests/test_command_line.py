@@ -469,7 +469,7 @@ def test_an_agent_comes_with_the_prompts_and_tools_of_its_module(here: Path) -> 
     loaded = load_agents("my_agents:adder")
     assert loaded.agent.name == "adder"
     assert {each.name for each in loaded.agents} == {"adder", "shout"}
-    runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools)
+    runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, store="memory")
     assert set(runtime.definitions.side("adder").tools) == {"add"}
     assert load_agents("my_agents:both").agent.name == "shout", "the first of a list"
 
@@ -484,7 +484,7 @@ def test_a_module_with_one_agent_needs_no_name(here: Path) -> None:
 def test_another_model_replaces_that_of_the_agent(here: Path) -> None:
     (here / "my_agents.py").write_text(AGENTS)
     loaded = with_model(load_agents("my_agents:adder"), "openai:other")
-    runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools)
+    runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, store="memory")
     assert runtime.definitions.side("adder").prompt.model == "openai:other"
     with pytest.raises(CannotLoad, match="leave --model out"):
         with_model(load_agents("my_agents:shout"), "openai:other")
@@ -559,7 +559,7 @@ async def test_the_offline_model_converses_and_uses_tools(
 ) -> None:
     (tmp_path / "a.md").write_text("# Title\n")
     definition = assistant(offline_model(ports), ports, folder=tmp_path)
-    async with Runtime([definition], ports=ports) as runtime:
+    async with Runtime([definition], ports=ports, store="memory") as runtime:
         with anyio.fail_after(60):
             outcome = await runtime.run("assistant", said)
     assert expected in outcome.output

@@ -306,7 +306,11 @@ def test_a_loaded_package_has_the_real_objects_and_is_ready_for_a_runtime() -> N
     assert (package.author, package.license) == ("Ada", "MIT")
     assert (package.agents[0].package_name, package.agents[1].version) == ("acme-lead", "0.9")
     runtime = Runtime(
-        agents=package.agents, prompts=package.prompts, tools=package.tools, hooks=package.hooks
+        agents=package.agents,
+        prompts=package.prompts,
+        tools=package.tools,
+        hooks=package.hooks,
+        store="memory",
     )
     side = runtime.definitions.side("lead")
     assert side.tools["look"] is look and set(side.children) == {"worker"}

@@ -52,7 +52,9 @@ async def delegating(latency: float = 0.0, **options: Any) -> AsyncIterator[Runt
     )  # fmt: skip
     parent = AgentDefinition(name="parent", side_a=SideConfig(prompt="parent"))
     models = _models(latency)
-    async with Runtime([parent, artist], prompts, models=models, **options) as runtime:
+    async with Runtime(
+        [parent, artist], prompts, models=models, **{"store": "memory", **options}
+    ) as runtime:
         yield runtime
 
 

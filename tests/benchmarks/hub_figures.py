@@ -141,7 +141,7 @@ async def once(input: None, ctx: RunContext) -> str:
 
 def ask_in_turn(loop: Loop, rounds: int, scale: float) -> Figure:
     async def ours(count: int) -> float:
-        async with Runtime([oracle]) as runtime:
+        async with Runtime([oracle], store="memory") as runtime:
             run = await runtime.start("oracle")
             with stopwatch() as watch:
                 for _ in range(count):
@@ -178,7 +178,7 @@ def ask_together(loop: Loop, rounds: int, scale: float) -> Figure:
     callers = 100
 
     async def ours(count: int) -> float:
-        async with Runtime([oracle]) as runtime:
+        async with Runtime([oracle], store="memory") as runtime:
             run = await runtime.start("oracle")
 
             async def ask() -> None:
@@ -234,7 +234,7 @@ def code_agents(loop: Loop, rounds: int, scale: float) -> Figure:
             nonlocal ended
             ended += 1
 
-        async with Runtime([once], max_live=count) as runtime:
+        async with Runtime([once], max_live=count, store="memory") as runtime:
             runtime.hub.subscribe("agent:start", start)
             runtime.hub.subscribe("agent:complete", end)
             with stopwatch() as watch:

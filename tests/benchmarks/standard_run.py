@@ -54,7 +54,9 @@ async def standard_runtime(
         name="assistant", prompt="You help.", model=model, tools=[get_weather] if tools else []
     )
     agent = AgentDefinition(name="assistant", side_a=SideConfig(prompt="assistant"))
-    async with Runtime(agents=[agent], prompts=[prompt], **options) as runtime:
+    async with Runtime(
+        agents=[agent], prompts=[prompt], **{"store": "memory", **options}
+    ) as runtime:
         yield runtime
 
 

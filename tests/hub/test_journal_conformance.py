@@ -11,6 +11,7 @@ from hubbub.hub.journal import Commit, Delivery, NewRun, Selection
 from hubbub.hub.journal_conformance import CHECKS
 from hubbub.hub.late_journal import LateJournal
 from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.runtime.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -27,6 +28,17 @@ pytestmark = pytest.mark.anyio
 )
 async def test_store_conforms(check, make_journal):
     await check(make_journal)
+
+
+@pytest.mark.spec("H-06", "H-07", "H-09", "P-06", "P-17")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_sqlite_conforms(check, tmp_path, ports):
+    await check(lambda: SqliteStore(tmp_path / "store", ports=ports))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_sqlite_conforms_with_real_threads(check, tmp_path):
+    await check(lambda: SqliteStore(tmp_path / "store.db"))
 
 
 async def test_suite_notices_a_store_that_forgets_to_deduplicate():

@@ -174,9 +174,9 @@ async def test_a_prompt_whose_required_variable_is_not_set_asks_no_model(
 )
 def test_limits_that_are_none_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadValue, match=next(iter(options))):
-        Runtime(**options)
+        Runtime(**options, store="memory")
 
 
 def test_a_model_that_is_none_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"models\.m: give a Model"):
-        Runtime(models={"m": "openai:gpt-5"})  # type: ignore[dict-item]
+        Runtime(models={"m": "openai:gpt-5"}, store="memory")  # type: ignore[dict-item]

@@ -310,21 +310,18 @@ async def test_a_loop_that_dies_is_restarted_three_times_and_then_the_run_fails(
 async def test_a_finished_step_between_two_deaths_starts_the_count_again(
     journal: Journal, ports: Ports
 ) -> None:
-    @tool
-    async def look() -> str:
-        return "seen"
-
     clock = FailingClock(ports.clock)
     ports.clock = clock
+
+    @tool
+    async def look() -> str:
+        clock.times = 6  # The next retry fails again.
+        return "seen"
+
     model = ScriptedModel([Fault("server"), call("look"), Fault("server"), "done"])
     async with Runtime([model_agent(model, look)], store=journal, ports=ports) as runtime:
         observer = Observer(runtime.hub)
         clock.times = 3
-
-        def fail_again(event: Any) -> None:
-            clock.times = 6
-
-        runtime.hub.subscribe("agent:tool:complete", fail_again)
         run = await runtime.start("assistant", "hello")
         assert (await run.result()).output == "done"
     assert clock.failed == 6
@@ -444,14 +441,14 @@ class TestCancelledFromWithin:
 
 
 async def test_a_runtime_that_is_not_open_says_so(ports: Ports) -> None:
-    runtime = Runtime([model_agent(echo_model())], ports=ports)
+    runtime = Runtime([model_agent(echo_model())], ports=ports, store="memory")
     for call_it in (runtime.run, runtime.start):
         with pytest.raises(CallerError, match="not open"):
             await call_it("assistant", "x")
 
 
 async def test_entering_twice_is_refused_and_harms_nobody(ports: Ports) -> None:
-    async with Runtime([model_agent(echo_model())], ports=ports) as runtime:
+    async with Runtime([model_agent(echo_model())], ports=ports, store="memory") as runtime:
         with pytest.raises(CallerError, match="open already"):
             async with runtime:
                 pass
@@ -459,7 +456,7 @@ async def test_entering_twice_is_refused_and_harms_nobody(ports: Ports) -> None:
 
 
 async def test_a_second_runtime_on_one_hub_is_refused_and_harms_nobody(ports: Ports) -> None:
-    async with Runtime([model_agent(echo_model())], ports=ports) as runtime:
+    async with Runtime([model_agent(echo_model())], ports=ports, store="memory") as runtime:
         with pytest.raises(BadValue, match="one Runtime per hub"):
             async with Runtime([model_agent(echo_model())], hub=runtime.hub):
                 pass
@@ -471,7 +468,7 @@ async def test_wrong_types_are_named_at_the_call(ports: Ports) -> None:
     async def talker(input: str, ctx: RunContext) -> None:
         ctx.say(3)  # type: ignore[arg-type]
 
-    async with Runtime([talker], ports=ports) as runtime:
+    async with Runtime([talker], ports=ports, store="memory") as runtime:
         with pytest.raises(BadValue, match="not int"):
             await runtime.start(3)  # type: ignore[arg-type]
         with pytest.raises(BadValue, match="Event is wanted"):

@@ -48,8 +48,9 @@ class Worker:
 
             @agent("assistant", on_restart="resume")
             async def code(input: Any, ctx: RunContext) -> None:
-                async for _ in ctx.messages():
-                    await self._do(ctx)
+                async for message in ctx.messages():
+                    if not message.redelivered:
+                        await self._do(ctx)
 
             return code
 

@@ -288,10 +288,10 @@ def test_a_side_of_two_cannot_hand_over_and_an_unexposed_agent_cannot_be_handed_
     )
     billing = Agent("billing").definition
     with pytest.raises(DefinitionError, match="a side of dual_ai cannot hand over to 'billing'"):
-        Runtime([pair, billing])
+        Runtime([pair, billing], store="memory")
     hidden = AgentDefinition(name="billing", side_a=billing.side_a)
     with pytest.raises(DefinitionError, match="agent 'billing' is not exposed"):
-        Runtime([Agent("desk", tools=("billing",)).definition, hidden])
+        Runtime([Agent("desk", tools=("billing",)).definition, hidden], store="memory")
 
 
 # ── after a restart ──────────────────────────────────────────────────────────────────────────

@@ -454,7 +454,7 @@ async def test_a_prompts_list_replaces_its_agents(
 @pytest.mark.spec("D-06")
 def test_ids_are_unique_and_known() -> None:
     def runtime(ids: tuple[str, ...], hooks: list[Hook]) -> Runtime:
-        return Runtime([model_agent(ScriptedModel([]), hooks=ids)], hooks=hooks)
+        return Runtime([model_agent(ScriptedModel([]), hooks=ids)], hooks=hooks, store="memory")
 
     one = doing_nothing("after_session")
     runtime(("nothing",), [one])

@@ -168,7 +168,7 @@ async def test_waiters_are_told_that_the_runtime_is_closed(
         options: dict[str, Any] = {"hub": hub} if shared else {"store": journal, "ports": ports}
         if not shared:
             await hub.aclose()
-        async with Runtime([patient], **options) as runtime:
+        async with Runtime([patient], **{"store": "memory", **options}) as runtime:
             run = await runtime.start("patient")
             group.start_soon(waiting, runtime, run.run_id)
             await anyio.sleep(1)

@@ -335,7 +335,7 @@ async def test_any_number_of_runs_that_park_at_once_may_wait_for_room(
 
 @pytest.mark.spec("R-18")
 async def test_keep_bounds_the_ended_runs_that_stay_readable(ports: Ports) -> None:
-    async with Runtime([worker, patient], ports=ports, keep=3) as runtime:
+    async with Runtime([worker, patient], ports=ports, keep=3, store="memory") as runtime:
         assert isinstance(runtime.hub.journal, MemoryJournal)
         live = await runtime.start("patient")
         runs = []

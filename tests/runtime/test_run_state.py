@@ -407,7 +407,7 @@ async def test_a_root_has_nobody_to_notify(family: Family, journal: Journal, por
     async with family.open(journal, ports) as runtime:
         await family.in_parent(await runtime.start("parent"), work)
         assert not [x for x in family.observer.all("session:message") if x.content != "act"]
-    async with Runtime([code], ports=ports) as runtime:
+    async with Runtime([code], ports=ports, store="memory") as runtime:
         assert (await runtime.run("code")).output == "refused"
 
 

@@ -315,7 +315,7 @@ async def test_a_value_that_the_parent_merely_has_is_not_inherited(
         script = Script(create())
         variables = (scoped("KEY"),) if declares else ()
         agents = [model_agent(script.model, lasting(), variables=variables), helper.agent]
-        async with Runtime(agents, ports=ports) as runtime:
+        async with Runtime(agents, ports=ports, store="memory") as runtime:
             await (await runtime.start("assistant", "hello", env={"KEY": "v"})).result()
         assert bool(helper.seen) == declares
         if declares:

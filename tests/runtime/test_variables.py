@@ -243,7 +243,7 @@ async def test_a_value_that_is_no_text_is_refused_and_not_shown(
 
     agents = [model_agent(ScriptedModel([call("change"), "done"]), change)]
     with pytest.raises(DefinitionError) as refused:
-        Runtime(agents, env={"KEY": value})
+        Runtime(agents, env={"KEY": value}, store="memory")
     problems.append(str(refused.value))
     async with Runtime(agents, store=journal, ports=ports) as runtime:
         with pytest.raises(BadValue) as caught:

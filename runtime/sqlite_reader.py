@@ -1,0 +1,145 @@
+"""What is read from the store, by a connection of its own: only what is committed.
+
+Runs in the store's reading thread, or, for the command line, wherever it is called.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hubbub.hub.codec import decode_event
+from hubbub.hub.descriptors import read_descriptor
+from hubbub.hub.events import Event
+from hubbub.hub.journal import Addressing, LoadedRun, RunInfo, Selection
+from hubbub.runtime.sqlite_writer import candidates
+
+__all__ = ["SqliteReader"]
+
+PAGE: Final = 20_000
+"""Events that one read looks at, at most."""
+
+
+class SqliteReader:
+    """Reads runs and events."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def load(self, run_id: str) -> LoadedRun | None:
+        """A run with its own lane and its untaken items, as of one moment."""
+        self._db.execute("BEGIN")
+        try:
+            found = self._db.execute(f"{_SELECT_INFO} WHERE run_id = ?", (run_id,)).fetchone()
+            if found is None:
+                return None
+            select = "SELECT body FROM event WHERE run = ? AND lane = 'own' ORDER BY position"
+            waiting = (
+                "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
+                "ORDER BY waiting.seq"
+            )
+            number = found[0]
+            return LoadedRun(
+                info=_info(found),
+                events=[decode_event(body) for (body,) in self._db.execute(select, (number,))],
+                waiting=[
+                    decode_event(body)  # type: ignore[misc]
+                    for (body,) in self._db.execute(waiting, (number,))
+                ],
+            )
+        finally:
+            self._db.execute("COMMIT")
+
+    def info(self, run_id: str) -> RunInfo | None:
+        found = self._db.execute(f"{_SELECT_INFO} WHERE run_id = ?", (run_id,)).fetchone()
+        return _info(found) if found is not None else None
+
+    def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        where, values = ["1"], []
+        if live:
+            where.append("status <> 'ended'")
+        if root_run_id is not None:
+            where.append("root_run_id = ?")
+            values.append(root_run_id)
+        select = f"{_SELECT_INFO} WHERE {' AND '.join(where)} ORDER BY born"
+        return [_info(found) for found in self._db.execute(select, values)]
+
+    def ready(self) -> Sequence[str]:
+        select = "SELECT run_id FROM run WHERE ready = 1 ORDER BY born"
+        return [run_id for (run_id,) in self._db.execute(select)]
+
+    def timed(self) -> Sequence[tuple[str, int]]:
+        select = "SELECT run_id, wake_at FROM run WHERE wake_at IS NOT NULL AND status <> 'ended'"
+        return self._db.execute(select).fetchall()
+
+    def find(self, to: str, by: Addressing) -> Sequence[str]:
+        return candidates(self._db, to, by)
+
+    def notes(self, prefix: str) -> Mapping[str, str]:
+        select = "SELECT key, value FROM note WHERE substr(key, 1, ?) = ?"
+        return dict(self._db.execute(select, (len(prefix), prefix)))
+
+    def read(
+        self, selection: Selection, after: int, until: int, limit: int
+    ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events of a selection between two positions, and the one reached."""
+        where, values = ["position > ?", "position <= ?"], [after, until]
+        for column, run_id in (("run", selection.run_id), ("root", selection.root_run_id)):
+            if run_id is not None:
+                number = self._number(run_id)
+                if number is None:
+                    return (), until
+                where.append(f"{column} = ?")
+                values.append(number)
+        select = (
+            f"SELECT position, type, body FROM event WHERE {' AND '.join(where)} "
+            f"ORDER BY position LIMIT {PAGE}"
+        )
+        found: list[Event] = []
+        seen = 0
+        for position, type_, body in self._db.execute(select, values):
+            seen += 1
+            if selection.match is None or selection.match(type_):
+                found.append(decode_event(body))
+                if len(found) == limit:
+                    return found, position
+            reached = position
+        return found, until if seen < PAGE else reached
+
+    def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        number = self._number(run_id) if run_id else 0
+        if number is None:
+            return None
+        select = "SELECT position FROM event WHERE run = ? AND lane = ? AND seq = ?"
+        found = self._db.execute(select, (number, lane, seq)).fetchone()
+        return found[0] if found is not None else None
+
+    def secrets(self) -> dict[str, str]:
+        """Every value of a variable that is kept."""
+        return dict(self._db.execute("SELECT key, value FROM secret"))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _number(self, run_id: str) -> int | None:
+        select = "SELECT number FROM address WHERE run_id = ?"
+        found = self._db.execute(select, (run_id,)).fetchone()
+        return found[0] if found is not None else None
+
+
+_SELECT_INFO: Final = (
+    "SELECT number, run_id, root_run_id, parent_run_id, agent, name, session_key, status, inbox, "
+    "waiting, created_at, wake_at, descriptor FROM run"
+)
+
+
+def _info(found: Sequence[Any]) -> RunInfo:
+    (
+        _, run_id, root, parent, agent, name, session_key, status, inbox, waiting, created_at,
+        wake_at, descriptor,
+    ) = found  # fmt: skip
+    return RunInfo(
+        run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
+        session_key=session_key, status=status, inbox=inbox, waiting=waiting,
+        created_at=created_at, wake_at=wake_at,
+        descriptor=None if descriptor is None else read_descriptor(descriptor),
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""The SQLite file: its tables, how it is opened, and what its errors mean to people.
+
+    run        one row a run: who it is, how far its lanes are, what waits
+    address    the numbers that stand for run ids
+    event      every durable event, numbered in the one order of the store
+    waiting    what stands in inboxes, by where it stands in ``event``
+    accepted   what was accepted under a key, for ever
+    note       texts by key;  secret  values of variables, which stand nowhere else;  meta
+
+``event.body`` is the event as JSON text, whole; ``crc`` chains the events of a lane's run, so that
+``hubbub fsck`` finds what has changed or is missing.
+
+Only the store's one writer connection writes or checkpoints, which also keeps clear of the
+defect in SQLite before 3.51.3 that two writing connections can meet (sqlite.org/wal.html,
+"WAL-reset bug").  Readers see committed transactions and never block the writer.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from hubbub.hub.errors import OperatorError
+
+__all__ = ["FORMAT", "connect", "connect_read_only", "is_damage", "prepare", "store_failure"]
+
+FORMAT: Final = 1
+"""``PRAGMA user_version`` of the files that this program writes."""
+
+APPLICATION: Final = 0x68756221
+"""``PRAGMA application_id``: ``hub!``."""
+
+BUSY_SECONDS: Final = 5.0
+
+_TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE address (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE);
+CREATE TABLE run (
+  number INTEGER PRIMARY KEY REFERENCES address,
+  run_id TEXT NOT NULL UNIQUE, root_run_id TEXT NOT NULL, parent_run_id TEXT,
+  agent TEXT NOT NULL, name TEXT NOT NULL, session_key TEXT NOT NULL,
+  kind TEXT NOT NULL, descriptor TEXT,
+  status TEXT NOT NULL, inbox TEXT NOT NULL, ready INTEGER NOT NULL,
+  seq INTEGER NOT NULL, in_seq INTEGER NOT NULL, chain INTEGER NOT NULL,
+  waiting INTEGER NOT NULL, messages INTEGER NOT NULL, born INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, wake_at INTEGER, recent INTEGER NOT NULL
+);
+CREATE INDEX run_ready ON run(ready) WHERE ready = 1;
+CREATE INDEX run_timed ON run(wake_at) WHERE wake_at IS NOT NULL AND status <> 'ended';
+CREATE INDEX run_live ON run(agent) WHERE status <> 'ended';
+CREATE INDEX run_key ON run(session_key) WHERE session_key <> '' AND inbox = 'open';
+CREATE INDEX run_recent ON run(kind, recent) WHERE inbox = 'open' AND kind <> '';
+CREATE INDEX run_tree ON run(root_run_id);
+CREATE TABLE event (
+  position INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL, root INTEGER NOT NULL, lane TEXT NOT NULL, seq INTEGER NOT NULL,
+  type TEXT NOT NULL, crc INTEGER NOT NULL, body TEXT NOT NULL
+);
+CREATE INDEX event_run ON event(run);
+CREATE INDEX event_root ON event(root);
+CREATE INDEX event_hub ON event(lane) WHERE lane = 'hub';
+CREATE TABLE waiting (
+  run INTEGER NOT NULL, seq INTEGER NOT NULL, position INTEGER NOT NULL,
+  PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+CREATE TABLE accepted (
+  run INTEGER NOT NULL, source TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL,
+  PRIMARY KEY (run, source, key)
+) WITHOUT ROWID;
+CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE secret (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The writing connection; makes the file if there is none.
+
+    Raises ``OperatorError`` for a file that is none of ours, of a newer version, damaged, or
+    where nothing may be written.
+    """
+    try:
+        db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        try:
+            for pragma in (
+                "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
+                "journal_size_limit=67108864", "fullfsync=1", "temp_store=MEMORY",
+            ):  # fmt: skip
+                db.execute(f"PRAGMA {pragma}")
+            prepare(db, path)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise OperatorError(store_failure(path, error)) from error
+    return db
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that reads what is committed, beside a writer or without one."""
+    if not path.exists():
+        raise OperatorError(f"{path}: no such store; give the folder that a runtime has used")
+    try:
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None,
+            timeout=BUSY_SECONDS, check_same_thread=False,
+        )  # fmt: skip
+        try:
+            db.execute("PRAGMA query_only=1")
+            _check_format(db, path)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise OperatorError(store_failure(path, error)) from error
+    return db
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file; refuse one that this program cannot read."""
+    if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+        script = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={APPLICATION};"
+        db.executescript(f"{script} PRAGMA user_version={FORMAT}; COMMIT;")
+    _check_format(db, path)
+
+
+def _check_format(db: sqlite3.Connection, path: Path) -> None:
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise OperatorError(f"{path}: a database, but not one of hubbub's; give another path")
+    if version > FORMAT:
+        raise OperatorError(
+            f"{path}: written by a newer hubbub (format {version}; this one knows {FORMAT}); "
+            "upgrade hubbub, or give another path"
+        )
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file itself is the trouble."""
+    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def store_failure(path: Path, error: sqlite3.Error) -> str:
+    """What is wrong with the store, and what to do, in one line."""
+    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+    words = f"{path}: {error} ({name})"
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return (
+            f"{words}; put a backup in its place, or move the file away and start again: agents "
+            "come back from the folder agents/"
+        )
+    if name.startswith("SQLITE_FULL"):
+        return f"{words}; free some space and start again: what was acknowledged is kept"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return f"{words}; make the folder and the file writable, or give another path"
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"{words}; another program writes this file: stop it and start again"
+    return f"{words}; look at the disk and start again: what was acknowledged is kept"

@@ -1,0 +1,253 @@
+"""``SqliteStore``: the store that ships, one SQLite file in a folder.  No server.
+
+    submit ─► queue ─► one batch a turn ─► the writing thread: one transaction, flushed to disk
+                                                        │
+    done, in order of submission  ◄────────────────────┘   then dispatched
+
+* Durable means: written and flushed to the disk (``synchronous=FULL``) before anybody is told.
+* What is submitted while a batch is written makes up the next one: many runs share a flush.
+* One runtime at a time is at work on a folder; others are refused, readers are not.
+* An error of the disk is for good: everything after it is refused with its words, and nothing that
+  was acknowledged is lost.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from os import PathLike
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import Event
+from hubbub.hub.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.task_host import TaskHost
+from hubbub.runtime.blob_folder import BlobFolder
+from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.sqlite_reader import SqliteReader
+from hubbub.runtime.sqlite_schema import connect, connect_read_only, store_failure
+from hubbub.runtime.sqlite_writer import Depths, Operation, SqliteWriter
+from hubbub.runtime.stored_secrets import StoredSecrets
+
+__all__ = ["SqliteStore"]
+
+GATHER: Final = 3
+"""Turns of the event loop for which a batch is gathered once there is something to write."""
+
+MAX_BATCH: Final = 1000
+"""Operations in one transaction."""
+
+CHECKPOINT: Final = 4_000
+"""Events after which the log is moved into the file, as soon as nothing else is to be done."""
+
+
+class SqliteStore:
+    """A ``Journal`` in a folder, which also keeps values of variables and contents of files.
+
+    ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
+    ``hubbub.runtime.data_folder``).  Give it to ``Runtime(store=…)``; ``"sqlite:PATH"`` is short
+    for it.  ``open`` raises ``OperatorError`` for a folder that cannot be used.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, ports: Ports | None = None) -> None:
+        self.folder = DataFolder(path)
+        self._ports = ports or Ports()
+        self.secrets = StoredSecrets(self._enqueue)
+        self.blobs = BlobFolder(self.folder.blobs, self._ports.ids)
+        self.name = "sqlite"
+        self.failure = ""
+        self.tip = 0
+        self._depths: Depths = (0, 0, 0)
+        self._lock = FolderLock(self.folder.root / "hubbub.lock")
+        self._tasks = TaskHost()
+        self._queue: deque[Operation] = deque()
+        self._is_writing = False
+        self._is_open = False
+        self._work = anyio.Event()
+        self._idle: anyio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({str(self.folder.database)!r})"
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Take the folder, make or check the database, and begin to write."""
+        if self._is_open:
+            return
+        self._writing: Worker = self._ports.make_worker()
+        self._reading: Worker = self._ports.make_worker()
+        self._work = anyio.Event()
+        try:
+            number = self._ports.ids.number()
+            await self._writing.run(partial(self._open_writer, f"sqlite-{number:012x}"))
+            await self._reading.run(self._open_reader)
+            await self._tasks.open()
+        except BaseException:
+            await self._let_go()
+            raise
+        self._is_open = True
+        self.blobs.worker = self._reading
+        self._tasks.start(self._write(), name="hubbub store")
+
+    def _open_writer(self, new_name: str) -> None:
+        self.folder.make()
+        self.folder.check_file_system()
+        self._lock.acquire()
+        path = self.folder.database
+        self._db = connect(path)
+        try:
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('store', ?)", (new_name,))
+            select = "SELECT value FROM meta WHERE key = 'store'"
+            self.name = self._db.execute(select).fetchone()[0]
+            self._writer = SqliteWriter(self._db)
+        except sqlite3.Error as error:
+            raise OperatorError(store_failure(path, error)) from error
+        path.chmod(0o600)
+        self.tip, self._depths = self._writer.tip, self._writer.depths
+        log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
+
+    def _open_reader(self) -> None:
+        self._reader = SqliteReader(connect_read_only(self.folder.database))
+        self.secrets.restore(self._reader.secrets())
+
+    async def aclose(self) -> None:
+        """Write what was submitted, and let go of the folder; idempotent."""
+        if not self._is_open:
+            return
+        with anyio.CancelScope(shield=True):
+            await self.flush()
+        self._is_open = False
+        try:  # Not shielded: on Trio a task group nests with the caller's scopes.
+            await self._tasks.aclose()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._reading.run(self._close_reader)
+            await self._writing.run(self._close_writer)
+        self._reading.close()
+        self._writing.close()
+
+    def _close_reader(self) -> None:
+        if (reader := getattr(self, "_reader", None)) is not None:
+            reader.close()
+
+    def _close_writer(self) -> None:
+        if (db := getattr(self, "_db", None)) is not None:
+            db.close()
+        self._lock.release()
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        """Have a commit written.  A store that has failed refuses it at once, with its words."""
+        if self.failure:
+            commit.error = self.failure
+            if commit.done is not None:
+                commit.done(commit)
+            return
+        self._enqueue(commit)
+
+    def _enqueue(self, operation: Operation) -> None:
+        self._queue.append(operation)
+        self._work.set()
+
+    async def _write(self) -> None:
+        """Write batch after batch, for as long as the store is open."""
+        unchecked = 0
+        while True:
+            if not self._queue:
+                if self._idle is not None:
+                    self._idle.set()
+                    self._idle = None
+                if unchecked > CHECKPOINT:
+                    unchecked = 0
+                    await self._writing.run(self._writer.checkpoint)
+                    continue
+                self._work = anyio.Event()
+                await self._work.wait()
+            # Who has just been told something says the rest of it in these turns.
+            for _ in range(GATHER):
+                await anyio.lowlevel.checkpoint()
+            before = self.tip
+            await self._write_batch()
+            unchecked += self.tip - before
+
+    async def _write_batch(self) -> None:
+        count = min(len(self._queue), MAX_BATCH)
+        batch = [self._queue.popleft() for _ in range(count)]
+        self._is_writing = True
+        try:
+            if not self.failure:
+                self._depths = await self._writing.run(partial(self._writer.apply, batch))
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._is_writing = False
+        for operation in batch:
+            if not isinstance(operation, Commit):
+                continue
+            if self.failure:
+                operation.written = []
+                operation.error = self.failure
+            self.tip += len(operation.written)
+            if operation.done is not None:
+                operation.done(operation)
+
+    def _fail(self, error: Exception) -> None:
+        path = self.folder.database
+        if isinstance(error, sqlite3.Error):
+            self.failure = store_failure(path, error)
+        else:
+            self.failure = f"{path}: {type(error).__name__}: {error}; please report it"
+        log.error("store.failed", problem=self.failure, exc_info=error)
+
+    async def flush(self) -> None:
+        """Return when everything submitted so far is written."""
+        while self._queue or self._is_writing:
+            if self._idle is None:
+                self._idle = anyio.Event()
+            await self._idle.wait()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    async def load(self, run_id: str) -> LoadedRun | None:
+        return await self._reading.run(partial(self._reader.load, run_id))
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        return await self._reading.run(partial(self._reader.info, run_id))
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        read = partial(self._reader.runs, live=live, root_run_id=root_run_id)
+        return await self._reading.run(read)
+
+    async def ready(self) -> Sequence[str]:
+        return await self._reading.run(self._reader.ready)
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        return await self._reading.run(self._reader.timed)
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        return await self._reading.run(partial(self._reader.find, to, by))
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        return await self._reading.run(partial(self._reader.notes, prefix))
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        end = self.tip if until is None else min(until, self.tip)
+        return await self._reading.run(partial(self._reader.read, selection, after, end, limit))
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        return await self._reading.run(partial(self._reader.position, run_id, lane, seq))
+
+    def depths(self) -> Depths:
+        return self._depths

@@ -1,0 +1,478 @@
+"""What the store's one writer does with a batch of commits: one transaction, in order.
+
+Runs in the store's writing thread and nowhere else.  The rules of an inbox are the hub's
+(``hub/inbox_rules.py``); here they are asked with rows of a database, of which those of runs at
+work are kept at hand.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias, assert_never
+
+import msgspec
+from msgspec import structs
+
+from hubbub.hub.codec import decode_event, encode_event
+from hubbub.hub.descriptors import (
+    Descriptor,
+    encode_descriptor,
+    kind_of_descriptor,
+    read_descriptor,
+)
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
+from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo, RunStatus
+
+__all__ = ["Depths", "Operation", "SecretChange", "SqliteWriter", "candidates"]
+
+Depths: TypeAlias = tuple[int, int, int]
+"""Live runs, parked runs, items waiting."""
+
+KEPT_ROWS: Final = 1024
+"""Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
+
+
+class SecretChange(msgspec.Struct, frozen=True):
+    """A variable's value to keep; without one, all that begin with ``key`` are dropped."""
+
+    key: str
+    value: str | None
+
+    def __repr__(self) -> str:
+        return "SecretChange(***)"
+
+
+Operation: TypeAlias = Commit | SecretChange
+
+
+class Row:
+    """A run as its next commit needs it."""
+
+    __slots__ = (
+        "agent", "born", "chain", "created_at", "descriptor", "in_seq", "inbox", "is_new", "kind",
+        "messages", "name", "number", "parent_run_id", "recent", "root", "root_run_id", "run_id",
+        "seq", "session_key", "status", "waiting", "wake_at",
+    )  # fmt: skip
+
+    def __init__(self, number: int, root: int, new: NewRun, at: int) -> None:
+        self.number = number
+        self.root = root
+        self.run_id = new.run_id
+        self.root_run_id = new.root_run_id
+        self.parent_run_id = new.parent_run_id
+        self.agent = new.agent
+        self.name = new.name
+        self.session_key = new.session_key
+        self.descriptor: Descriptor | None = new.descriptor
+        self.kind = kind_of_descriptor(new.descriptor)
+        self.created_at = at
+        self.wake_at = new.wake_at
+        self.status: RunStatus = "active"
+        self.inbox: Any = "open"
+        self.seq = 0
+        self.in_seq = 0
+        self.chain = 0
+        self.born = 0
+        self.recent = 0
+        self.waiting: dict[int, InLane] = {}
+        self.messages = 0
+        self.is_new = True
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.waiting and self.status in ("parked", "ended")
+
+    def info(self) -> RunInfo:
+        return RunInfo(
+            run_id=self.run_id, root_run_id=self.root_run_id, parent_run_id=self.parent_run_id,
+            agent=self.agent, name=self.name, session_key=self.session_key, status=self.status,
+            inbox=self.inbox, waiting=len(self.waiting), created_at=self.created_at,
+            wake_at=self.wake_at, descriptor=self.descriptor,
+        )  # fmt: skip
+
+
+class SqliteWriter:
+    """Applies commits.  After an exception the writer must not be used again."""
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        project: Callable[[Sequence[tuple[RunInfo, Sequence[Event]]]], None] | None = None,
+    ) -> None:
+        self._db = db
+        self._project = project
+        self._rows: dict[str, Row] = {}
+        self._numbers: dict[str, int] = {}
+        self._dirty: dict[Row, None] = {}
+        self._written: dict[Row, list[Event]] = {}
+        self._events: list[tuple[Any, ...]] = []
+        self._added: list[tuple[int, int, int]] = []
+        self._removed: list[tuple[int, int]] = []
+        self._accepted: dict[tuple[int, str, str], tuple[int, Event]] = {}
+        one = db.execute
+        self.tip: int = one("SELECT coalesce(max(position), 0) FROM event").fetchone()[0]
+        hub = one("SELECT seq, crc FROM event WHERE lane = 'hub' ORDER BY position DESC LIMIT 1")
+        last: tuple[int, int] = hub.fetchone() or (0, 0)
+        self._hub_seq, self._hub_chain = last
+        self.depths: Depths = one(
+            "SELECT count(*), coalesce(sum(status IN ('parked', 'waiting')), 0), "
+            "coalesce(sum(waiting), 0) FROM run WHERE status <> 'ended'"
+        ).fetchone()
+
+    # ── a batch ──────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, batch: Iterable[Operation]) -> Depths:
+        """Write a batch, all or nothing, durably; then bring the agents' folders up to date.
+
+        Each commit's ``error``, ``written`` and outcomes are filled in.  Raises
+        ``sqlite3.Error``, and then nothing of the batch is in the store.
+        """
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for operation in batch:
+                if isinstance(operation, Commit):
+                    self._apply(operation)
+                else:
+                    self._change_secret(operation)
+            self._flush()
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        if self._project is not None and self._written:
+            self._project([(row.info(), events) for row, events in self._written.items()])
+        self._written.clear()
+        if len(self._rows) > KEPT_ROWS:
+            self._rows = {run_id: row for run_id, row in self._rows.items() if not row.is_idle}
+        if len(self._numbers) > 4 * KEPT_ROWS:
+            self._numbers.clear()
+        return self.depths
+
+    def checkpoint(self) -> None:
+        """Move what the log holds into the file, as far as no reader is in the way."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _apply(self, commit: Commit) -> None:
+        try:
+            if commit.run_id:
+                self._write_own(commit)
+            elif commit.events:
+                self._write_hub(commit)
+        except BadValue as error:  # Found before anything of the commit was written.
+            commit.error = str(error)
+        if commit.error:
+            return
+        for delivery in commit.deliveries:
+            self._deliver(commit, delivery)
+        if commit.notes:
+            self._db.executemany(
+                "INSERT INTO note VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                commit.notes.items(),
+            )
+
+    def _write_own(self, commit: Commit) -> None:
+        row = self._row(commit.run_id)
+        if row is None or row.seq != commit.expect or row.status == "ended":
+            commit.error = "conflict"
+            return
+        before = row.status, len(row.waiting)
+        self._append(row, commit.events, [encode_event(event) for event in commit.events])
+        commit.written.extend(commit.events)
+        row.seq += len(commit.events)
+        self._dirty[row] = None
+        for seq in commit.taken:
+            if row.waiting.pop(seq).__class__ is SessionMessage:
+                row.messages -= 1
+            self._removed.append((row.number, seq))
+        if commit.agent:
+            row.agent = commit.agent
+        if commit.status is not None:
+            row.status = commit.status
+            if commit.status == "ended":
+                commit.leftovers = [x for x in row.waiting.values() if can_be_left_over(x)]
+                self._removed.extend((row.number, seq) for seq in row.waiting)
+                row.waiting.clear()
+                row.messages = 0
+                if row.inbox != "terminated":
+                    row.inbox = "ended"
+        self._count(before, row)
+
+    def _count(self, before: tuple[str, int], row: Row) -> None:
+        live, parked, waiting = self.depths
+        status, items = before
+        self.depths = (
+            live + (row.status != "ended") - (status != "ended"),
+            parked + (row.status in _PARKED) - (status in _PARKED),
+            waiting + len(row.waiting) - items,
+        )
+
+    def _write_hub(self, commit: Commit) -> None:
+        events = []
+        for event in commit.events:
+            self._hub_seq += 1
+            events.append(structs.replace(event, lane="hub", seq=self._hub_seq))
+        bodies = [encode_event(event) for event in events]
+        for event, body in zip(events, bodies, strict=True):
+            self.tip += 1
+            self._hub_chain = zlib.crc32(body, self._hub_chain)
+            run = self._number(event.run_id) if event.run_id else 0
+            root = self._number(event.root_run_id) if event.root_run_id else 0
+            self._events.append(
+                (self.tip, run, root, "hub", event.seq, event.type, self._hub_chain, body.decode())
+            )
+        commit.written.extend(events)
+
+    def _append(self, row: Row, events: Sequence[Event], bodies: Sequence[bytes]) -> None:
+        for event, body in zip(events, bodies, strict=True):
+            self.tip += 1
+            row.chain = zlib.crc32(body, row.chain)
+            self._events.append((
+                self.tip, row.number, row.root, event.lane, event.seq, event.type, row.chain,
+                body.decode(),
+            ))  # fmt: skip
+        if row.descriptor is not None and self._project is not None:
+            self._written.setdefault(row, []).extend(events)
+
+    def _change_secret(self, change: SecretChange) -> None:
+        if change.value is None:
+            self._db.execute(
+                "DELETE FROM secret WHERE substr(key, 1, ?) = ?", (len(change.key), change.key)
+            )
+            return
+        self._db.execute(
+            "INSERT INTO secret VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            (change.key, change.value),
+        )
+
+    # ── deliveries ───────────────────────────────────────────────────────────────────────────
+
+    def _deliver(self, commit: Commit, delivery: Delivery) -> None:
+        if delivery.by in ("every", "below"):
+            self._deliver_to_many(commit, delivery)
+            return
+        row = self._address(delivery)
+        if row is None:
+            return
+        if row.in_seq and not self._takes(row, delivery):  # What opens a run is always taken.
+            return
+        before = row.status, len(row.waiting)
+        row.in_seq += 1
+        event = delivery.event = numbered(row, delivery.event)
+        delivery.outcome = "accepted"
+        if delivery.closes and row.inbox != "terminated":
+            row.inbox = delivery.closes
+        self._append(row, (event,), (encode_event(event),))
+        if row.is_new:
+            row.born, row.is_new = self.tip, False
+            before = "ended", 0
+        if delivery.touches:
+            row.recent = self.tip
+        if delivery.key:
+            self._accepted[row.number, delivery.source, delivery.key] = (self.tip, event)
+        row.waiting[row.in_seq] = event
+        self._added.append((row.number, row.in_seq, self.tip))
+        if event.__class__ is SessionMessage:
+            row.messages += 1
+        self._dirty[row] = None
+        self._count(before, row)
+        commit.written.append(event)
+
+    def _takes(self, row: Row, delivery: Delivery) -> bool:
+        if found_instead(row, delivery):
+            return False
+        return judge(row, delivery, self._known(row, delivery) if delivery.key else None)
+
+    def _deliver_to_many(self, commit: Commit, delivery: Delivery) -> None:
+        for run_id in self._candidates(delivery.to, delivery.by):
+            one = Delivery(delivery.event, run_id, closes=delivery.closes)
+            self._deliver(commit, one)
+            if one.outcome == "accepted":
+                delivery.run_ids += (run_id,)
+        delivery.outcome = "accepted"
+
+    def _known(self, row: Row, delivery: Delivery) -> Event | None:
+        """What was accepted under the delivery's source and key."""
+        if row.status == "ended":
+            return None
+        named = (row.number, delivery.source, delivery.key)
+        if named in self._accepted:
+            return self._accepted[named][1]
+        found = self._db.execute(
+            "SELECT body FROM event WHERE position = "
+            "(SELECT position FROM accepted WHERE run = ? AND source = ? AND key = ?)",
+            named,
+        ).fetchone()
+        return decode_event(found[0]) if found is not None else None
+
+    def _address(self, delivery: Delivery) -> Row | None:
+        new = delivery.new
+        if new is not None:
+            keyed = self._candidates(new.session_key, "key") if new.session_key else ()
+            run_id = keyed[0] if keyed else new.run_id
+            delivery.run_ids = (run_id,)
+            return self._row(run_id) or self._create(new, delivery.event.at)
+        found = self._candidates(delivery.to, delivery.by)
+        delivery.run_ids = tuple(found)
+        row = self._row(found[0]) if len(found) == 1 else None
+        if row is None:
+            delivery.outcome = "rejected"
+            delivery.reason = "ambiguous" if len(found) > 1 else "unknown"
+        return row
+
+    def _candidates(self, to: str, by: Addressing) -> Sequence[str]:
+        if by == "run":
+            return (to,)
+        self._flush()
+        return candidates(self._db, to, by)
+
+    # ── rows ─────────────────────────────────────────────────────────────────────────────────
+
+    def _create(self, new: NewRun, at: int) -> Row:
+        row = Row(self._number(new.run_id), self._number(new.root_run_id), new, at)
+        self._rows[new.run_id] = row
+        self._dirty[row] = None
+        return row
+
+    def _row(self, run_id: str) -> Row | None:
+        row = self._rows.get(run_id)
+        if row is None:
+            row = self._read_row(run_id)
+            if row is not None:
+                self._rows[run_id] = row
+        return row
+
+    def _read_row(self, run_id: str) -> Row | None:
+        found = self._db.execute(_SELECT_ROW, (run_id,)).fetchone()
+        if found is None:
+            return None
+        (
+            number, root, parent, agent, name, session_key, descriptor, status, inbox, seq, in_seq,
+            chain, waiting, messages, born, created_at, wake_at, recent,
+        ) = found  # fmt: skip
+        new = NewRun(
+            run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
+            session_key=session_key, wake_at=wake_at,
+            descriptor=None if descriptor is None else read_descriptor(descriptor),
+        )  # fmt: skip
+        row = Row(number, self._number(root), new, created_at)
+        row.status, row.inbox, row.seq, row.in_seq, row.chain = status, inbox, seq, in_seq, chain
+        row.messages, row.born, row.recent, row.is_new = messages, born, recent, False
+        if waiting:
+            items = [decode_event(body) for (body,) in self._db.execute(_SELECT_WAITING, (number,))]
+            row.waiting = {item.seq: item for item in items}  # type: ignore[misc]
+        return row
+
+    def _number(self, run_id: str) -> int:
+        number = self._numbers.get(run_id)
+        if number is None:
+            insert = "INSERT INTO address (run_id) VALUES (?) ON CONFLICT DO NOTHING"
+            if self._db.execute(insert, (run_id,)).rowcount:
+                number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
+            else:
+                select = "SELECT number FROM address WHERE run_id = ?"
+                number = self._db.execute(select, (run_id,)).fetchone()[0]
+            self._numbers[run_id] = number
+        assert number is not None
+        return number
+
+    def _flush(self) -> None:
+        """Give the database what the batch has changed so far."""
+        many = self._db.executemany
+        if self._dirty:
+            many(_PUT_ROW, [_values(row) for row in self._dirty])
+            self._dirty.clear()
+        if self._events:
+            many("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._events)
+            self._events.clear()
+        if self._added:
+            many("INSERT INTO waiting VALUES (?, ?, ?)", self._added)
+            self._added.clear()
+        if self._removed:
+            many("DELETE FROM waiting WHERE run = ? AND seq = ?", self._removed)
+            self._removed.clear()
+        if self._accepted:
+            rows = [(*named, position) for named, (position, _) in self._accepted.items()]
+            many("INSERT INTO accepted VALUES (?, ?, ?, ?)", rows)
+            self._accepted.clear()
+
+
+_PARKED: Final = ("parked", "waiting")
+
+_SELECT_ROW: Final = (
+    "SELECT number, root_run_id, parent_run_id, agent, name, session_key, descriptor, status, "
+    "inbox, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent "
+    "FROM run WHERE run_id = ?"
+)
+_SELECT_WAITING: Final = (
+    "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
+    "ORDER BY waiting.seq"
+)
+_PUT_ROW: Final = (
+    "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (number) DO UPDATE SET agent = excluded.agent, status = excluded.status, "
+    "inbox = excluded.inbox, ready = excluded.ready, seq = excluded.seq, "
+    "in_seq = excluded.in_seq, chain = excluded.chain, waiting = excluded.waiting, "
+    "messages = excluded.messages, recent = excluded.recent"
+)
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    descriptor = None
+    if row.descriptor is not None:
+        descriptor = bytes(encode_descriptor(row.descriptor)).decode()
+    is_ready = row.status == "active" or (row.status != "ended" and bool(row.waiting))
+    return (
+        row.number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
+        row.session_key, row.kind, descriptor, row.status, row.inbox, is_ready, row.seq,
+        row.in_seq, row.chain, len(row.waiting), row.messages, row.born, row.created_at,
+        row.wake_at, row.recent,
+    )  # fmt: skip
+
+
+def candidates(db: sqlite3.Connection, to: str, by: Addressing) -> Sequence[str]:
+    """The runs that an address is meant for (see ``Addressing``)."""
+    match by:
+        case "run":
+            return (to,)
+        case "every":
+            return _ids(db, "status <> 'ended' ORDER BY born")
+        case "name":
+            return _ids(db, "agent = ? AND status <> 'ended' ORDER BY born", to)
+        case "key":
+            return _ids(db, "session_key <> '' AND session_key = ? AND inbox = 'open'", to)
+        case "only":
+            return _ids(
+                db, "session_key <> '' AND inbox = 'open' AND kind IN ('', 'user') ORDER BY born"
+            ) or _ids(db, "status <> 'ended' AND parent_run_id IS NULL ORDER BY born")
+        case "newest":
+            return _ids(
+                db, "kind = ? AND kind <> '' AND inbox = 'open' ORDER BY recent DESC LIMIT 1", to
+            )
+        case "below":
+            return [run_id for (run_id,) in db.execute(_SELECT_BELOW, (to,))]
+        case _:
+            assert_never(by)
+
+
+def _ids(db: sqlite3.Connection, where: str, *values: str) -> Sequence[str]:
+    return [run_id for (run_id,) in db.execute(f"SELECT run_id FROM run WHERE {where}", values)]
+
+
+_SELECT_BELOW: Final = """
+WITH RECURSIVE
+  tree AS MATERIALIZED (
+    SELECT run_id, parent_run_id, status, inbox, born FROM run
+    WHERE root_run_id = (SELECT root_run_id FROM run WHERE run_id = ?1)
+  ),
+  below (run_id) AS (
+    VALUES (?1)
+    UNION
+    SELECT tree.run_id FROM tree JOIN below ON tree.parent_run_id = below.run_id
+  )
+SELECT run_id FROM tree
+WHERE run_id <> ?1 AND run_id IN below AND status <> 'ended' AND inbox <> 'terminated'
+ORDER BY born
+"""

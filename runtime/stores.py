@@ -1,0 +1,44 @@
+"""Which store a text names: what ``Runtime(store=…)`` and ``--store`` take."""
+
+from typing import TYPE_CHECKING, Final
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.journal import Journal
+from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.ports import Ports
+
+if TYPE_CHECKING:
+    from hubbub.runtime.data_folder import DataFolder
+
+__all__ = ["DEFAULT_STORE", "folder_of_store", "open_store"]
+
+DEFAULT_STORE: Final = "sqlite:.hubbub"
+"""A folder where the program runs."""
+
+
+def open_store(store: str | Journal, ports: Ports, *, keep: int = 10_000) -> Journal:
+    """The store that ``store`` names, not open yet; a ``Journal`` is taken as it is.
+
+    Raises ``BadValue`` for a text that names none.
+    """
+    if not isinstance(store, str):
+        return store
+    if store == "memory":
+        return MemoryJournal(keep=keep, ids=ports.ids)
+    from hubbub.runtime.sqlite_store import SqliteStore
+
+    return SqliteStore(_path(store), ports=ports)
+
+
+def folder_of_store(store: str) -> "DataFolder":
+    """Where a named store lies.  Raises ``BadValue`` for one that lies in no folder."""
+    from hubbub.runtime.data_folder import DataFolder
+
+    return DataFolder(_path(store))
+
+
+def _path(store: str) -> str:
+    kind, _, path = store.partition(":")
+    if kind != "sqlite" or not path:
+        raise BadValue("store", f'"sqlite:PATH" or "memory" is wanted, not {store!r}')
+    return path
