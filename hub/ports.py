@@ -8,8 +8,9 @@ thread, which is what makes simulation exact.  ``Journal``, the port of the stor
 import random
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
 from typing import Protocol, TypeVar
 
 import anyio
@@ -161,25 +162,39 @@ class ThreadWorker:
     """A real thread.  It calls back into the event loop by the loop's own thread-safe call."""
 
     def __init__(self, name: str = "hubbub store") -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        # A daemon: a program that ends without closing its store must not hang at its exit.
+        self._thread = Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
 
     async def run(self, fn: Callable[[], T]) -> T:
         token = anyio.lowlevel.current_token().native_token
         call_back = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe  # type: ignore[attr-defined]
         done = anyio.Event()
-        future = self._thread.submit(fn)
+        results: list[T] = []
+        errors: list[Exception] = []
 
-        def tell(_: object) -> None:
+        def work() -> None:
+            try:
+                results.append(fn())
+            except Exception as error:
+                errors.append(error)
             with suppress(RuntimeError):  # The loop is gone, and with it who waited.
                 call_back(done.set)
 
-        future.add_done_callback(tell)
+        self._queue.put(work)
         with anyio.CancelScope(shield=True):
             await done.wait()
-        return future.result()
+        if errors:
+            raise errors[0]
+        return results[0]
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False)
+        self._queue.put(None)
 
 
 class MemorySecrets:

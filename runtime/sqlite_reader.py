@@ -29,7 +29,7 @@ class SqliteReader:
         """A run with its own lane and its untaken items, as of one moment."""
         self._db.execute("BEGIN")
         try:
-            found = self._db.execute(f"{_SELECT_INFO} WHERE run_id = ?", (run_id,)).fetchone()
+            found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
             if found is None:
                 return None
             select = "SELECT body FROM event WHERE run = ? AND lane = 'own' ORDER BY position"
@@ -50,17 +50,15 @@ class SqliteReader:
             self._db.execute("COMMIT")
 
     def info(self, run_id: str) -> RunInfo | None:
-        found = self._db.execute(f"{_SELECT_INFO} WHERE run_id = ?", (run_id,)).fetchone()
+        found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
         return _info(found) if found is not None else None
 
     def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
-        where, values = ["1"], []
-        if live:
-            where.append("status <> 'ended'")
+        where = "status <> 'ended'" if live else "1"
+        values: tuple[str, ...] = ()
         if root_run_id is not None:
-            where.append("root_run_id = ?")
-            values.append(root_run_id)
-        select = f"{_SELECT_INFO} WHERE {' AND '.join(where)} ORDER BY born"
+            where, values = f"{where} AND {_OF_TREE}", (root_run_id, root_run_id)
+        select = f"{_SELECT_INFO} WHERE {where} ORDER BY born"
         return [_info(found) for found in self._db.execute(select, values)]
 
     def ready(self) -> Sequence[str]:
@@ -82,14 +80,18 @@ class SqliteReader:
         self, selection: Selection, after: int, until: int, limit: int
     ) -> tuple[Sequence[Event], int]:
         """Up to ``limit`` events of a selection between two positions, and the one reached."""
-        where, values = ["position > ?", "position <= ?"], [after, until]
-        for column, run_id in (("run", selection.run_id), ("root", selection.root_run_id)):
-            if run_id is not None:
-                number = self._number(run_id)
-                if number is None:
-                    return (), until
-                where.append(f"{column} = ?")
-                values.append(number)
+        where: list[str] = ["position > ?", "position <= ?"]
+        values: list[int | str] = [after, until]
+        if selection.run_id is not None:
+            where.append("run = (SELECT number FROM address WHERE run_id = ?)")
+            values.append(selection.run_id)
+        if (root := selection.root_run_id) is not None:
+            # What the hub's own lane says of a tree may be about no run that there is.
+            where.append(
+                f"(run IN (SELECT number FROM run WHERE {_OF_TREE}) AND lane <> 'hub' "
+                "OR lane = 'hub' AND root = (SELECT number FROM address WHERE run_id = ?))"
+            )
+            values += (root, root, root)
         select = (
             f"SELECT position, type, body FROM event WHERE {' AND '.join(where)} "
             f"ORDER BY position LIMIT {PAGE}"
@@ -126,10 +128,16 @@ class SqliteReader:
         return found[0] if found is not None else None
 
 
+_OF_TREE: Final = (
+    "(number = (SELECT number FROM address WHERE run_id = ?) "
+    "OR root_run_id = ? AND parent_run_id IS NOT NULL)"
+)
 _SELECT_INFO: Final = (
     "SELECT number, run_id, root_run_id, parent_run_id, agent, name, session_key, status, inbox, "
     "waiting, created_at, wake_at, descriptor FROM run"
 )
+
+_SELECT_ONE: Final = f"{_SELECT_INFO} WHERE number = (SELECT number FROM address WHERE run_id = ?)"
 
 
 def _info(found: Sequence[Any]) -> RunInfo:

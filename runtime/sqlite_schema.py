@@ -21,7 +21,9 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError
 
-__all__ = ["FORMAT", "connect", "connect_read_only", "is_damage", "prepare", "store_failure"]
+__all__ = [
+    "FORMAT", "PRAGMAS", "connect", "connect_read_only", "is_damage", "prepare", "store_failure",
+]  # fmt: skip
 
 FORMAT: Final = 1
 """``PRAGMA user_version`` of the files that this program writes."""
@@ -31,12 +33,18 @@ APPLICATION: Final = 0x68756221
 
 BUSY_SECONDS: Final = 5.0
 
+PRAGMAS: Final = (
+    "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
+    "journal_size_limit=67108864", "fullfsync=1", "temp_store=MEMORY",
+)  # fmt: skip
+"""How the writing connection is set; ``tests/runtime/test_crash_vfs.py`` shows why."""
+
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE address (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE);
 CREATE TABLE run (
   number INTEGER PRIMARY KEY REFERENCES address,
-  run_id TEXT NOT NULL UNIQUE, root_run_id TEXT NOT NULL, parent_run_id TEXT,
+  run_id TEXT NOT NULL, root_run_id TEXT NOT NULL, parent_run_id TEXT,
   agent TEXT NOT NULL, name TEXT NOT NULL, session_key TEXT NOT NULL,
   kind TEXT NOT NULL, descriptor TEXT,
   status TEXT NOT NULL, inbox TEXT NOT NULL, ready INTEGER NOT NULL,
@@ -44,20 +52,20 @@ CREATE TABLE run (
   waiting INTEGER NOT NULL, messages INTEGER NOT NULL, born INTEGER NOT NULL,
   created_at INTEGER NOT NULL, wake_at INTEGER, recent INTEGER NOT NULL
 );
-CREATE INDEX run_ready ON run(ready) WHERE ready = 1;
+CREATE INDEX run_ready ON run(born) WHERE ready = 1;
 CREATE INDEX run_timed ON run(wake_at) WHERE wake_at IS NOT NULL AND status <> 'ended';
 CREATE INDEX run_live ON run(agent) WHERE status <> 'ended';
 CREATE INDEX run_key ON run(session_key) WHERE session_key <> '' AND inbox = 'open';
-CREATE INDEX run_recent ON run(kind, recent) WHERE inbox = 'open' AND kind <> '';
-CREATE INDEX run_tree ON run(root_run_id);
+CREATE INDEX run_recent ON run(kind, recent)
+  WHERE inbox = 'open' AND kind IN ('user', 'heartbeat');
+CREATE INDEX run_child ON run(root_run_id) WHERE parent_run_id IS NOT NULL;
 CREATE TABLE event (
   position INTEGER PRIMARY KEY,
   run INTEGER NOT NULL, root INTEGER NOT NULL, lane TEXT NOT NULL, seq INTEGER NOT NULL,
   type TEXT NOT NULL, crc INTEGER NOT NULL, body TEXT NOT NULL
 );
 CREATE INDEX event_run ON event(run);
-CREATE INDEX event_root ON event(root);
-CREATE INDEX event_hub ON event(lane) WHERE lane = 'hub';
+CREATE INDEX event_hub ON event(root) WHERE lane = 'hub';
 CREATE TABLE waiting (
   run INTEGER NOT NULL, seq INTEGER NOT NULL, position INTEGER NOT NULL,
   PRIMARY KEY (run, seq)
@@ -80,10 +88,7 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
         try:
-            for pragma in (
-                "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
-                "journal_size_limit=67108864", "fullfsync=1", "temp_store=MEMORY",
-            ):  # fmt: skip
+            for pragma in PRAGMAS:
                 db.execute(f"PRAGMA {pragma}")
             prepare(db, path)
         except BaseException:

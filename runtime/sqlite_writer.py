@@ -113,7 +113,10 @@ class SqliteWriter:
         self._accepted: dict[tuple[int, str, str], tuple[int, Event]] = {}
         one = db.execute
         self.tip: int = one("SELECT coalesce(max(position), 0) FROM event").fetchone()[0]
-        hub = one("SELECT seq, crc FROM event WHERE lane = 'hub' ORDER BY position DESC LIMIT 1")
+        hub = one(
+            "SELECT seq, crc FROM event WHERE position = "
+            "(SELECT max(position) FROM event WHERE lane = 'hub')"
+        )
         last: tuple[int, int] = hub.fetchone() or (0, 0)
         self._hub_seq, self._hub_chain = last
         self.depths: Depths = one(
@@ -404,7 +407,7 @@ _PARKED: Final = ("parked", "waiting")
 _SELECT_ROW: Final = (
     "SELECT number, root_run_id, parent_run_id, agent, name, session_key, descriptor, status, "
     "inbox, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent "
-    "FROM run WHERE run_id = ?"
+    "FROM run WHERE number = (SELECT number FROM address WHERE run_id = ?)"
 )
 _SELECT_WAITING: Final = (
     "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
@@ -449,7 +452,10 @@ def candidates(db: sqlite3.Connection, to: str, by: Addressing) -> Sequence[str]
             ) or _ids(db, "status <> 'ended' AND parent_run_id IS NULL ORDER BY born")
         case "newest":
             return _ids(
-                db, "kind = ? AND kind <> '' AND inbox = 'open' ORDER BY recent DESC LIMIT 1", to
+                db,
+                "kind = ? AND kind IN ('user', 'heartbeat') AND inbox = 'open' "
+                "ORDER BY recent DESC LIMIT 1",
+                to,
             )
         case "below":
             return [run_id for (run_id,) in db.execute(_SELECT_BELOW, (to,))]
@@ -465,7 +471,10 @@ _SELECT_BELOW: Final = """
 WITH RECURSIVE
   tree AS MATERIALIZED (
     SELECT run_id, parent_run_id, status, inbox, born FROM run
-    WHERE root_run_id = (SELECT root_run_id FROM run WHERE run_id = ?1)
+    WHERE parent_run_id IS NOT NULL AND root_run_id = (
+      SELECT root_run_id FROM run
+      WHERE number = (SELECT number FROM address WHERE run_id = ?1)
+    )
   ),
   below (run_id) AS (
     VALUES (?1)
