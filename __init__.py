@@ -28,6 +28,8 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.values import Secret
+from hubbub.runtime.agent_messages import send_agent_message
+from hubbub.runtime.boot import RestorePolicy
 from hubbub.runtime.run_context import RunContext
 from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.runtime import ExecutableAgent, Runtime
@@ -58,6 +60,7 @@ __all__ = [
     "ModelRequest",
     "PromptDefinition",
     "Receipt",
+    "RestorePolicy",
     "Resumable",
     "Run",
     "RunContext",
@@ -77,6 +80,7 @@ __all__ = [
     "Usage",
     "VariableDefinition",
     "agent",
+    "send_agent_message",
     "tool",
 ]
 

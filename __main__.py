@@ -10,6 +10,7 @@ terminal on behalf of the former.
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -17,14 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, Typ
 
 import anyio
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hubbub import HubbubError, Runtime, __version__
 from hubbub.agents.model import Model
 from hubbub.hub.errors import MissingExtra, OperatorError
 from hubbub.hub.events import Event
+from hubbub.hub.journal import Journal
+from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.runtime.document_folder import printable
+from hubbub.runtime.store_commands import store_commands
+from hubbub.runtime.stores import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,6 +152,8 @@ def _app() -> Any:
     app.command(_demo_command(), name="demo")
     app.command(_assets_command(), name="assets")
     app.command(_chat_command(), name="chat")
+    for name, command in store_commands(_print, _notice, _loop).items():
+        app.command(command, name=name)
     return app
 
 
@@ -158,6 +165,7 @@ def _demo_command() -> Callable[..., int]:
         /,
         *,
         json: Annotated[bool, Parameter(show_default=False)] = False,
+        resume: Annotated[bool, Parameter(show_default=False)] = False,
         backend: Backend = "asyncio",
         record: Annotated[Path | None, Parameter(show=False)] = None,
     ) -> int:
@@ -167,6 +175,9 @@ def _demo_command() -> Callable[..., int]:
         message while it works, and ends with a report. Then a director delegates to a worker and
         a reviewer (see hubbub assets). Exit code 1: there was nothing to read.
 
+        What happens is kept in .hubbub/demo. Kill it at any moment, even with kill -9: with
+        --resume it goes on where it was, and reads no file again whose reading is on record.
+
         Parameters
         ----------
         folder
@@ -174,12 +185,14 @@ def _demo_command() -> Callable[..., int]:
             there are none.
         json
             Print one JSON object instead: report, files, totals, steering, delegation.
+        resume
+            Go on with the last demo that was begun here.
         backend
             The event loop.
         record
             Write a picture (SVG) of the demo to this file.
         """
-        return _demo(folder, as_json=json, backend=backend, record=record)
+        return _demo(folder, as_json=json, resume=resume, backend=backend, record=record)
 
     return demo
 
@@ -229,6 +242,8 @@ def _chat_command() -> Callable[..., int]:
         model: str | None = None,
         system: Annotated[str, Parameter(show_default=False)] = "",
         folder: Path | None = None,
+        session: Annotated[str, Parameter(show_default=False)] = "",
+        store: str = DEFAULT_STORE,
         backend: Backend = "asyncio",
     ) -> int:
         """Talk with an agent in the terminal. Ctrl-C interrupts it, twice leaves.
@@ -248,10 +263,17 @@ def _chat_command() -> Callable[..., int]:
             What the assistant is told to be.
         folder
             The assistant may list and read the text files of this folder, and of no other.
+        session
+            A name for the conversation: it is kept, and gone on with under the same name.
+        store
+            What keeps it: sqlite:FOLDER, or memory.
         backend
             The event loop.
         """
-        return _chat(agent, model=model, system=system, folder=folder, backend=backend)
+        return _chat(
+            agent, model=model, system=system, folder=folder, kept=_Kept(session, store),
+            backend=backend,
+        )  # fmt: skip
 
     return chat
 
@@ -282,15 +304,12 @@ def _checked(folder: Path, remedy: str) -> Path:
 # ── demo ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _demo(folder: Path | None, *, as_json: bool, backend: Backend, record: Path | None) -> int:
-    from hubbub.runtime.demo import Demo, own_documents
+def _demo(
+    folder: Path | None, *, as_json: bool, resume: bool, backend: Backend, record: Path | None
+) -> int:
     from hubbub.runtime.demo_story import summary
 
-    if folder is None:
-        own, wanted = own_documents()
-        demo = Demo(folder=own, wanted=wanted)
-    else:
-        demo = Demo(folder=_checked(folder, "name a folder with text files: hubbub demo FOLDER"))
+    demo = _demo_to_run(folder, resume)
     console = _terminal()
     if as_json:
         story = _story(demo, backend)
@@ -309,6 +328,49 @@ def _demo(folder: Path | None, *, as_json: bool, backend: Backend, record: Path 
     return _demo_code(story)
 
 
+def _demo_to_run(folder: Path | None, resume: bool) -> "StoredDemo":
+    """The demo as it was asked for, with the store that keeps it."""
+    from hubbub.runtime.demo import Demo, own_documents
+    from hubbub.runtime.demo_store import begin_demo, resume_demo
+
+    ports = Ports()
+    if resume:
+        if folder is not None:
+            raise _Wrong("--resume goes on with the folder of the last demo; leave FOLDER out")
+        return StoredDemo(*resume_demo(ports=ports), ports, resume=True)
+    if folder is None:
+        own, wanted = own_documents()
+        demo = Demo(folder=own, wanted=wanted)
+    else:
+        demo = Demo(folder=_checked(folder, "name a folder with text files: hubbub demo FOLDER"))
+    try:
+        store: Journal = begin_demo(demo, own=folder is None, ports=ports)
+    except OperatorError as error:
+        _notice(f"{error}; this demo is kept in memory only, and cannot be resumed")
+        store = MemoryJournal(ids=ports.ids)
+    return StoredDemo(demo, store, ports)
+
+
+class StoredDemo(Struct, frozen=True):
+    """A demo and what it is kept in."""
+
+    demo: "Demo"
+    store: Journal
+    ports: Ports
+    resume: bool = False
+
+    async def run(self, watch: "Callable[[Event], object]", latency: float = 0.0) -> None:
+        from hubbub.runtime.demo import run_demo
+
+        await run_demo(
+            structs.replace(self.demo, latency=latency),
+            watch,
+            ports=self.ports,
+            journal=self.store,
+            resume=self.resume,
+        )
+
+
 def _demo_code(story: "Story") -> int:
     """0 for a report about at least one document."""
     if story.ending is None or not story.ending.success:
@@ -323,10 +385,9 @@ def _demo_code(story: "Story") -> int:
 
 
 def _story(
-    demo: "Demo", backend: Backend, watch: "Callable[[Story, Event], object] | None" = None
+    demo: StoredDemo, backend: Backend, watch: "Callable[[Story, Event], object] | None" = None
 ) -> "Story":
     """Run the demo; ``watch`` is told of each event after it has become part of the story."""
-    from hubbub.runtime.demo import run_demo
     from hubbub.runtime.demo_story import Story
 
     story = Story()
@@ -337,17 +398,16 @@ def _story(
             watch(story, event)
 
     async def work() -> None:
-        await run_demo(demo, take)
+        await demo.run(take)
 
     _loop(work, backend)
     return story
 
 
-def _story_live(demo: "Demo", backend: Backend, console: "Console") -> "Story":
+def _story_live(demo: StoredDemo, backend: Backend, console: "Console") -> "Story":
     """Run the demo and draw it while it runs."""
     from rich.live import Live
 
-    from hubbub.runtime.demo import run_demo
     from hubbub.runtime.demo_picture import TREE_LINES, draw_end, draw_story
     from hubbub.runtime.demo_story import Story
 
@@ -364,7 +424,7 @@ def _story_live(demo: "Demo", backend: Backend, console: "Console") -> "Story":
         with Live(console=console, auto_refresh=False, transient=True) as live:
             async with anyio.create_task_group() as group:
                 group.start_soon(draw, live)
-                await run_demo(structs.replace(demo, latency=STEP_SECONDS), story.take)
+                await demo.run(story.take, STEP_SECONDS)
                 group.cancel_scope.cancel()
 
     _loop(work, backend)
@@ -472,20 +532,40 @@ def _assets_as_json(made: "Assets") -> dict[str, Any]:
 # ── chat ─────────────────────────────────────────────────────────────────────────────────────
 
 
+class _Kept(Struct, frozen=True):
+    """Under which name, and in what, a conversation is kept."""
+
+    session: str
+    store: str
+
+    @property
+    def session_key(self) -> str | None:
+        """Connector, channel and user; ``None`` for a conversation that ends with the chat."""
+        if self.session and not re.fullmatch(r"[A-Za-z0-9.-]{1,64}", self.session):
+            raise _Wrong("--session: 1 to 64 letters, digits, '-' and '.' are wanted")
+        return f"console_{self.session}_local" if self.session else None
+
+
 def _chat(
-    spec: str | None, *, model: str | None, system: str, folder: Path | None, backend: Backend
+    spec: str | None,
+    *,
+    model: str | None,
+    system: str,
+    folder: Path | None,
+    kept: _Kept,
+    backend: Backend,
 ) -> int:
     from hubbub.runtime.load_agent import load_agents, with_model
 
     ports = Ports()
     if spec is None:
-        return _loop(_converse(_assistant(ports, model, system, folder), ports), backend)
+        return _loop(_converse(_assistant(ports, model, system, folder), ports, kept), backend)
     if system or folder is not None:
         raise _Wrong("--system and --folder are for the assistant; leave them out, or MODULE:AGENT")
     loaded = load_agents(spec)
     if model is not None:
         loaded = with_model(loaded, model)
-    return _loop(_converse(loaded, ports), backend)
+    return _loop(_converse(loaded, ports, kept), backend)
 
 
 def _assistant(ports: Ports, model: str | None, system: str, folder: Path | None) -> "LoadedAgents":
@@ -509,17 +589,23 @@ def _assistant(ports: Ports, model: str | None, system: str, folder: Path | None
     return LoadedAgents(definition, (definition,), (), ())
 
 
-def _converse(loaded: "LoadedAgents", ports: Ports) -> "Callable[[], Coroutine[Any, Any, int]]":
+def _converse(
+    loaded: "LoadedAgents", ports: Ports, kept: _Kept
+) -> "Callable[[], Coroutine[Any, Any, int]]":
     """A conversation with an agent in the console."""
     from hubbub.channels.console import run_console
 
+    session_key = kept.session_key
+
     async def work() -> int:
-        runtime = Runtime(loaded.agents, loaded.prompts, loaded.tools, store="memory", ports=ports)
+        runtime = Runtime(
+            loaded.agents, loaded.prompts, loaded.tools, store=kept.store, ports=ports
+        )
         name = loaded.agent.name
         if not loaded.agent.is_code:  # A missing key is told before anything is typed.
             runtime.resolved.model_of(runtime.definitions.side(name))
         async with runtime:
-            return await run_console(runtime.hub, name)
+            return await run_console(runtime.hub, name, session_key=session_key)
 
     return work
 

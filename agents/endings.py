@@ -83,8 +83,9 @@ def completion(thread: Thread) -> e.AgentComplete:
 def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> Decision:
     """End the run from outside, answering every open call first.
 
-    When it is terminated its children end with it; else those it waits for are interrupted, whose
-    results nobody can use any more (T-05, T-06).
+    When it is terminated its children end with it, and whoever else is left below it, which is
+    what mail to the run itself means; else those it waits for are interrupted, whose results
+    nobody can use any more (T-05, T-06).
     """
     events: list[Event] = list(
         refuse_open_calls(thread, f"{outcome}: {reason}" if reason else outcome)
@@ -103,12 +104,10 @@ def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> 
     )
     mail = interrupted_children(thread, f"its parent {outcome}")
     if outcome == "terminated":
-        why = f"run {thread.origin.run_id} was terminated"
-        mail = tuple(
-            (child.run_id, e.SessionTerminate(reason=why))
-            for child in thread.family.children
-            if not child.ended
-        )
+        origin = thread.origin
+        why = f"run {origin.run_id} was terminated"
+        children = (child.run_id for child in thread.family.children if not child.ended)
+        mail = tuple((to, e.SessionTerminate(reason=why)) for to in (*children, origin.run_id))
     return Decision(tuple(events), status="ended", mail=mail)
 
 

@@ -18,7 +18,6 @@ Rules
 * How events were divided into commits changes nothing.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -45,13 +44,11 @@ from hubbub.agents.history_lines import (
 )
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
+from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import Event, FileRef, InLane
 from hubbub.hub.values import NULL
 
 __all__ = ["follow"]
-
-
-_MINTED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 # ── events → record and lines ────────────────────────────────────────────────────────────────
@@ -255,9 +252,9 @@ def _message_line(thread: Thread, event: Event, item: e.SessionMessage) -> Line:
         "prompt_id": item.prompt_id, "redelivered": item.redelivered,
         "metadata": item.metadata_json,
     }  # fmt: skip
-    if item.silent or item.role != "user" or _MINTED.fullmatch(item.source):
-        return SystemLine(**fields, origin=item.source, silent=item.silent, role=item.role)
-    return UserLine(**fields, source=item.source)
+    if is_from_user(item):
+        return UserLine(**fields, source=item.source)
+    return SystemLine(**fields, origin=item.source, silent=item.silent, role=item.role)
 
 
 def _told_line(thread: Thread, event: Event, item: e.SessionResult) -> Line | None:

@@ -8,6 +8,7 @@ what is due.  The rules stand where they belong:
     what is taken          taking.py            a session's or a run's end   endings.py
     steps and their calls  steps.py, calls.py   children                     delegating.py
     what a step stops      stop.py              who sees what                perspective.py
+    coming back            restoring.py
 
 * A signal that comes too late, for a turn, a step or a run that is over, means nothing.
 """
@@ -16,13 +17,13 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from hubbub.agents.calls import lost_calls
 from hubbub.agents.decide import Kind
 from hubbub.agents.delegating import also_delegated, delegated
 from hubbub.agents.delegation import Room
 from hubbub.agents.endings import completion, end_run, reported
 from hubbub.agents.fold import fold_all
 from hubbub.agents.resolution import Definitions
+from hubbub.agents.restoring import restored
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.signals import (
     Concluded,
@@ -39,15 +40,12 @@ from hubbub.agents.signals import (
     Taken,
     ToolFinished,
 )
-from hubbub.agents.steps import failed, finished, go_on, replied
+from hubbub.agents.steps import failed, finished, replied
 from hubbub.agents.taking import take
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 
 __all__ = ["interpret"]
-
-MAX_RESTARTS: Final = 3
-"""Restarts in a row, without a finished step between them, after which a run fails (T-12)."""
 
 _ROOM: Final = Room()
 
@@ -81,8 +79,8 @@ def interpret(
         case Delegated():
             side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
             decision = delegated(thread, signal, side, waiting, definitions)
-        case Restored(error=error):
-            decision = _restored(thread, error, definitions)
+        case Restored():
+            decision = restored(thread, signal, definitions)
         case DeadlinePassed():
             decision = end_run(thread, "timed_out", "the run's time is over")
         case LoopFailed(error=error, error_type=error_type):
@@ -107,17 +105,3 @@ def interpret(
 def _side(thread: Thread, definitions: Definitions) -> ActiveSide:
     """The side at work; raises ``UnknownAgent``, which says whose definition is gone."""
     return definitions.side(thread.agent, thread.side)
-
-
-def _restored(thread: Thread, error: str, definitions: Definitions) -> Decision:
-    if thread.restarts >= MAX_RESTARTS:
-        reason = f"the run died {MAX_RESTARTS + 1} times in a row without a finished step"
-        failure = e.AgentFailed(error=f"{reason}: {error}" if error else reason, error_type="")
-        return end_run(thread, "failed", reason, failure)
-    restore = e.AgentRestore(attempt=thread.restarts + 2, reason=error)
-    if thread.open is None:
-        return Decision((restore,), status="active")
-    side = definitions.side(thread.agent, thread.side)
-    events = [restore, *lost_calls(thread, side)]
-    after = fold_all(thread, events)
-    return go_on(after, events, side, frozenset(("control",)), definitions)

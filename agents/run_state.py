@@ -123,6 +123,11 @@ class RunState(Protocol):
         """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
         ...
 
+    async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
+        """Queue a silent message for another agent (P-09): the one that is named, else the
+        parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
+        ...
+
     def set_status(self, status: str) -> None:
         """Say what this run is at; its parent's registry shows it (C-14)."""
         ...

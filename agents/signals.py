@@ -95,9 +95,15 @@ class ModelReplied(Struct, frozen=True, gc=False):
 
 
 class Restored(Struct, frozen=True, gc=False):
-    """The run is back in memory after a crash, or after its loop died of ``error``."""
+    """The run is back in memory, in the middle of something.
 
-    error: str = ""
+    ``cause``: what its loop died of; nothing where its process did; else ``LEFT`` or
+    ``CONTEXT_ONLY`` of ``agents/restoring.py``.  ``before``: the causes of the times before, since
+    it last got on.
+    """
+
+    cause: str = ""
+    before: tuple[str, ...] = ()
 
 
 class DeadlinePassed(Struct, frozen=True, gc=False):

@@ -39,25 +39,47 @@ from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.values import NULL, Secret
 
-__all__ = ["Addressing"]
+__all__ = ["Addressing", "identity_of", "is_from_user"]
 
 SCOPED: Final = "!"
 """Ends the key of a mark: the value before it was given as a scoped one."""
+
+
+def identity_of(event: InLane) -> tuple[str, str]:
+    """Under which source and key an item is accepted once; no key where it always is."""
+    match event:
+        case SessionMessage():
+            return event.source, event.key
+        case SessionReply():
+            return "reply", event.prompt_id
+        case SessionResult():
+            return "result", f"{event.child_run_id}#{event.session or 'end'}"
+        case SessionVariables():
+            return "variables", event.request_id
+        case _:
+            return "", ""
 
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MINTED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def _is_from_user(event: SessionMessage) -> bool:
-    """Whether a person said it, rather than another run (P-05)."""
-    return event.role == "user" and not _MINTED.fullmatch(event.source)
+def is_from_user(event: SessionMessage) -> bool:
+    """Whether a person said it, rather than another run or a program unseen by people (P-05)."""
+    return event.role == "user" and not event.silent and not _MINTED.fullmatch(event.source)
 
 
 class Addressing:
     """Turns events into deliveries."""
 
-    __slots__ = ("_holders", "_max_inbox", "_ports", "agents", "conversations")
+    __slots__ = (
+        "_holders",
+        "_max_inbox",
+        "_ports",
+        "agents",
+        "conversations",
+        "default_agent",
+    )
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
         self._ports = ports
@@ -65,6 +87,8 @@ class Addressing:
         self._holders: set[str] | None = None
         self.agents: Container[str] | None = None
         """The agents that there are; a run of another one takes no messages (P-14)."""
+        self.default_agent = ""
+        """The agent of an opening that names none."""
         self.conversations: Container[str] = ()
         """The agents whose roots are conversations with a person (P-13)."""
 
@@ -76,17 +100,13 @@ class Addressing:
             case SessionMessage():
                 return Delivery(
                     event, target, by=by, source=event.source, key=event.key,
-                    limit=self._max_inbox, agents=self.agents, touches=_is_from_user(event),
+                    limit=self._max_inbox, agents=self.agents, touches=is_from_user(event),
                 )  # fmt: skip
             case SessionOpen():
                 return self._opening(event, target)
-            case SessionReply():
-                return Delivery(event, target, source="reply", key=event.prompt_id)
-            case SessionResult():
-                key = f"{event.child_run_id}#{event.session or 'end'}"
-                return Delivery(event, target, source="result", key=key)
-            case SessionVariables():
-                return Delivery(event, target, source="variables", key=event.request_id)
+            case SessionReply() | SessionResult() | SessionVariables():
+                source, key = identity_of(event)
+                return Delivery(event, target, source=source, key=key)
             case SessionTerminate():
                 return Delivery(event, target, closes="terminated")
             case SessionClose():
@@ -102,6 +122,10 @@ class Addressing:
             raise BadValue(
                 "run_id", "1 to 64 letters, digits, '-' and '_' are wanted, as in a UUID"
             )
+        if not event.open_agent:
+            if not self.default_agent:
+                raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
+            event = structs.replace(event, open_agent=self.default_agent)
         descriptor = self._descriptor(run_id, event)
         if event.variables:
             event = self._put_away(run_id, event)

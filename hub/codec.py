@@ -19,7 +19,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import CATALOGUE, CustomEvent, Event
 from hubbub.hub.values import NULL, Json, decode_hook, decode_value, encode_hook
 
-__all__ = ["UnknownEvent", "decode_event", "encode_event"]
+__all__ = ["UnknownEvent", "check_storable", "decode_event", "encode_event"]
 
 
 class UnknownEvent(Event, tag="unknown"):
@@ -44,6 +44,7 @@ UnknownEvent.type = property(_name_as_type)  # type: ignore[assignment]
 _NAMED: Final = (CustomEvent, UnknownEvent)
 _RESERVED: Final = frozenset(("", "custom", "unknown", *(event.type for event in CATALOGUE)))
 """Names under which a custom event would be read back as something else."""
+_OURS: Final = frozenset((CustomEvent, UnknownEvent, *CATALOGUE))
 _COMMON: Final = frozenset(Event.__struct_fields__)
 _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)
 
@@ -64,6 +65,12 @@ def encode_event(event: Event) -> bytes:
         return encode_event(_without_surrogates(event))
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise BadValue(event.type, f"{error}; use values that msgspec can encode") from error
+
+
+def check_storable(event: Event) -> None:
+    """Raise ``BadValue``, now, for an event of a user's own class that no store could keep."""
+    if event.__class__ not in _OURS:
+        encode_event(event)
 
 
 def _encode_named(event: Event, name: str) -> bytes:
@@ -88,14 +95,14 @@ def decode_event(data: bytes | bytearray | memoryview | str) -> Event:
     except msgspec.ValidationError as error:
         # Most events are of known types: whether this one is, is asked only now.
         problem = str(error)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadValue("event", f"{error}; JSON is wanted") from None
     try:
         fields = _objects().decode(data)
         name = msgspec.json.decode(fields.get("type", NULL), type=str)
     except msgspec.ValidationError:
         raise BadValue("event", "a JSON object with a text 'type' is wanted") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadValue("event", f"{error}; JSON is wanted") from None
     if name in _RESERVED:
         raise BadValue(f"event {name!r}", problem)

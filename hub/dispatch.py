@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from hubbub.hub import scope
-from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane
+from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.journal import Journal
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -36,6 +36,14 @@ class Owner(Protocol):
     """Whoever makes runs happen: told of every item that enters an inbox, after its commit."""
 
     def wake(self, item: InLane) -> None: ...
+
+    def expect(self, opening: SessionOpen) -> None:
+        """A new run is being opened; the store has yet to say so."""
+        ...
+
+    def refusal_of(self, run_id: str) -> str:
+        """Why no message may be sent to a run just now; empty where one may (P-14)."""
+        ...
 
     def interrupted_with(self, run_id: str) -> tuple[str, ...]:
         """The run and those it waits for: what an interruption of it reaches (T-10)."""

@@ -4,6 +4,7 @@
     ├── DefinitionError          the author of an agent, prompt or tool
     ├── CallerError              the code that made the call
     │   ├── UnknownAgent
+    │   ├── NoAgentFound
     │   ├── UnknownRun
     │   ├── RunEnded
     │   ├── Closed
@@ -55,6 +56,7 @@ __all__ = [
     "ModelGarbled",
     "ModelRefused",
     "ModelUnavailable",
+    "NoAgentFound",
     "NoSuchFile",
     "OperatorError",
     "PromptClosed",
@@ -104,6 +106,14 @@ class UnknownAgent(CallerError):
         self.name = name
         names = ", ".join(sorted(known)) or "none"
         super().__init__(f"no agent named {name!r}; known agents: {names}")
+
+
+class NoAgentFound(CallerError):
+    """No agent is the one that a strategy looks for."""
+
+    def __init__(self, strategy: str) -> None:
+        self.strategy = strategy
+        super().__init__(f"there is no agent for {strategy!r}; name one by its run_id")
 
 
 class UnknownRun(CallerError):

@@ -23,9 +23,17 @@ from msgspec import Struct, structs
 
 from hubbub.hub import scope
 from hubbub.hub.addressing import Addressing
+from hubbub.hub.codec import check_storable
 from hubbub.hub.cursor import cursor_of, place
 from hubbub.hub.dispatch import MAX_NESTED, Dispatcher, Owner
-from hubbub.hub.errors import BadValue, Closed, LimitExceeded, ReservedEvent, WrongThread
+from hubbub.hub.errors import (
+    BadValue,
+    Closed,
+    LimitExceeded,
+    ReservedEvent,
+    StoreFailed,
+    WrongThread,
+)
 from hubbub.hub.events import (
     CustomEvent,
     Event,
@@ -284,8 +292,8 @@ class Hub:
         returns, unless called by a listener), an ephemeral one right away.  ``session:*`` events
         that are addressed to a run become deliveries to its inbox.  An ``agent:*`` event emitted
         here rather than through a run's scope is carried and journaled in the hub's lane and is
-        no fact about any run (H-17).  Raises ``Closed`` and ``WrongThread``; never raises what a
-        listener raised.
+        no fact about any run (H-17).  Raises ``Closed``, ``WrongThread``, and ``BadValue`` for an
+        event of your own that JSON cannot hold; never raises what a listener raised.
         """
         self._check("emit")
         if not isinstance(event, Event):
@@ -293,11 +301,20 @@ class Hub:
         self._emit(event, None)
 
     async def publish(self, event: Event) -> None:
-        """``emit``, and return when the event is committed and dispatched (H-17)."""
+        """``emit``, and return when the event is committed and dispatched (H-17).
+
+        Raises ``StoreFailed`` when the store could not keep it.
+        """
         self._check("publish")
         done = anyio.Event()
         self._emit(event, done.set)
         await done.wait()
+        self.check_store()
+
+    def check_store(self) -> None:
+        """Raise ``StoreFailed`` if the store accepts nothing any more."""
+        if self.journal.failure:
+            raise StoreFailed(self.journal.name, self.journal.failure)
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
         home: str = event.home
@@ -318,6 +335,7 @@ class Hub:
         if home == "none":
             self._emit_ephemeral(event, done)
             return
+        check_storable(event)
         commit = Commit(events=(event,))
         if done is not None:
             commit.after = lambda _commit: done()
@@ -394,7 +412,7 @@ class Hub:
 
     def open(
         self,
-        agent: str,
+        agent: str = "",
         input: Any = None,
         *,
         run_id: str | None = None,
@@ -406,7 +424,9 @@ class Hub:
         descriptor: Any = None,
         env: dict[str, str] | None = None,
     ) -> Receipt:
-        """Start a run of ``agent``, or find the live one of ``session_key`` (R-09).
+        """Start a run of ``agent``, or find the open one of ``session_key`` (R-09).
+
+        Without a name the agent is the runtime's ``default_agent``.
 
         Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  The
         receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the ``Secrets``
@@ -429,7 +449,26 @@ class Hub:
             descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
             variables=_variables(env) if env else (),
         )
-        return self._deliver(event)
+        return self.open_run(event, is_new=not (run_id or session_key))
+
+    def open_run(self, event: SessionOpen, *, is_new: bool = False) -> Receipt:
+        """``open`` for an event.  ``is_new``: nobody can have used its ``run_id`` before.
+
+        Then the runtime is told at once, so that it may begin while the store writes.
+        """
+        receipt = self._deliver(event)
+        owner = self.dispatcher.owner
+        if is_new and receipt.status == "pending" and owner is not None:
+            (delivery,) = self._uncommitted[receipt.run_id].deliveries
+            new, opening = delivery.new, delivery.event
+            assert new is not None and isinstance(opening, SessionOpen)
+            owner.expect(
+                structs.replace(
+                    opening, run_id=new.run_id, root_run_id=new.root_run_id,
+                    parent_run_id=new.parent_run_id, agent=new.agent, lane="in", seq=1,
+                )
+            )  # fmt: skip
+        return receipt
 
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
         """Interrupt the turn at work of one run, or of all of them (H-11, T-10).
@@ -463,6 +502,14 @@ class Hub:
         self._check("send_to_run")
         delivery = self.addressing.delivery(event, to=to, by=by)
         receipt.run_id = delivery.to
+        owner = self.dispatcher.owner
+        refused = ""
+        if owner is not None and isinstance(event, SessionMessage):
+            refused = owner.refusal_of(delivery.to)
+        if refused:
+            receipt.settle("rejected", refused)
+            self._dead_letter(delivery.to, refused, delivery.event)
+            return receipt
         commit = Commit(deliveries=(delivery,))
         commit.receipt = receipt
         if done is not None:
@@ -568,7 +615,7 @@ class Hub:
                 break
         # Found again by whoever emits an ephemeral event of this run before the commit is done.
         self._uncommitted[commit.run_id or _about(commit)] = commit
-        if commit.receipt is not None:
+        if commit.receipt is not None and commit.deliveries[0].new is None:
             to = commit.deliveries[0].to
             self._mail_under_way[to] = self._mail_under_way.get(to, 0) + 1
         commit.done = self._committed
@@ -584,10 +631,10 @@ class Hub:
             commit.before(commit)
         if commit.receipt is not None:
             to = commit.deliveries[0].to
-            if self._mail_under_way[to] == 1:
-                del self._mail_under_way[to]
-            else:
+            if commit.deliveries[0].new is None:
                 self._mail_under_way[to] -= 1
+                if not self._mail_under_way[to]:
+                    del self._mail_under_way[to]
             self._settle(commit.receipt, commit)
         elif commit.deliveries:
             for delivery in commit.deliveries:
@@ -619,6 +666,7 @@ class Hub:
         if len(delivery.run_ids) == 1:
             receipt.run_id = delivery.run_ids[0]
         if commit.error:
+            receipt.failed_store = self.journal.name
             receipt.settle("rejected", commit.error)
             return
         new = delivery.new

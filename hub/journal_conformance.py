@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
+from hubbub.hub.address_conformance import ADDRESS_CHECKS
 from hubbub.hub.cursor import START, cursor_at, cursor_of, place
 from hubbub.hub.events import (
     AgentComplete,
@@ -325,5 +326,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_values_survive,
     check_closing_the_store_is_idempotent,
     *INBOX_CHECKS,
+    *ADDRESS_CHECKS,
 )
 """Every check, for a store's own tests to run."""

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from hubbub.hub.errors import CallerError, Closed, RunEnded, UnknownRun
+from hubbub.hub.errors import CallerError, Closed, RunEnded, StoreFailed, UnknownRun
 
 __all__ = ["Receipt", "ReceiptStatus"]
 
@@ -22,11 +22,13 @@ class Receipt:
       ``hub:dead_letter``.
     * ``duplicate``: the same source and key (or run id) was accepted before; nothing was added.
     * ``rejected``: nothing was added; ``reason`` is ``unknown``, ``ended``, ``terminated``,
-      ``inbox full``, ``key reused``, ``ambiguous``, ``answered``, ``expired``, ``hub closed``
-      or a sentence.
+      ``inbox full``, ``key reused``, ``ambiguous``, ``answered``, ``expired``, ``hub closed``,
+      ``agent gone``, ``prompt gone``, ``tool gone``, ``unreadable`` or a sentence.
     """
 
-    __slots__ = ("_waiter", "_watcher", "cursor", "reason", "run_id", "run_ids", "status")
+    __slots__ = (
+        "_waiter", "_watcher", "cursor", "failed_store", "reason", "run_id", "run_ids", "status",
+    )  # fmt: skip
 
     def __init__(
         self, status: ReceiptStatus = "pending", reason: str = "", run_id: str = ""
@@ -36,6 +38,8 @@ class Receipt:
         self.run_id = run_id
         self.run_ids: tuple[str, ...] = (run_id,) if run_id else ()
         self.cursor = ""
+        self.failed_store = ""
+        """The store that could not do it, if that is why it was rejected."""
         self._waiter: anyio.Event | None = None
         self._watcher: Callable[[Receipt], None] | None = None
 
@@ -52,9 +56,12 @@ class Receipt:
         return self.status == "duplicate"
 
     def raise_if_rejected(self) -> "Receipt":
-        """Raise ``UnknownRun``, ``RunEnded``, ``Closed`` or ``CallerError`` for a rejection."""
+        """Raise ``UnknownRun``, ``RunEnded``, ``Closed``, ``StoreFailed`` or ``CallerError`` for
+        a rejection."""
         if self.status != "rejected":
             return self
+        if self.failed_store:
+            raise StoreFailed(self.failed_store, self.reason)
         if self.reason == "unknown":
             raise UnknownRun(self.run_id)
         if self.reason in ("ended", "terminated"):

@@ -13,6 +13,7 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub import scope
+from hubbub.hub.codec import check_storable
 from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import CustomEvent, Event, SessionMessage
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
@@ -75,6 +76,7 @@ class RunHub:
         done = anyio.Event()
         self._emit(event, done.set)
         await done.wait()
+        self.hub.check_store()
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
         if not self._run.is_live:
@@ -113,6 +115,7 @@ class RunHub:
             if done is not None:
                 done()
             return
+        check_storable(event)
         self._run.write(structs.replace(event, **placed) if placed else event, done)
 
     def subscribe(

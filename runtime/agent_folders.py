@@ -154,6 +154,10 @@ class AgentFolders:
             self._open.move_to_end(info.run_id)
         else:
             folder = self._find(info, events)
+        if folder is not None:
+            events = _unseen(folder.record, events)
+            if not events:
+                return
         if folder is None or not _follows(folder.record, events):
             self._report(info.run_id, self._heal(info))
             return
@@ -271,7 +275,9 @@ class AgentFolders:
             wanted = write_state(record, size)
             return {}, wanted, [_problem(path, "state.json", 1, f"cannot be read: {error}")]
         wanted = write_state(record, size, state.unknown)
-        if write_state(state.record, state.history_bytes, state.unknown) == wanted:
+        # Read again, as what stands there was: a default is left out by identity, not by value.
+        again = read_state(wanted)
+        if (again.record, again.history_bytes) == (state.record, state.history_bytes):
             return state.unknown, None, []
         if (state.record.seq, state.record.in_seq) != (record.seq, record.in_seq):
             problem = f"stands at event {state.record.seq} of {record.seq}"
@@ -390,6 +396,13 @@ class AgentFolders:
 def _is_first(events: Sequence[Event]) -> bool:
     """Whether these are the first events of their run."""
     return _follows_at(0, 0, events)
+
+
+def _unseen(record: Record, events: Sequence[Event]) -> Sequence[Event]:
+    """Without what the record knows: reading the store may have been ahead of its commits."""
+    if events[0].seq > (record.seq if events[0].lane == "own" else record.in_seq):
+        return events
+    return [x for x in events if x.seq > (record.seq if x.lane == "own" else record.in_seq)]
 
 
 def _follows(record: Record, events: Sequence[Event]) -> bool:

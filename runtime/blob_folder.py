@@ -10,25 +10,23 @@ from functools import partial
 from pathlib import Path
 
 from hubbub.hub.errors import StoreFailed
-from hubbub.hub.ports import IdSource, Worker
+from hubbub.hub.ports import Worker
 
-__all__ = ["BlobFolder"]
+__all__ = ["BlobFolder", "sync_folder"]
 
 
 class BlobFolder:
     """Keeps contents for ever, each once, whichever runs have it."""
 
-    def __init__(self, root: Path, ids: IdSource) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._ids = ids
         self.worker: Worker | None = None
         """The thread of the store while it is open."""
 
     async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
         """Keep ``content``, durably when this returns.  Raises ``StoreFailed``."""
         assert self.worker is not None
-        scratch = f"new-{self._ids.number():012x}"
-        await self.worker.run(partial(self._put, digest, bytes(content), scratch))
+        await self.worker.run(partial(self._put, digest, bytes(content)))
 
     async def get(self, root_run_id: str, digest: str) -> bytes | None:
         """A content, or ``None``.  Raises ``StoreFailed`` for one that has changed on disk."""
@@ -41,19 +39,29 @@ class BlobFolder:
     def place(self, digest: str) -> Path:
         return self.root / digest[:2] / digest
 
-    def _put(self, digest: str, content: bytes, scratch: str) -> None:
+    def take_in(self, digest: str, path: str) -> None:
+        """Keep the content of a file; call where waiting for the disk is allowed."""
+        self._put(digest, Path(path).read_bytes())
+
+    def _put(self, digest: str, content: bytes) -> None:
         place = self.place(digest)
+        is_new_folder = not place.parent.exists()
         if place.exists():
+            sync_folder(place.parent)  # A process may have died before it came to that.
             return
-        new = place.with_name(scratch)
+        # One thread writes here, and what an earlier process left half-written is written over.
+        new = place.with_name(f"{digest}.new")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with new.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+            new.chmod(0o444)  # An agent's folder shows the very file.
             new.replace(place)
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
+            if is_new_folder:
+                sync_folder(self.root)
         except OSError as error:
             new.unlink(missing_ok=True)
             raise StoreFailed(str(place), f"{error.strerror}; free some space") from error
@@ -74,7 +82,8 @@ class BlobFolder:
         return content
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Flush what a folder says of its files; raises ``OSError``."""
     if os.name == "nt":  # Windows knows no such thing.
         return
     file = os.open(folder, os.O_RDONLY)

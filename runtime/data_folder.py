@@ -4,6 +4,7 @@
     agents/<id>/   each agent's descriptor, state and history, for people and for other machines
     blobs/         contents of files, by digest
     hubbub.lock    held by the one runtime at work on the folder
+    hubbub.db-failed    a flush has failed, and the store has not been opened since
 
 ``sqlite:PATH`` names the folder.  A PATH that ends in ``.db`` names the database file, and the
 rest lies in the folder ``PATH.d`` beside it.

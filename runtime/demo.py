@@ -6,6 +6,9 @@
 When half of the documents are read, a bystander who knows nothing but the hub sends the surveyor
 a message by its ``run_id``; the surveyor sees it at its next step boundary and answers it in its
 report.  Whatever is shown of the demo is made of the hub's events alone (``demo_story``).
+
+Over a store that lasts, a demo whose process was killed is gone on with (``resume=True``): what
+is on record is not read again, and whoever watches is shown all of it, from the beginning.
 """
 
 from collections.abc import Callable
@@ -20,9 +23,10 @@ from msgspec import Struct
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.run_state import RunState
 from hubbub.agents.tools import Tool, tool
-from hubbub.hub.events import AgentComplete, CustomEvent, Event
+from hubbub.hub.events import AgentChild, AgentComplete, CustomEvent, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.journal import Journal
+from hubbub.hub.message import Message
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.runtime.demo_model import Extreme, Overview, Totals, many, surveyor_model
@@ -37,7 +41,7 @@ from hubbub.runtime.document_folder import (
     printable,
 )
 from hubbub.runtime.run_context import RunContext
-from hubbub.runtime.run_handle import RunOutcome
+from hubbub.runtime.run_handle import Run, RunOutcome
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.scripted_model import FunctionModel
 
@@ -72,9 +76,11 @@ async def run_demo(
     *,
     ports: Ports | None = None,
     journal: Journal | None = None,
+    resume: bool = False,
 ) -> RunOutcome:
     """Run the demo to its end; ``watch`` is given each event, in order.
 
+    With ``resume`` the journal's last demo goes on where it was, on the documents of ``demo``.
     Returns how the surveyor's run ended; its output is the report.  What lies in the folder is
     never an exception.  Cancelling leaves nothing behind.
     """
@@ -89,14 +95,29 @@ async def run_demo(
         max_spawns=demo.max_documents,
         grace=0,
     ) as runtime:
+        survey.runtime = runtime
         bystander = Bystander(runtime.hub, demo.steer)
-        runtime.hub.subscribe(["demo:listing", AgentComplete.type], bystander)
-        task = f"Survey the documents in {printable(str(demo.folder))} and report."
-        run = await runtime.start("surveyor", task, once=True)
+        runtime.hub.subscribe(
+            ["demo:listing", AgentComplete.type], bystander, after="start" if resume else None
+        )
+        begun = await _last(runtime) if resume else None
+        run = begun or await _start(runtime, demo.folder)
         async with run.events() as events:
             async for event in events:
                 watch(event)
         return await run.finished()
+
+
+async def _start(runtime: Runtime, folder: Path) -> Run:
+    task = f"Survey the documents in {printable(str(folder))} and report."
+    return await runtime.start("surveyor", task, once=True)
+
+
+async def _last(runtime: Runtime) -> Run | None:
+    """The surveyor that the journal has, at work or not; ``None`` if it had not begun."""
+    known = await runtime.hub.journal.runs(live=False)
+    surveyors = [each for each in known if each.agent == "surveyor"]
+    return Run(runtime, surveyors[-1].run_id, "surveyor") if surveyors else None
 
 
 def own_documents() -> tuple[Path, Callable[[str], bool]]:
@@ -113,14 +134,21 @@ def own_documents() -> tuple[Path, Callable[[str], bool]]:
 
 async def _read(input: Document, ctx: RunContext) -> DocumentFacts:
     """Read one document and tell what is in it."""
-    ctx.status(f"reading {input.size:,} bytes")
-    facts = await ctx.hub.hub.ports.offload.run(partial(document_facts, input))
+
+    async def read() -> DocumentFacts:
+        again = ctx.attempt > 1
+        ctx.status("going on after a crash" if again else f"reading {input.size:,} bytes")
+        return await ctx.hub.hub.ports.offload.run(partial(document_facts, input))
+
+    facts = await ctx.step("read", read, type=DocumentFacts)
     ctx.hub.emit(CustomEvent.of("demo:facts", **msgspec.structs.asdict(facts)))
     ctx.status(f"found {many(facts.words, 'word')}")
     return facts
 
 
-reader = AgentDefinition(name="reader", execute=_read, description="Reads one document.")
+reader = AgentDefinition(
+    name="reader", execute=_read, description="Reads one document.", on_restart="resume"
+)
 
 
 # ── the model agent ──────────────────────────────────────────────────────────────────────────
@@ -143,6 +171,7 @@ class Survey:
         self._demo = demo
         self._ports = ports
         self._listing: Listing | None = None
+        self.runtime: Runtime | None = None
 
     @property
     def tools(self) -> tuple[Tool[..., Any], ...]:
@@ -174,11 +203,14 @@ class Survey:
         """Read documents, counted from 1, each in a run of its own; returns the totals."""
         documents = (await self._list()).documents[max(0, first - 1) : last]
         waiting = iter(documents)
+        begun = await self._begun(state)
         found: list[Totals] = []
 
         async def work() -> None:
             for document in waiting:  # Shared: each document goes to whoever is free.
-                run = state.spawn(reader, document, name=document.path)
+                run = begun.get(document.path)
+                if run is None:
+                    run = state.spawn(reader, document, name=document.path)
                 found.append(_totals(document, await run.finished()))
 
         async with anyio.create_task_group() as readers:
@@ -190,6 +222,15 @@ class Survey:
             broken=tuple(sorted(total.broken)[:_NAMED]),
             failed=tuple(sorted(total.failed)[:_NAMED]),
         )
+
+    async def _begun(self, state: RunState) -> dict[str, Run]:
+        """The readers that were started before the process was killed, by document."""
+        assert self.runtime is not None
+        children = await state.hub.read(state.run_id, types=AgentChild.type)
+        return {
+            child.name: Run(self.runtime, child.child_run_id, child.child_agent, is_root=False)
+            for child in children
+        }
 
     async def compare_documents(self, by: Literal["longest_line"], state: RunState) -> Extreme:
         """Find the longest line of all documents read so far, in the journal of this run."""
@@ -247,5 +288,5 @@ class Bystander:
             self._left -= 1
             if not self._left and self._text:
                 self.receipt = self._hub.send_to_run(
-                    event.root_run_id, self._text, source="bystander"
+                    event.root_run_id, Message(self._text, key="steer"), source="bystander"
                 )

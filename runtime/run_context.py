@@ -12,6 +12,7 @@ from hubbub.hub.errors import BadValue, RunEnded
 from hubbub.hub.events import AgentStatus, AgentText
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
+from hubbub.runtime.agent_messages import tell_agent
 from hubbub.runtime.files import FileArea, KeyArea
 from hubbub.runtime.inbox import MessageStream
 from hubbub.runtime.run_state import notify_parent, recorder
@@ -102,6 +103,13 @@ class RunContext:
     def notify_parent(self, content: str) -> Receipt:
         """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
         return notify_parent(self._run.runtime, self._run.lane, content)
+
+    async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
+        """Queue a silent message for another agent (P-09): the one that is named, else the
+        parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
+        if not self._run.is_live:
+            raise RunEnded(self.run_id, "ended")
+        return await tell_agent(self._run.runtime, self._run.lane, text, agent_id)
 
     # ── what the run says and hears ──────────────────────────────────────────────────────────
 

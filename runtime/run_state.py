@@ -17,6 +17,7 @@ from hubbub.hub.events import AgentStatus, Event
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
+from hubbub.runtime.agent_messages import tell_agent
 from hubbub.runtime.files import FileArea, KeyArea
 from hubbub.runtime.variables import Environment
 
@@ -143,6 +144,10 @@ class ThreadState:
         if not self._record.is_own:
             self._record.check()
         return notify_parent(self._runtime, self._lane, content)
+
+    async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
+        self._record.check()
+        return await tell_agent(self._runtime, self._lane, text, agent_id)
 
     def set_status(self, status: str) -> None:
         if not isinstance(status, str):

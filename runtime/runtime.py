@@ -43,6 +43,8 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activations import Activations
+from hubbub.runtime.agent_messages import agent_for
+from hubbub.runtime.boot import RestorePolicy
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
 from hubbub.runtime.current_run import CURRENT_RUN
@@ -96,8 +98,11 @@ class Runtime:
     * ``store``: ``"sqlite:PATH"`` (default ``sqlite:.hubbub``, a folder where the program runs),
       ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory store keeps
       readable.
+    * ``default_agent``: whom an opening is for that names no agent.
     * ``environ``: where keys of providers come from (default: the process environment).
     * ``schedules``: what is to run by itself while this is open (P-16).
+    * ``restore`` says what becomes of messages that an earlier runtime accepted and did not handle
+      (see ``RestorePolicy``).
     * ``max_live`` runs are in memory at once.  ``max_depth``, ``max_descendants`` (live at once)
       and ``max_spawns`` (in all) bound what grows from one root (C-15).
 
@@ -115,9 +120,11 @@ class Runtime:
         models: Mapping[str, Model] | None = None,
         store: str | Journal = DEFAULT_STORE,
         hub: Hub | None = None,
+        default_agent: str = "",
         ports: Ports | None = None,
         environ: Mapping[str, str] | None = None,
         schedules: Iterable[Cron | Heartbeat] = (),
+        restore: RestorePolicy = RestorePolicy.EVERYTHING,
         max_live: int = 20_000,
         keep: int = 10_000,
         grace: float = 5.0,
@@ -138,10 +145,13 @@ class Runtime:
         self._owns_hub = hub is None
         if hub is None:
             ports = ports or Ports()
-            journal = open_store(store, ports, keep=keep)
+            journal = open_store(store, ports, keep=keep, default_agent=default_agent)
             hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
         self.hub = hub
         self.ports = hub.ports
+        self._default_agent = default_agent
+        if default_agent:
+            self.definitions.agent(default_agent)
         self.timers = Timers(self.ports.clock)
         self._is_open = False
         self.is_leaving = False
@@ -152,7 +162,9 @@ class Runtime:
             raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
         self.resolved = Resolved(models or {}, os.environ if environ is None else environ)
         self._scheduler = Scheduler(self, schedules)
-        self.runs = Activations(self, max_live)
+        if not isinstance(restore, RestorePolicy):
+            raise BadValue("restore", f"a RestorePolicy is wanted, not {restore!r}")
+        self.runs = Activations(self, max_live, restore)
         self.trees = Trees(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self._grace = grace
         self._keep = keep
@@ -179,6 +191,7 @@ class Runtime:
                 await self.hub.aclose()
             raise
         self._is_open = True
+        self.runs.withheld.opened()
         return self
 
     async def _begin(self) -> None:
@@ -187,6 +200,7 @@ class Runtime:
                 log.warning("definition.warned", agent=name, warning=warning)
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
+        self.hub.addressing.default_agent = self._default_agent
         self.hub.addressing.conversations = self.definitions.conversations
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
@@ -245,7 +259,16 @@ class Runtime:
     def deliveries(self, mail: Iterable[tuple[str, InLane]], lane: OwnLane) -> tuple[Delivery, ...]:
         """What a run's commit sends to others: results, messages, starts of children."""
         made = []
+        ends = False
         for to, event in mail:
+            if isinstance(event, e.SessionTerminate):
+                # It ends terminated: so does whoever is left below, those of ended ones included.
+                if not ends and self.trees.has_children(lane.root_run_id):
+                    below = self.hub.delivery(event, to=lane.run_id)
+                    below.by = "below"
+                    made.append(below)
+                ends = True
+                continue
             delivery = self.hub.delivery(event, to=to)
             delivery.limit = 0  # Between relatives nothing is refused for a full inbox.
             if isinstance(event, e.SessionOpen):
@@ -319,13 +342,23 @@ class Runtime:
         self._errors[run_id] = None
         caller = self.runs.callers[run_id] = Caller()
         try:
-            receipt = self.hub.open(definition.name, input, run_id=run_id, once=True)
-            await receipt
-            receipt.raise_if_rejected()
+            opening = e.SessionOpen(
+                run_id=run_id,
+                open_agent=definition.name,
+                input_json=encode_value("input", input),
+                once=True,
+            )
+            receipt = self.hub.open_run(opening, is_new=True)
+            if self.runs.get(run_id) is None:
+                await receipt
+                receipt.raise_if_rejected()
             # Others run too, however fast the model is; and a caller cancelled before ends here.
             await anyio.lowlevel.checkpoint()
             self.runs.serve_now(run_id)
             await caller.serve()
+            if receipt.status != "accepted":
+                await receipt
+                receipt.raise_if_rejected()
             outcome = caller.outcome or await self.finished(run_id)
             if (run := self._lingering.get(run_id)) is not None:
                 await run.wait_function()
@@ -396,6 +429,12 @@ class Runtime:
         self._check_open()
         return await self._scheduler.statuses()
 
+    async def agent_for(self, strategy: str) -> str:
+        """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of
+        ``"heartbeat"`` (P-05).  Raises ``NoAgentFound``, and ``BadValue`` for other strategies."""
+        self._check_open()
+        return await agent_for(self.hub.journal, strategy)
+
     # ── variables for a child that waits (V-02) ──────────────────────────────────────────────
 
     async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
@@ -423,7 +462,7 @@ class Runtime:
     async def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run and its live descendants now and for good (T-05); lists whom it touched."""
         # Read before the run can act on it: what ends with it is live now.
-        below = () if self.hub.is_closed else await self.runs.live_below(run_id)
+        below = () if self.hub.is_closed else await self.hub.journal.find(run_id, "below")
         receipt = self.hub.terminate(run_id, reason)
         await receipt
         if receipt.accepted:
@@ -458,9 +497,12 @@ class Runtime:
                 is_over = info.status == "ended"
                 if is_met(info) and (is_over or not self.runs.is_busy(run_id)):
                     return await self._outcome(info)
+                if (error := self.runs.withheld.error(run_id)) is not None:
+                    raise error
                 if self.is_gone or self.hub.is_closed:
                     remedy = "the run goes on when a runtime is opened on its store"
                     raise Closed("the runtime", remedy)
+                self.hub.check_store()  # Nothing will change any more.
                 await changed.wait()
             finally:
                 watchers = self._watchers.get(run_id)

@@ -15,14 +15,19 @@ defect in SQLite before 3.51.3 that two writing connections can meet (sqlite.org
 "WAL-reset bug").  Readers see committed transactions and never block the writer.
 """
 
+import os
+import shutil
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
+from hubbub.runtime.blob_folder import sync_folder
 
 __all__ = [
-    "FORMAT", "PRAGMAS", "connect", "connect_read_only", "is_damage", "prepare", "store_failure",
+    "FORMAT", "PRAGMAS", "connect", "connect_read_only", "is_damage", "is_io_error", "mark_failed",
+    "prepare", "store_failure",
 ]  # fmt: skip
 
 FORMAT: Final = 1
@@ -32,6 +37,11 @@ APPLICATION: Final = 0x68756221
 """``PRAGMA application_id``: ``hub!``."""
 
 BUSY_SECONDS: Final = 5.0
+
+DAMAGED: Final = (
+    "put a backup in its place, or move the file away and start again: agents come back from the "
+    "folder agents/"
+)
 
 PRAGMAS: Final = (
     "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
@@ -86,16 +96,29 @@ def connect(path: Path) -> sqlite3.Connection:
     where nothing may be written.
     """
     try:
+        _refuse_emptied(path)
+        _copy_log(path)
         db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
         try:
+            if not _is_empty(db):  # Before anything is changed in a file that may not be ours.
+                _check_format(db, path)
             for pragma in PRAGMAS:
                 db.execute(f"PRAGMA {pragma}")
             prepare(db, path)
+            _mark(path).unlink(missing_ok=True)
         except BaseException:
             db.close()
             raise
     except sqlite3.Error as error:
+        mark_failed(path, error)
         raise OperatorError(store_failure(path, error)) from error
+    except UnicodeDecodeError as error:  # The words of SQLite's own complaint are damaged, too.
+        raise OperatorError(f"{path}: damaged ({error.reason}); {DAMAGED}") from error
+    except OSError as error:
+        raise OperatorError(
+            f"{error.filename or path}: {error.strerror}; make it a file that can be written, or "
+            "give another path"
+        ) from error
     return db
 
 
@@ -110,21 +133,71 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
         )  # fmt: skip
         try:
             db.execute("PRAGMA query_only=1")
+            if _is_empty(db):
+                raise OperatorError(f"{path}: nothing in it yet; open a runtime on it first")
             _check_format(db, path)
         except BaseException:
             db.close()
             raise
     except sqlite3.Error as error:
         raise OperatorError(store_failure(path, error)) from error
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"{path}: damaged ({error.reason}); {DAMAGED}") from error
     return db
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables in an empty file; refuse one that this program cannot read."""
-    if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+    if _is_empty(db):
         script = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={APPLICATION};"
         db.executescript(f"{script} PRAGMA user_version={FORMAT}; COMMIT;")
     _check_format(db, path)
+    # What a killed process has left in the log, and the tables, are on the disk from here on.
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def _refuse_emptied(path: Path) -> None:
+    """SQLite throws the log of an empty file away, and with it what was acknowledged last."""
+    log = path.with_name(f"{path.name}-wal")
+    if path.exists() and log.exists() and log.stat().st_size and not path.stat().st_size:
+        raise OperatorError(
+            f"{path}: empty, but its log {log.name} is not; put a backup in its place, or move "
+            "both away and start again: agents come back from the folder agents/"
+        )
+
+
+def mark_failed(path: Path, error: sqlite3.Error) -> None:
+    """Have the next opening of the file take nothing for written that a flush may have lost."""
+    if is_io_error(error):
+        with suppress(OSError):
+            _mark(path).touch()
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(f"{path.name}-failed")
+
+
+def _copy_log(path: Path) -> None:
+    """Put a flushed copy in the place of a log that a flush has failed on.
+
+    After such a failure the system may show what it was to write and have it on no disk, and call
+    the next flush a success all the same.  What were added behind it, or moved into the file, would
+    be lost with the power, or undone by the older log that is on the disk.
+    """
+    if not _mark(path).exists():
+        return
+    log = path.with_name(f"{path.name}-wal")
+    copy = path.with_name(f"{path.name}-wal-copy")
+    with suppress(FileNotFoundError):
+        shutil.copyfile(log, copy)
+        with copy.open("r+b") as file:
+            os.fsync(file.fileno())
+        copy.replace(log)
+        sync_folder(path.parent)
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 
 
 def _check_format(db: sqlite3.Connection, path: Path) -> None:
@@ -144,15 +217,17 @@ def is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
+def is_io_error(error: sqlite3.Error) -> bool:
+    """Whether the disk, or the way to it, is the trouble."""
+    return getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR")
+
+
 def store_failure(path: Path, error: sqlite3.Error) -> str:
     """What is wrong with the store, and what to do, in one line."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     words = f"{path}: {error} ({name})"
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return (
-            f"{words}; put a backup in its place, or move the file away and start again: agents "
-            "come back from the folder agents/"
-        )
+        return f"{words}; {DAMAGED}"
     if name.startswith("SQLITE_FULL"):
         return f"{words}; free some space and start again: what was acknowledged is kept"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):

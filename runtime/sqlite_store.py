@@ -13,30 +13,35 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from hubbub.hub.errors import OperatorError
+from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.task_host import TaskHost
+from hubbub.runtime.adoption import adopt
 from hubbub.runtime.blob_folder import BlobFolder
 from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.disk import Disk, RealDisk
+from hubbub.runtime.projection import Projection
 from hubbub.runtime.sqlite_reader import SqliteReader
-from hubbub.runtime.sqlite_schema import connect, connect_read_only, store_failure
+from hubbub.runtime.sqlite_schema import connect, connect_read_only, mark_failed, store_failure
 from hubbub.runtime.sqlite_writer import Depths, Operation, SqliteWriter
 from hubbub.runtime.stored_secrets import StoredSecrets
 
 __all__ = ["SqliteStore"]
 
-GATHER: Final = 3
+T = TypeVar("T")
+
+GATHER: Final = 2
 """Turns of the event loop for which a batch is gathered once there is something to write."""
 
 MAX_BATCH: Final = 1000
@@ -51,14 +56,28 @@ class SqliteStore:
 
     ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
     ``hubbub.runtime.data_folder``).  Give it to ``Runtime(store=…)``; ``"sqlite:PATH"`` is short
-    for it.  ``open`` raises ``OperatorError`` for a folder that cannot be used.
+    for it.  ``mirror=False`` leaves out the folders of agents.  ``default_agent`` is what an
+    adopted agent is taken for whose folder does not say.  ``open`` raises ``OperatorError`` for a
+    folder that cannot be used.
     """
 
-    def __init__(self, path: str | PathLike[str], *, ports: Ports | None = None) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        ports: Ports | None = None,
+        disk: Disk | None = None,
+        default_agent: str = "",
+        mirror: bool = True,
+    ) -> None:
         self.folder = DataFolder(path)
         self._ports = ports or Ports()
+        self._disk = disk or RealDisk()
+        self._default_agent = default_agent
+        self._mirrors = mirror
+        self._projection: Projection | None = None
         self.secrets = StoredSecrets(self._enqueue)
-        self.blobs = BlobFolder(self.folder.blobs, self._ports.ids)
+        self.blobs = BlobFolder(self.folder.blobs)
         self.name = "sqlite"
         self.failure = ""
         self.tip = 0
@@ -87,6 +106,10 @@ class SqliteStore:
             number = self._ports.ids.number()
             await self._writing.run(partial(self._open_writer, f"sqlite-{number:012x}"))
             await self._reading.run(self._open_reader)
+            if self._mirrors:
+                worker = self._ports.make_worker()
+                self._projection = Projection(self.folder, self._disk, self._ports.clock, worker)
+                await self._projection.open(self._writer.safe, self.tip)
             await self._tasks.open()
         except BaseException:
             await self._let_go()
@@ -94,6 +117,8 @@ class SqliteStore:
         self._is_open = True
         self.blobs.worker = self._reading
         self._tasks.start(self._write(), name="hubbub store")
+        if self._projection is not None:
+            self._tasks.start(self._projection.run(), name="hubbub agents' folders")
 
     def _open_writer(self, new_name: str) -> None:
         self.folder.make()
@@ -106,6 +131,8 @@ class SqliteStore:
             select = "SELECT value FROM meta WHERE key = 'store'"
             self.name = self._db.execute(select).fetchone()[0]
             self._writer = SqliteWriter(self._db)
+            if self._mirrors:
+                adopt(self._writer, self.folder, self._disk, self._default_agent)
         except sqlite3.Error as error:
             raise OperatorError(store_failure(path, error)) from error
         path.chmod(0o600)
@@ -122,6 +149,8 @@ class SqliteStore:
             return
         with anyio.CancelScope(shield=True):
             await self.flush()
+            if self._projection is not None:
+                await self._projection.catch_up()
         self._is_open = False
         try:  # Not shielded: on Trio a task group nests with the caller's scopes.
             await self._tasks.aclose()
@@ -130,6 +159,9 @@ class SqliteStore:
 
     async def _let_go(self) -> None:
         with anyio.CancelScope(shield=True):
+            if self._projection is not None:
+                await self._projection.aclose()
+                self._projection = None
             await self._reading.run(self._close_reader)
             await self._writing.run(self._close_writer)
         self._reading.close()
@@ -169,13 +201,15 @@ class SqliteStore:
                     self._idle = None
                 if unchecked > CHECKPOINT:
                     unchecked = 0
-                    await self._writing.run(self._writer.checkpoint)
+                    await self._checkpoint()
                     continue
                 self._work = anyio.Event()
                 await self._work.wait()
             # Who has just been told something says the rest of it in these turns.
             for _ in range(GATHER):
                 await anyio.lowlevel.checkpoint()
+            if self._projection is not None and self._projection.is_far_behind:
+                await self._projection.catch_up()
             before = self.tip
             await self._write_batch()
             unchecked += self.tip - before
@@ -186,9 +220,14 @@ class SqliteStore:
         self._is_writing = True
         try:
             if not self.failure:
-                self._depths = await self._writing.run(partial(self._writer.apply, batch))
+                if self._projection is not None:
+                    self._writer.safe = self._projection.safe
+                applied = await self._writing.run(partial(self._writer.apply, batch))
+                self._depths = applied.depths
+                if applied.described and self._projection is not None:
+                    self._projection.committed(applied.described, applied.tip)
         except Exception as error:
-            self._fail(error)
+            await self._fail(error)
         finally:
             self._is_writing = False
         for operation in batch:
@@ -201,10 +240,18 @@ class SqliteStore:
             if operation.done is not None:
                 operation.done(operation)
 
-    def _fail(self, error: Exception) -> None:
+    async def _checkpoint(self) -> None:
+        try:
+            if not self.failure:
+                await self._writing.run(self._writer.checkpoint)
+        except sqlite3.Error as error:
+            await self._fail(error)
+
+    async def _fail(self, error: Exception) -> None:
         path = self.folder.database
         if isinstance(error, sqlite3.Error):
             self.failure = store_failure(path, error)
+            await self._writing.run(partial(mark_failed, path, error))
         else:
             self.failure = f"{path}: {type(error).__name__}: {error}; please report it"
         log.error("store.failed", problem=self.failure, exc_info=error)
@@ -216,38 +263,56 @@ class SqliteStore:
                 self._idle = anyio.Event()
             await self._idle.wait()
 
+    async def projected(self) -> None:
+        """Return when the agents' folders show everything that was committed before."""
+        await self.flush()
+        if self._projection is not None:
+            await self._projection.catch_up()
+
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     async def load(self, run_id: str) -> LoadedRun | None:
-        return await self._reading.run(partial(self._reader.load, run_id))
+        return await self._ask(partial(self._reader.load, run_id))
 
     async def info(self, run_id: str) -> RunInfo | None:
-        return await self._reading.run(partial(self._reader.info, run_id))
+        return await self._ask(partial(self._reader.info, run_id))
 
     async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
         read = partial(self._reader.runs, live=live, root_run_id=root_run_id)
-        return await self._reading.run(read)
+        return await self._ask(read)
 
     async def ready(self) -> Sequence[str]:
-        return await self._reading.run(self._reader.ready)
+        return await self._ask(self._reader.ready)
 
     async def timed(self) -> Sequence[tuple[str, int]]:
-        return await self._reading.run(self._reader.timed)
+        return await self._ask(self._reader.timed)
 
     async def find(self, to: str, by: Addressing) -> Sequence[str]:
-        return await self._reading.run(partial(self._reader.find, to, by))
+        return await self._ask(partial(self._reader.find, to, by))
 
     async def notes(self, prefix: str = "") -> Mapping[str, str]:
-        return await self._reading.run(partial(self._reader.notes, prefix))
+        return await self._ask(partial(self._reader.notes, prefix))
 
     async def read(
         self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
     ) -> tuple[Sequence[Event], int]:
         end = self.tip if until is None else min(until, self.tip)
-        return await self._reading.run(partial(self._reader.read, selection, after, end, limit))
+        return await self._ask(partial(self._reader.read, selection, after, end, limit))
 
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:
-        return await self._reading.run(partial(self._reader.position, run_id, lane, seq))
+        return await self._ask(partial(self._reader.position, run_id, lane, seq))
+
+    async def _ask(self, read: Callable[[], T]) -> T:
+        """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""
+        path = self.folder.database
+        try:
+            return await self._reading.run(read)
+        except sqlite3.Error as error:
+            words = store_failure(path, error).removeprefix(f"{path}: ")
+            raise StoreFailed(str(path), words) from error
+        except BadValue as error:
+            problem = f"an event in it is damaged ({error}); put a backup in its place"
+            raise StoreFailed(str(path), problem) from error
 
     def depths(self) -> Depths:
         return self._depths

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 from msgspec import structs
 
+from hubbub.hub.addressing import identity_of
 from hubbub.hub.codec import decode_event, encode_event
 from hubbub.hub.descriptors import (
     Descriptor,
@@ -25,12 +26,12 @@ from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
 from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo, RunStatus
 
-__all__ = ["Depths", "Operation", "SecretChange", "SqliteWriter", "candidates"]
+__all__ = ["Applied", "Depths", "Operation", "SecretChange", "SqliteWriter", "candidates"]
 
 Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
 
-KEPT_ROWS: Final = 1024
+KEPT_ROWS: Final = 256
 """Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
 
 
@@ -42,6 +43,14 @@ class SecretChange(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "SecretChange(***)"
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What a batch has come to; ``described``: what it wrote for runs with a descriptor."""
+
+    tip: int
+    depths: Depths
+    described: Sequence[tuple[RunInfo, Sequence[Event]]]
 
 
 Operation: TypeAlias = Commit | SecretChange
@@ -96,13 +105,8 @@ class Row:
 class SqliteWriter:
     """Applies commits.  After an exception the writer must not be used again."""
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        project: Callable[[Sequence[tuple[RunInfo, Sequence[Event]]]], None] | None = None,
-    ) -> None:
+    def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._project = project
         self._rows: dict[str, Row] = {}
         self._numbers: dict[str, int] = {}
         self._dirty: dict[Row, None] = {}
@@ -119,6 +123,10 @@ class SqliteWriter:
         )
         last: tuple[int, int] = hub.fetchone() or (0, 0)
         self._hub_seq, self._hub_chain = last
+        select = "SELECT value FROM meta WHERE key = 'projected'"
+        self.safe = int((one(select).fetchone() or ("0",))[0])
+        """Up to where the agents' folders are known to be on the disk; written with a batch."""
+        self._safe_written = self.safe
         self.depths: Depths = one(
             "SELECT count(*), coalesce(sum(status IN ('parked', 'waiting')), 0), "
             "coalesce(sum(waiting), 0) FROM run WHERE status <> 'ended'"
@@ -126,8 +134,8 @@ class SqliteWriter:
 
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
-    def apply(self, batch: Iterable[Operation]) -> Depths:
-        """Write a batch, all or nothing, durably; then bring the agents' folders up to date.
+    def apply(self, batch: Iterable[Operation]) -> Applied:
+        """Write a batch, all or nothing, durably.
 
         Each commit's ``error``, ``written`` and outcomes are filled in.  Raises
         ``sqlite3.Error``, and then nothing of the batch is in the store.
@@ -139,20 +147,26 @@ class SqliteWriter:
                     self._apply(operation)
                 else:
                     self._change_secret(operation)
+            if self.safe != self._safe_written:
+                self._safe_written = self.safe
+                self._db.execute(
+                    "INSERT INTO meta VALUES ('projected', ?1) "
+                    "ON CONFLICT DO UPDATE SET value = ?1",
+                    (str(self.safe),),
+                )
             self._flush()
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        if self._project is not None and self._written:
-            self._project([(row.info(), events) for row, events in self._written.items()])
+        described = [(row.info(), events) for row, events in self._written.items()]
         self._written.clear()
         if len(self._rows) > KEPT_ROWS:
             self._rows = {run_id: row for run_id, row in self._rows.items() if not row.is_idle}
         if len(self._numbers) > 4 * KEPT_ROWS:
             self._numbers.clear()
-        return self.depths
+        return Applied(self.tip, self.depths, described)
 
     def checkpoint(self) -> None:
         """Move what the log holds into the file, as far as no reader is in the way."""
@@ -236,7 +250,7 @@ class SqliteWriter:
                 self.tip, row.number, row.root, event.lane, event.seq, event.type, row.chain,
                 body.decode(),
             ))  # fmt: skip
-        if row.descriptor is not None and self._project is not None:
+        if row.descriptor is not None:
             self._written.setdefault(row, []).extend(events)
 
     def _change_secret(self, change: SecretChange) -> None:
@@ -249,6 +263,49 @@ class SqliteWriter:
             "INSERT INTO secret VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
             (change.key, change.value),
         )
+
+    def adopt(
+        self, info: RunInfo, items: Sequence[Event], events: Sequence[Event], pending: Iterable[int]
+    ) -> None:
+        """Put in a run that another store had; call within a transaction (``adopting``).
+
+        ``items`` is its in lane, of which ``pending`` are not taken, and ``events`` its own.
+        """
+        new = NewRun(
+            run_id=info.run_id, root_run_id=info.root_run_id, parent_run_id=info.parent_run_id,
+            agent=info.agent, name=info.name, session_key=info.session_key,
+            wake_at=info.wake_at, descriptor=info.descriptor,
+        )  # fmt: skip
+        row = self._create(new, info.created_at)
+        left = set(pending)
+        before = [item for item in items if item.seq not in left]
+        after = [item for item in items if item.seq in left]
+        for event in (*before, *events, *after):
+            self._append(row, (event,), (encode_event(event),))
+            row.born = row.born or self.tip
+            source, key = identity_of(event) if event.lane == "in" else ("", "")  # type: ignore[arg-type]
+            if key:
+                self._accepted[row.number, source, key] = (self.tip, event)
+            if event.seq in left and event.lane == "in":
+                row.waiting[event.seq] = event  # type: ignore[assignment]
+                row.messages += isinstance(event, SessionMessage)
+                self._added.append((row.number, event.seq, self.tip))
+        row.is_new = False
+        row.seq, row.in_seq, row.recent = len(events), len(items), self.tip
+        row.status, row.inbox = info.status, info.inbox
+        self._count(("ended", 0), row)
+
+    def adopting(self, put: Callable[[], None]) -> None:
+        """Do ``put``, all or nothing, durably."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            put()
+            self._flush()
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._written.clear()
 
     # ── deliveries ───────────────────────────────────────────────────────────────────────────
 

@@ -16,7 +16,9 @@ DEFAULT_STORE: Final = "sqlite:.hubbub"
 """A folder where the program runs."""
 
 
-def open_store(store: str | Journal, ports: Ports, *, keep: int = 10_000) -> Journal:
+def open_store(
+    store: str | Journal, ports: Ports, *, keep: int = 10_000, default_agent: str = ""
+) -> Journal:
     """The store that ``store`` names, not open yet; a ``Journal`` is taken as it is.
 
     Raises ``BadValue`` for a text that names none.
@@ -27,7 +29,7 @@ def open_store(store: str | Journal, ports: Ports, *, keep: int = 10_000) -> Jou
         return MemoryJournal(keep=keep, ids=ports.ids)
     from hubbub.runtime.sqlite_store import SqliteStore
 
-    return SqliteStore(_path(store), ports=ports)
+    return SqliteStore(_path(store), ports=ports, default_agent=default_agent)
 
 
 def folder_of_store(store: str) -> "DataFolder":

@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -61,7 +62,11 @@ number = 7
 
 
 @pytest.fixture(autouse=True)
-def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No keys, and an empty current folder: what commands keep is kept below it."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
     for name in (*KEYS, "HUBBUB_DEBUG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -612,3 +617,94 @@ def test_the_demo_tells_of_the_delegation_as_json_too(tmp_path: Path) -> None:
     code, out, _ = hubbub("demo", str(tmp_path), "--json")
     assert code == 0
     assert json.loads(out)["delegation"]["rejections"] == 1
+
+
+COUNTING = """
+from hubbub import AgentDefinition, PromptDefinition, SideConfig, FunctionModel
+
+def count(request):
+    said = sum(m.__class__.__name__ == "UserMessage" for m in request.messages)
+    return f"{said} so far"
+
+counts = AgentDefinition(name="counts", side_a=SideConfig(prompt="counting"))
+counting = PromptDefinition(name="counting", prompt="Count.", model=FunctionModel(count))
+"""
+
+
+# ── a demo that is killed ────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number in range(60):
+        text = f"# Document {number}\n" + "word " * (number * 37 % 400) + "\n"
+        (folder / f"document-{number:02}.md").write_text(text * 20)
+    return folder
+
+
+@pytest.mark.spec("P-10", "P-15")
+@pytest.mark.parametrize(
+    ("lines", "backend"), [(1, "asyncio"), (12, "trio"), (40, "asyncio"), (75, "trio")]
+)
+def test_a_demo_killed_in_the_middle_goes_on_and_reads_no_file_twice(
+    lines: int, backend: str, documents: Path, tmp_path: Path
+) -> None:
+    whole = json.loads(hubbub("demo", str(documents), "--json")[1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hubbub", "demo", str(documents), "--backend", backend],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for _ in range(lines):
+        process.stdout.readline()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    code, out, err = hubbub("demo", "--resume", "--json", "--backend", backend)
+    assert (code, err) == (0, "")
+    resumed = json.loads(out)
+    assert resumed["report"] == whole["report"]
+    assert resumed["totals"] == whole["totals"]
+    database = sqlite3.connect(tmp_path_of_demo() / "hubbub.db")
+    counted = "SELECT count(*), count(DISTINCT run) FROM event WHERE type = ?"
+    for type_ in ("agent:record", "agent:child", "agent:complete"):
+        total, runs = database.execute(counted, (type_,)).fetchone()
+        if type_ != "agent:child":
+            assert total == runs == (60 if type_ == "agent:record" else 61)
+        else:
+            assert total == 60
+    readings = "SELECT count(*) FROM event WHERE type = 'agent:status' AND body LIKE '%reading %'"
+    assert database.execute(readings).fetchone() == (60,)
+    database.close()
+    again = json.loads(hubbub("demo", "--resume", "--json")[1])
+    assert again["report"] == whole["report"], "a demo that is over tells its story again"
+
+
+def tmp_path_of_demo() -> Path:
+    return Path.cwd() / ".hubbub" / "demo"
+
+
+def test_there_is_nothing_to_resume_where_no_demo_was_begun(tmp_path: Path) -> None:
+    code, _, err = hubbub("demo", "--resume", cwd=tmp_path)
+    assert code == 2 and is_one_line(err) and "hubbub demo" in err
+    code, _, err = hubbub("demo", ".", "--resume", cwd=tmp_path)
+    assert code == 2 and is_one_line(err) and "leave FOLDER out" in err
+
+
+# ── conversations that are kept ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("P-06", "P-17", "T-04")
+def test_a_chat_with_a_name_is_gone_on_with(here: Path) -> None:
+    (here / "my_agents.py").write_text(COUNTING)
+    name = "my_agents:counts"
+    for expected in ("1 so far", "2 so far", "3 so far"):
+        code, out, err = hubbub("chat", name, "--session", "daily", say="hello\n", cwd=here)
+        assert (code, err) == (0, "")
+        assert expected in out
+    code, out, _ = hubbub("chat", name, say="hello\n", cwd=here)
+    assert "1 so far" in out, "without a name it is a new conversation"
+    code, _, err = hubbub("chat", name, "--session", "a/b", say="hello\n", cwd=here)
+    assert code == 2 and is_one_line(err)

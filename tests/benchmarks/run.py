@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import child_figures
+import durable_figures
 import hub_figures
 import msgspec
 import run_figures
@@ -37,6 +38,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "together": run_figures.together,
     "delegation": child_figures.delegation,
     "waiting": child_figures.waiting_parents,
+    "durable": durable_figures.durable,
+    "durable-together": durable_figures.durable_together,
+    "durable-parked": durable_figures.durable_parked,
+    "wake": durable_figures.wake,
+    "boot": durable_figures.boot,
     "import": run_figures.import_time,
 }
 ONE_LOOP = ("import", "memory")

@@ -1,0 +1,110 @@
+"""A run is back in memory, in the middle of something: what that means (P-03, P-10, T-12).
+
+    why it came back           how often in a row          then
+    ─────────────────────────  ──────────────────────────  ─────────────────────────────────────
+    its process died           twice                       it fails: ``crash_loop`` (P-10)
+    its loop raised            three times                 it fails: it died 4 times (T-12)
+    its runtime was left       any number of times         no death: it goes on (R-16)
+
+* Why it came back stands in its ``agent:restore``; "in a row" ends when the run gets on: with a
+  finished step, or when it parks.  What is counted is read from the lane and from nothing else.
+* Calls that were under way are lost, or made again (``calls``).
+* ``CONTEXT_ONLY`` (decision 7): the context is kept, the session at work ends, every open call is
+  answered as lost, and nothing is asked of the model.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from hubbub.agents.calls import LOST, answer, lost_calls
+from hubbub.agents.decide import Kind
+from hubbub.agents.endings import end_run, interrupted_children, session_end
+from hubbub.agents.fold import fold, fold_all
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.signals import Decision, Restored
+from hubbub.agents.steps import go_on
+from hubbub.agents.thread import EMPTY, Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event
+
+__all__ = ["CONTEXT_ONLY", "LEFT", "causes_of", "doom_of", "restored"]
+
+LEFT: Final = "the runtime was left in order"
+"""The reason of a restore that is no death."""
+
+CONTEXT_ONLY: Final = "restored without pending messages"
+"""The reason of a restore by which nothing is retried, and of the letters it leaves."""
+
+MAX_CRASHES: Final = 3
+"""Deaths of the process in a row after which a run fails (P-10)."""
+
+MAX_DEATHS: Final = 4
+"""Deaths of its own loop in a row after which a run fails (T-12)."""
+
+
+def causes_of(events: Iterable[Event]) -> tuple[str, ...]:
+    """Why a run came back, each time since it last got on: nothing where its process died."""
+    thread = EMPTY
+    causes: list[str] = []
+    for event in events:
+        thread = fold(thread, event)
+        if isinstance(event, e.AgentRestore):
+            causes.append(event.reason)
+        elif causes and not thread.restarts:
+            causes.clear()
+    return tuple(causes)
+
+
+def doom_of(causes: tuple[str, ...]) -> str:
+    """Why a run that came back for these causes, the last one just now, goes on no more."""
+    deaths = [cause for cause in causes if cause not in (LEFT, CONTEXT_ONLY)]
+    crashes = deaths.count("")
+    if crashes >= MAX_CRASHES:
+        return (
+            f"crash_loop: the process died {crashes} times in a row while this run was at work; "
+            "look at what it does after its last event"
+        )
+    loops = len(deaths) - crashes
+    if loops >= MAX_DEATHS:
+        last = next(cause for cause in reversed(deaths) if cause)
+        return f"it died {loops} times in a row without a finished step: {last}"
+    return ""
+
+
+def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Decision:
+    """Go on with what was at work, or give up."""
+    cause = signal.cause
+    # What is not retried kills nobody.
+    doom = "" if cause == CONTEXT_ONLY else doom_of((*signal.before, cause))
+    if doom:
+        kind = "CrashLoop" if not cause else "LoopDied"
+        failure = e.AgentFailed(error=doom, error_type=kind)
+        return end_run(thread, "failed", doom, failure)
+    restore = e.AgentRestore(attempt=thread.restarts + 2, reason=cause)
+    if cause == CONTEXT_ONLY:
+        return _given_up(thread, restore)
+    if thread.open is None:
+        return Decision((restore,), status="active")
+    side = definitions.side(thread.agent, thread.side)
+    events = [restore, *lost_calls(thread, side)]
+    only_control: frozenset[Kind] = frozenset(("control",))
+    return go_on(fold_all(thread, events), events, side, only_control, definitions)
+
+
+def _given_up(thread: Thread, restore: e.AgentRestore) -> Decision:
+    """Keep the context, and nothing that was under way."""
+    if not thread.in_session:
+        return Decision((restore,), status="active")
+    events: list[Event] = [
+        restore,
+        e.AgentInterrupted(reason=CONTEXT_ONLY, turn=thread.turn, side=thread.side),
+    ]
+    step = thread.open
+    for call in step.calls if step is not None else ():
+        if call.status != "done":
+            assert step is not None
+            began = call.status != "todo"
+            text = LOST if began else f"not run: {CONTEXT_ONLY}"
+            events.append(answer(thread, step, call, text, ran=began))
+    events.append(session_end(thread, "interrupted", CONTEXT_ONLY))
+    return Decision(tuple(events), status="active", mail=interrupted_children(thread, CONTEXT_ONLY))

@@ -1,0 +1,276 @@
+"""``Arrivals``: runs on their way into memory: read, looked at, put there, gone on with.
+
+    read from the journal ──► its definition is there ──► restored if it was at work ──► goes on
+             │                          │
+             └── cannot be read         └── gone ──► left as it is (``withheld``)
+
+Rules
+-----
+* What comes while a run is read is kept for it.
+* A run that never began fails where its definition is gone (R-05); every other one is left as it
+  is.  Ending it, by ``terminate`` or by its deadline, needs no definition (P-14).
+* Deaths of a run's loop are counted by its lane; those that could not be recorded are counted
+  here (T-12).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hubbub.agents.definitions import AgentDefinition
+from hubbub.agents.fold import fold_all
+from hubbub.agents.gone import Gone, what_is_gone
+from hubbub.agents.lifecycle import CodeThread, fold_code, start_if_missing
+from hubbub.agents.recorded import NOTHING, recall
+from hubbub.agents.restoring import CONTEXT_ONLY, causes_of, doom_of
+from hubbub.agents.signals import Restored
+from hubbub.agents.thread import EMPTY
+from hubbub.hub import events as e
+from hubbub.hub.errors import RunFailed, UnknownAgent
+from hubbub.hub.events import InLane
+from hubbub.hub.journal import Commit
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.runtime.activation import Activation
+from hubbub.runtime.boot import Boot, RestorePolicy
+from hubbub.runtime.code_run import CodeRun
+from hubbub.runtime.relatives import Relatives
+from hubbub.runtime.withheld import Withheld, letter, unreadable
+
+if TYPE_CHECKING:
+    from hubbub.runtime.activations import Activations
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals:
+    """Takes runs into memory."""
+
+    __slots__ = (
+        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "loading", "withheld",
+    )  # fmt: skip
+
+    def __init__(
+        self, runtime: "Runtime", runs: "Activations", relatives: Relatives, policy: RestorePolicy
+    ) -> None:
+        self._runtime = runtime
+        self._runs = runs
+        self._relatives = relatives
+        self._boot = Boot(policy)
+        self.withheld = Withheld(runtime)
+        self.loading: dict[str, list[InLane]] = {}
+        """What has come for runs that are being read just now."""
+        self._overdue: set[str] = set()
+        self.deaths: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """What a run's loop died of since its lane had that many events."""
+
+    # ── what is on its way ───────────────────────────────────────────────────────────────────
+
+    def is_loading(self, run_id: str) -> bool:
+        return run_id in self.loading
+
+    def takes(self, item: InLane) -> bool:
+        """Keep an item for its run, if that is being read just now."""
+        self._boot.woken(item)
+        held = self.loading.get(item.run_id)
+        if held is not None:
+            held.append(item)
+        return held is not None
+
+    async def unfinished(self) -> Sequence[str]:
+        """The runs that an earlier runtime has left for this one to go on with."""
+        now = self._runtime.ports.clock.now()
+        return await self._boot.unfinished(self._runtime.hub.journal, now)
+
+    def note_left(self, at_work: Mapping[str, int]) -> None:
+        """The runtime is left in order, with these runs at work (R-16)."""
+        self._boot.leave(self._runtime.hub.journal, at_work)
+
+    def is_overdue(self, run_id: str) -> None:
+        """A run's time is over: it ends as soon as it is in memory."""
+        self._overdue.add(run_id)
+
+    def died(self, run_id: str, error: str) -> None:
+        """A run's loop raised: begin again from the journal (T-12)."""
+        seq, deaths = self.deaths.get(run_id, (-1, ()))
+        self.deaths[run_id] = (seq, (*deaths, error))
+        if not self._runtime.is_leaving:
+            self.load(run_id)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def load(self, run_id: str) -> None:
+        """Read a run from the journal, in a task, and go on with it."""
+        self.loading[run_id] = []
+        self._runtime.hub.tasks.start(self._load(run_id), name=run_id)
+
+    async def _load(self, run_id: str) -> None:
+        journal, relatives = self._runtime.hub.journal, self._relatives
+        held: list[InLane] = []
+        try:
+            await journal.flush()
+            loaded = await journal.load(run_id)
+            if loaded is not None:
+                lane = await relatives.lane_of(loaded)
+                await relatives.load(loaded)
+        except Exception as error:
+            self.loading.pop(run_id, None)
+            self._leave_broken(run_id, error)
+            return
+        finally:
+            held = self.loading.pop(run_id, [])
+        if loaded is None or loaded.info.status == "ended" or self._runtime.is_leaving:
+            self._overdue.discard(run_id)
+            self._runs.left_id(run_id)
+            return
+        try:
+            # What came while all this was read is held; what is in both lists is noted once.
+            self.install(lane, loaded.events, (*loaded.waiting, *held), is_loaded=True)
+        except Exception as error:
+            self._runs.take_out(run_id)
+            self._leave_broken(run_id, error)
+
+    def _leave_broken(self, run_id: str, error: Exception) -> None:
+        """A run that cannot be read stops no other, and stays as it is (P-03)."""
+        log.error("run.unreadable", run_id=run_id, exc_info=error)
+        self.withheld.add(run_id, unreadable(self._runtime.hub.journal.name, error))
+        self._overdue.discard(run_id)
+        self._runs.left_id(run_id)
+
+    def _without_pending(self, lane: OwnLane, waiting: Sequence[InLane]) -> Sequence[InLane]:
+        """What is to be handled of what waits; the rest becomes letters (T-09)."""
+        pending = self._boot.pending(lane.run_id, waiting)
+        if not pending:
+            return waiting
+
+        def tell(commit: Commit) -> None:
+            for item in pending if not commit.error else ():
+                self.withheld.tell(letter(item, CONTEXT_ONLY))
+
+        lane.append((), taken=[item.seq for item in pending], after=tell)
+        return tuple(item for item in waiting if item not in pending)
+
+    # ── into memory ──────────────────────────────────────────────────────────────────────────
+
+    def begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
+        """Put a run into memory that was just opened: there is nothing to go on with."""
+        run_id = lane.run_id
+        definition = self._runtime.definitions.find_agent(lane.agent)
+        if definition is None or definition.is_code or run_id in self._overdue:
+            self.install(lane, (), items)
+            return
+        run = Activation(self._runtime, lane, EMPTY, self._runs.callers.get(run_id))
+        self._runs.put(run)
+        for item in items:
+            run.put(item)
+        run.advance()
+
+    def install(
+        self,
+        lane: OwnLane,
+        events: Sequence[e.Event],
+        waiting: Sequence[InLane],
+        *,
+        is_loaded: bool = False,
+    ) -> None:
+        """Put a run into memory with what its journal holds, and go on with it."""
+        run_id = lane.run_id
+        definitions = self._runtime.definitions
+        definition = definitions.find_agent(lane.agent)
+        if definition is not None and definition.is_code:
+            self._install_code(definition, lane, events, waiting)
+            return
+        thread = fold_all(EMPTY, events)
+        gone = what_is_gone(thread, lane.agent, definitions)
+        if gone is not None and events:
+            self._withhold(gone, lane, events, waiting)
+            return
+        self._relatives.came_back(run_id)
+        waiting = self._without_pending(lane, waiting)
+        caller = self._runs.callers.get(run_id)
+        run = Activation(self._runtime, lane, thread, caller, is_careful=is_loaded)
+        self._runs.put(run)
+        for item in waiting:
+            run.put(item)
+        cause = self._boot.cause(run_id, len(events))
+        self._boot.used(run_id)
+        if definition is None:
+            run.doom(UnknownAgent(lane.agent, definitions.names))
+        elif run_id in self._overdue:
+            self._overdue.discard(run_id)
+            run.pass_deadline()
+        else:
+            self._go_on(run, events, cause)
+
+    def _go_on(self, run: Activation, events: Sequence[e.Event], cause: str) -> None:
+        """Restore a run that was at work, before anything in its inbox is looked at (P-03)."""
+        run_id, thread = run.lane.run_id, run.thread
+        deaths = self._unrecorded_deaths(run_id, len(events))
+        is_at_work = thread.phase == "live" and not thread.parked and not thread.waits
+        if is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live"):
+            causes = (*causes_of(events), *(deaths or (cause,)))
+            run.restore(Restored(causes[-1], causes[:-1]))
+        elif doom := doom_of(deaths):
+            run.doom(RunFailed(run_id, "failed", doom))
+        else:
+            run.advance()
+
+    def _unrecorded_deaths(self, run_id: str, seq: int) -> tuple[str, ...]:
+        """What the run's loop died of the last time, and before it without a word in its lane."""
+        since, deaths = self.deaths.get(run_id, (seq, ()))
+        if since != seq:
+            deaths = deaths[-1:]
+            self.deaths[run_id] = (seq, deaths)
+        return deaths
+
+    def _withhold(
+        self, gone: Gone, lane: OwnLane, events: Sequence[e.Event], waiting: Iterable[InLane]
+    ) -> None:
+        """Leave a run as it is, unless it is to end, which needs no definition (P-14)."""
+        run_id = lane.run_id
+        ends = [item for item in waiting if isinstance(item, e.SessionTerminate)]
+        if run_id in self.deaths or not (ends or run_id in self._overdue):
+            self.withheld.add(run_id, gone, lane)
+            self._runs.left_id(run_id)
+            return
+        self.withheld.let_go(run_id)
+        code = CodeThread()
+        for event in events:
+            code = fold_code(code, event)
+        if missing := start_if_missing(code):  # A code agent was to say itself that it starts.
+            events = (*events, *lane.append(missing).events)
+        run = Activation(self._runtime, lane, fold_all(EMPTY, events), is_careful=True)
+        self._runs.put(run)
+        self._boot.used(run_id)
+        for item in ends:
+            run.put(item)
+        if ends:
+            run.advance()
+        else:
+            self._overdue.discard(run_id)
+            run.pass_deadline()
+
+    def _install_code(
+        self,
+        definition: AgentDefinition,
+        lane: OwnLane,
+        events: Sequence[e.Event],
+        waiting: Sequence[InLane],
+    ) -> None:
+        thread = CodeThread()
+        for event in events:
+            thread = fold_code(thread, event)
+        waiting = self._without_pending(lane, waiting)
+        recorded = recall(events) if events else NOTHING
+        run = CodeRun(self._runtime, definition, lane, thread, recorded)
+        self._runs.put(run)
+        self._boot.used(lane.run_id)
+        again = thread.opened is not None
+        for item in waiting:
+            run.put(item)
+        if lane.run_id in self._overdue:
+            self._overdue.discard(lane.run_id)
+            run.pass_deadline()
+        elif again and not run.is_over:
+            run.resume()
+        run.begin()

@@ -1,0 +1,117 @@
+"""``Boot``: what a runtime finds in its journal when it opens, and what becomes of it (P-03).
+
+    at work, or with mail   activated; what was at work is restored before anything else
+    waiting for children    left alone until one is heard of
+    parked                  left alone: not even looked at
+    with a deadline         watched
+
+Whether a run that was at work killed its process, or its runtime was merely left, says a note of
+the store: which runs were at work when a runtime was last left, and how far each had come.  It
+holds for a run that has come no further since; a process that is killed writes none (P-10, R-16).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from hubbub.agents.restoring import CONTEXT_ONLY, LEFT
+from hubbub.hub.events import InLane, SessionMessage
+from hubbub.hub.journal import Commit, Journal
+
+__all__ = ["Boot", "RestorePolicy"]
+
+NOTE: Final = "runs:left"
+"""The note's key.  Its text: own events by run id, as JSON."""
+
+
+class RestorePolicy(Enum):
+    """What becomes, when a runtime opens, of what an earlier one had accepted and not finished.
+
+    ``EVERYTHING``: runs go on from their last finished step; messages that wait are handled.
+
+    ``CONTEXT_ONLY``: contexts are kept, nothing is retried (T-09).  A session at work ends as
+    interrupted, its open calls are answered as lost, every message that waits becomes one
+    ``hub:dead_letter``, and the run parks.  A run that never began begins: its opening is no
+    message.  Code agents go on by their ``on_restart``, without the messages that wait.
+    """
+
+    EVERYTHING = "everything"
+    CONTEXT_ONLY = "context only"
+
+
+class Boot:
+    """The state of the runs as a runtime found it; its entries are used up as runs are read."""
+
+    __slots__ = ("_at", "_emptied", "_is_context_only", "_left", "_noted")
+
+    def __init__(self, policy: RestorePolicy) -> None:
+        self._is_context_only = policy is RestorePolicy.CONTEXT_ONLY
+        self._left: dict[str, int] = {}
+        self._noted: dict[str, int] = {}
+        self._emptied: dict[str, int | None] = {}
+        """Runs to be restored without what waits, and the first item that came since."""
+        self._at = 0
+
+    async def unfinished(self, journal: Journal, now: int) -> Sequence[str]:
+        """The runs to go on with, those above others before them."""
+        self._at = now
+        text = (await journal.notes(NOTE)).get(NOTE)
+        if text:
+            self._noted = msgspec.json.decode(text, type=dict[str, int])
+            self._left = dict(self._noted)
+        ready = await journal.ready()
+        if not self._is_context_only:
+            return ready
+        for run_id in ready:
+            for above in (*await _waiting_above(journal, run_id), run_id):
+                self._emptied[above] = None
+        return tuple(self._emptied)
+
+    def woken(self, item: InLane) -> None:
+        """An item came since: it is handled as ever."""
+        if item.run_id in self._emptied and self._emptied[item.run_id] is None:
+            self._emptied[item.run_id] = item.seq
+
+    def cause(self, run_id: str, seq: int) -> str:
+        """Why a run that was at work is read again, when its own lane ends at ``seq``."""
+        if run_id in self._emptied:
+            return CONTEXT_ONLY
+        return LEFT if self._left.get(run_id) == seq else ""
+
+    def pending(self, run_id: str, waiting: Iterable[InLane]) -> tuple[InLane, ...]:
+        """The messages among what waits that are not to be handled."""
+        if run_id not in self._emptied:
+            return ()
+        since = self._emptied[run_id]
+        return tuple(
+            item
+            for item in waiting
+            if isinstance(item, SessionMessage)
+            and item.at <= self._at
+            and (since is None or item.seq < since)
+        )
+
+    def used(self, run_id: str) -> None:
+        """The run is in memory, or over: what was found of it holds no more."""
+        self._emptied.pop(run_id, None)
+        self._left.pop(run_id, None)
+
+    def leave(self, journal: Journal, at_work: Mapping[str, int]) -> None:
+        """Note, as the last thing, which runs are left in the middle of something."""
+        left = {**self._left, **at_work}
+        if left != self._noted:
+            self._noted = left
+            journal.submit(Commit(notes={NOTE: msgspec.json.encode(left).decode()}))
+
+
+async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:
+    """The runs above that wait for their children, the root first."""
+    found: list[str] = []
+    info = await journal.info(run_id)
+    while info is not None and info.parent_run_id is not None:
+        info = await journal.info(info.parent_run_id)
+        if info is not None and info.status == "waiting":
+            found.insert(0, info.run_id)
+    return found

@@ -1,0 +1,65 @@
+"""Where a demo keeps itself, so that it can be gone on with after its process was killed.
+
+A folder of its own below the default store's.  It holds the last demo; a new one begins in an
+empty folder.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.ports import Ports
+from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.demo import Demo
+from hubbub.runtime.document_folder import is_document
+from hubbub.runtime.sqlite_store import SqliteStore
+
+__all__ = ["DEMO_FOLDER", "begin_demo", "resume_demo"]
+
+DEMO_FOLDER: Final = Path(".hubbub", "demo")
+"""Where the program runs."""
+
+_WHAT: Final = "demo.json"
+
+
+class _What(msgspec.Struct, frozen=True):
+    """What a demo works on."""
+
+    folder: str
+    own: bool
+
+
+def begin_demo(demo: Demo, *, own: bool, ports: Ports, folder: Path = DEMO_FOLDER) -> SqliteStore:
+    """An empty store for a new demo; the one before it goes.
+
+    Raises ``OperatorError`` where nothing can be written, or another demo is at work.
+    """
+    data = DataFolder(folder)
+    data.make()
+    lock = FolderLock(data.root / "hubbub.lock")
+    lock.acquire()
+    try:
+        for name in (data.agents, data.blobs):
+            shutil.rmtree(name, ignore_errors=True)
+        for file in data.root.glob(f"{data.database.name}*"):
+            file.unlink()
+        what = _What(str(demo.folder.absolute()), own)
+        (data.root / _WHAT).write_bytes(msgspec.json.encode(what))
+    finally:
+        lock.release()
+    return SqliteStore(folder, ports=ports)
+
+
+def resume_demo(*, ports: Ports, folder: Path = DEMO_FOLDER) -> tuple[Demo, SqliteStore]:
+    """The last demo and its store.  Raises ``OperatorError`` when there is none."""
+    try:
+        what = msgspec.json.decode((folder / _WHAT).read_bytes(), type=_What)
+    except (OSError, msgspec.DecodeError):
+        raise OperatorError(
+            f"{folder}: there is no demo to go on with; start one here: hubbub demo"
+        ) from None
+    wanted = is_document if what.own else (lambda _name: True)
+    return Demo(folder=Path(what.folder), wanted=wanted), SqliteStore(folder, ports=ports)

@@ -1,0 +1,146 @@
+"""``Lanes``: the events of a store, one by one in their order, against themselves.
+
+    row of ``event`` × what came before in its lane  →  problems
+
+Rules
+-----
+* An event's checksum continues that of the event before it: of its run, both lanes together, or
+  of the hub's lane.  One damaged event is one problem; the chain goes on behind it.
+* Both lanes of a run, and the hub's, number their events from 1 without a gap.
+* A body is an event, and says of itself what its columns say.
+* What is in an inbox is what came in and was not taken.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hubbub.hub.codec import decode_event
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event, SessionMessage, SessionTaken
+from hubbub.runtime.store_file import files_of
+
+__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem"]
+
+FROM_BACKUP: Final = (
+    "put a backup in the store's place, or import an export of the run with --replace"
+)
+
+
+class Problem(Struct, frozen=True):
+    """Something that is not as it should be: where, what, and what to do about it."""
+
+    where: str
+    what: str
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.where}: {self.what}; {self.remedy}"
+
+
+class Lane:
+    """How far a run's two lanes (or, as its own, the hub's) have come."""
+
+    __slots__ = ("born", "chains", "in_seq", "is_clear", "name", "seq", "untaken")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seq = 0
+        self.in_seq = 0
+        self.born = 0
+        """The position of the first event."""
+        self.chains: tuple[int, ...] = (0,)
+        """What the last event's checksum may be: as written and, where they differ, as it comes
+        to.  Either the event or its checksum has changed, and the next one shows which."""
+        self.untaken: dict[int, bool] = {}
+        """In-lane numbers of what was not taken, and whether it is a message."""
+        self.is_clear = True
+        """Whether every event so far could be read."""
+
+
+class Lanes:
+    """Takes rows of ``event`` in order of position."""
+
+    def __init__(self, table: str, run_id_of: Callable[[int], str | None]) -> None:
+        self._table = table
+        self._run_id_of = run_id_of
+        self.events = 0
+        self.runs: dict[Any, Lane] = {}
+        self.hub = Lane("")
+        self.digests: dict[str, tuple[int, int]] = {}
+        """Position that first names a content, and its size, by digest."""
+
+    def take(self, row: Sequence[Any]) -> Iterator[Problem]:
+        """What is wrong with the next event."""
+        position, run, root, name, seq, type_, crc, body = row
+        self.events += 1
+        lane = self.hub if name == "hub" else self._lane(run)
+        where = f"{self._table}: position {position}"
+        if lane.name:
+            where = f"{where}: run {lane.name}"
+        if not isinstance(body, bytes):
+            body = b""
+        yield from _chained(lane, where, crc, body)
+        yield from _numbered(lane, where, name, seq)
+        lane.born = lane.born or position
+        try:
+            event = decode_event(body)
+        except (BadValue, ValueError, RecursionError) as error:
+            lane.is_clear = False
+            yield Problem(where, f"its body is no event ({error})", FROM_BACKUP)
+            if name == "in":
+                lane.untaken[seq] = type_ == SessionMessage.type
+            return
+        said = (event.type, event.lane, event.seq, event.run_id, event.root_run_id)
+        columns = (type_, name, seq, self._name(run), self._name(root))
+        if said != columns:
+            yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
+        self._follow(lane, name, seq, position, event)
+
+    def _follow(self, lane: Lane, name: Any, seq: Any, position: int, event: Event) -> None:
+        if name == "in":
+            lane.untaken[seq] = isinstance(event, SessionMessage)
+        elif isinstance(event, SessionTaken):
+            for item in event.items:
+                lane.untaken.pop(item.seq, None)
+        for ref in files_of(event):
+            self.digests.setdefault(ref.digest, (position, ref.size))
+
+    def _lane(self, run: Any) -> Lane:
+        lane = self.runs.get(run)
+        if lane is None:
+            lane = self.runs[run] = Lane(self._run_id_of(run) or f"number {run}")
+        return lane
+
+    def _name(self, run: Any) -> str | None:
+        if run == 0:
+            return ""
+        lane = self.runs.get(run)
+        return lane.name if lane is not None else self._run_id_of(run)
+
+
+def _chained(lane: Lane, where: str, crc: Any, body: bytes) -> Iterator[Problem]:
+    found = [zlib.crc32(body, chain) for chain in lane.chains]
+    if crc in found:
+        lane.chains = (crc,)
+        return
+    yield Problem(where, "it has changed, or the event before it is missing", FROM_BACKUP)
+    is_sound = isinstance(crc, int) and 0 <= crc < 1 << 32
+    lane.chains = (crc, found[0]) if is_sound else (found[0],)
+
+
+def _numbered(lane: Lane, where: str, name: Any, seq: Any) -> Iterator[Problem]:
+    if name not in ("own", "in", "hub"):
+        yield Problem(where, f"its lane is {name!r}, not own, in or hub", FROM_BACKUP)
+        return
+    wanted = (lane.in_seq if name == "in" else lane.seq) + 1
+    if seq != wanted:
+        yield Problem(where, f"it is {name} {seq!r} where {name} {wanted} is due", FROM_BACKUP)
+    reached = seq if isinstance(seq, int) and seq > wanted else wanted
+    if name == "in":
+        lane.in_seq = reached
+    else:
+        lane.seq = reached

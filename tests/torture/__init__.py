@@ -1,0 +1,9 @@
+"""Torture of the store: processes that are killed, disks that lose power.
+
+    uv run python -m tests.torture.run --cycles 500
+    uv run python -m tests.torture.run --vfs 5000
+
+``run`` is the command; ``worker`` the process that is killed, ``workload`` what it does,
+``killing`` the one that kills it, ``audit`` what must hold of the folder afterwards, and ``power``
+the disk that loses power under the store's writer.
+"""

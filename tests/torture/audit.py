@@ -1,0 +1,269 @@
+"""What must hold of a store, whatever was done to it."""
+
+import sqlite3
+import zlib
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from hubbub.agents.calls import LOST
+from hubbub.agents.fold import fold_all
+from hubbub.agents.thread import EMPTY
+from hubbub.hub import events as e
+from hubbub.hub.codec import decode_event
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import Event
+from hubbub.hub.values import decode_value
+from hubbub.runtime.sqlite_schema import connect_read_only
+
+__all__ = ["Audit", "lane_problems", "read_runs"]
+
+
+def lane_problems(db: Any) -> list[str]:
+    """Gaps in positions and lanes, and events that are not what was written."""
+    problems = []
+    chains: dict[int, int] = {}
+    seqs: dict[tuple[int, str], int] = {}
+    select = "SELECT position, run, lane, seq, crc, body FROM event ORDER BY position"
+    for expected, (position, run, lane, seq, crc, body) in enumerate(db.execute(select), 1):
+        if position != expected:
+            problems.append(f"position {expected} is missing")
+            break
+        of = 0 if lane == "hub" else run  # The hub's lane is one, whomever it speaks of.
+        chains[of] = zlib.crc32(body.encode(), chains.get(of, 0))
+        if chains[of] != crc:
+            problems.append(f"event {position} is not what was written")
+        if seq != seqs.get((of, lane), 0) + 1:
+            problems.append(f"event {position}: {lane} {seq} after {seqs.get((of, lane), 0)}")
+        seqs[of, lane] = seq
+    return problems
+
+
+class _Run:
+    """One run as the store has it."""
+
+    def __init__(self, run_id: str, agent: str, status: str) -> None:
+        self.run_id, self.agent, self.status = run_id, agent, status
+        self.own: list[Event] = []
+        self.inbox: list[Any] = []
+        self.waiting: set[int] = set()
+
+
+class Audit:
+    """One folder over all its lives: what was acknowledged, and what is there of it.
+
+    ``check`` is called after each death, with the lines that the process had said.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._acknowledged: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        self._finished: dict[tuple[str, int, int], tuple[str, int]] = {}
+        self._deaths = 0
+        self.lost = 0
+        """What was acknowledged and is not there."""
+        self.doubled = 0
+        """What was taken, done or told twice."""
+        self.restarts = 0
+        self.given_up = 0
+        """Runs that the runtime ended because their process had died too often in a row."""
+        self.unknown = 0
+        """Calls whose outcome nobody knows, and which said so."""
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(map(len, self._acknowledged.values()))
+
+    def check(self, lines: list[str], *, is_quiet: bool = False) -> list[str]:
+        """Everything that is wrong, each in one line."""
+        for line in lines:
+            what, *rest = line.split()
+            self._acknowledged[what].add(tuple(rest))
+        self._deaths += not is_quiet
+        if not (self._folder / "store" / "hubbub.db").exists():
+            return ["the store is gone"] if self.acknowledged else []
+        try:
+            db = connect_read_only(self._folder / "store" / "hubbub.db")
+        except OperatorError as error:  # It died before it had made its tables.
+            is_new = "nothing in it yet" in str(error) and not self.acknowledged
+            return [] if is_new else [str(error)]
+        try:
+            problems = lane_problems(db)
+            (verdict,) = db.execute("PRAGMA quick_check").fetchone()
+            if verdict != "ok":
+                problems.append(f"damaged: {verdict}")
+            runs = read_runs(db)
+            secrets = {value for (value,) in db.execute("SELECT value FROM secret")}
+            fires = [(x.schedule, x.tick) for x in _hub(db) if isinstance(x, e.ScheduleFire)]
+        finally:
+            db.close()
+        lost = [*self._lost(runs, secrets)]
+        doubled = [*self._doubled(runs), *_twice(fires, "schedule")]
+        self.lost += len(lost)
+        self.doubled += len(doubled)
+        problems += [f"lost: {each}" for each in lost] + [f"doubled: {each}" for each in doubled]
+        problems += [p for run in runs.values() for p in self._life_problems(run)]
+        if is_quiet:
+            problems += [p for run in runs.values() for p in _unfinished(run)]
+        self.restarts = sum(isinstance(x, e.AgentRestore) for r in runs.values() for x in r.own)
+        return problems
+
+    # ── what was acknowledged is there ───────────────────────────────────────────────────────
+
+    def _lost(self, runs: dict[str, _Run], secrets: set[str]) -> list[str]:
+        said = self._acknowledged
+        problems = []
+        for run_id, *_ in [*said["started"], *said["employed"], *said["accepted"]]:
+            if run_id not in runs:
+                problems.append(f"run {run_id}")
+        for run_id, key in said["accepted"]:
+            if run_id in runs and not any(_key(x) == key for x in runs[run_id].inbox):
+                problems.append(f"message {key} of {run_id}")
+        for run_id, name, value in said["step"]:
+            records = [x for x in runs[run_id].own if isinstance(x, e.AgentRecord)]
+            if not any((x.name, decode_value(x.value_json)) == (name, value) for x in records):
+                problems.append(f"step {name} of {run_id}")
+        for run_id, value in said["secret"]:
+            if runs[run_id].status != "ended" and value not in {
+                s.replace(" ", "_") for s in secrets
+            }:
+                problems.append(f"secret {value} of {run_id}")
+        for run_id, name in said["answered"]:
+            texts = [x.text for x in runs[run_id].own if isinstance(x, e.AgentText)]
+            if not any(f"{name}o0" in text for text in texts) and not _gave_up(runs[run_id]):
+                problems.append(f"answer to {name} of {run_id}")
+        for run_id, outcome in said["finished"]:
+            ends = [x.outcome for x in runs[run_id].own if isinstance(x, e.AgentComplete)]
+            if ends != [outcome]:
+                problems.append(f"end of {run_id}: {ends}, not {outcome}")
+        return problems
+
+    # ── nothing happens twice ────────────────────────────────────────────────────────────────
+
+    def _doubled(self, runs: dict[str, _Run]) -> list[str]:
+        problems = [f"{key} of {run_id}" for run_id, key, status in self._acknowledged["again"]
+                    if status != "duplicate"]  # fmt: skip
+        effects = self._effects()
+        problems += [f"effect {what} {name}: {times} times" for (what, name), times in
+                     effects.items() if what == "risky" and times > 1]  # fmt: skip
+        for run in runs.values():
+            problems += _twice([k for k in map(_key, run.inbox) if k], f"message of {run.run_id}")
+            taken = [i.seq for x in run.own if isinstance(x, e.SessionTaken) for i in x.items]
+            problems += _twice([*taken, *run.waiting], f"item taken by {run.run_id}")
+            problems += self._calls_twice(run, effects)
+            records = [(x.name, x.index) for x in run.own if isinstance(x, e.AgentRecord)]
+            problems += _twice(records, f"step of {run.run_id}")
+        problems += _results(runs)
+        return problems
+
+    def _effects(self) -> Counter[tuple[str, str]]:
+        path = self._folder / "effects.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return Counter((what, name) for what, _, name in (x.partition(" ") for x in lines))
+
+    def _calls_twice(self, run: _Run, effects: Counter[tuple[str, str]]) -> list[str]:
+        done = [x for x in run.own if isinstance(x, e.AgentToolComplete)]
+        problems = _twice([(x.step, x.index) for x in done], f"result in {run.run_id}")
+        unknown = sum(x.output == LOST for x in done)
+        restarts = sum(isinstance(x, e.AgentRestore) for x in run.own)
+        if unknown > restarts:  # One call at a time is under way.
+            problems.append(f"{unknown} unknown outcomes, {restarts} restarts of {run.run_id}")
+        self.unknown += sum(
+            x.output == LOST and (run.run_id, x.step, x.index) not in self._finished for x in done
+        )
+        for x in done:
+            call = (run.run_id, x.step, x.index)
+            what, _, name = x.output.partition(" ")
+            if what == "did" and x.name in ("risky", "safe"):
+                times = effects[x.name, name]
+                if times == 0:
+                    problems.append(f"{x.name} {name} has a result and no effect")
+                if self._finished.setdefault(call, (name, times)) != (name, times):
+                    problems.append(f"{x.name} {name} was done again after its result")
+            else:
+                self._finished.setdefault(call, ("", 0))
+        return problems
+
+    # ── one life each ────────────────────────────────────────────────────────────────────────
+
+    def _life_problems(self, run: _Run) -> list[str]:
+        problems = []
+        types = [x.type for x in run.own if x.type.startswith("agent:")]
+        if types.count("agent:start") != (1 if types else 0) or types[:1] not in (
+            [],
+            ["agent:start"],
+        ):
+            problems.append(f"{run.run_id}: starts {types.count('agent:start')}")
+        ends = types.count("agent:complete")
+        if ends > 1 or (ends and types[-1] != "agent:complete") or (run.status == "ended") != ends:
+            problems.append(f"{run.run_id} is {run.status} and has {ends} ends")
+        taken = {i.seq for x in run.own if isinstance(x, e.SessionTaken) for i in x.items}
+        missing = {x.seq for x in run.inbox} - taken - run.waiting
+        if missing and run.status != "ended":
+            problems.append(f"{run.run_id}: items {missing} neither wait nor were taken")
+        return problems
+
+
+def read_runs(db: sqlite3.Connection) -> dict[str, _Run]:
+    """Every run of a store."""
+    numbers: dict[int, _Run] = {}
+    for number, run_id, agent, status in db.execute(
+        "SELECT number, run_id, agent, status FROM run"
+    ):
+        numbers[number] = _Run(run_id, agent, status)
+    select = "SELECT run, lane, body FROM event WHERE lane <> 'hub' ORDER BY position"
+    for number, lane, body in db.execute(select):
+        run = numbers[number]
+        (run.own if lane == "own" else run.inbox).append(decode_event(body))
+    for number, seq in db.execute("SELECT run, seq FROM waiting"):
+        numbers[number].waiting.add(seq)
+    return {run.run_id: run for run in numbers.values()}
+
+
+def _hub(db: sqlite3.Connection) -> list[Event]:
+    return [decode_event(b) for (b,) in db.execute("SELECT body FROM event WHERE lane = 'hub'")]
+
+
+def _results(runs: dict[str, _Run]) -> list[str]:
+    """Every session of a child that reports has one result in its parent's inbox."""
+    told = Counter(
+        (x.child_run_id, x.session)
+        for run in runs.values() for x in run.inbox
+        if isinstance(x, e.SessionResult) and x.session
+    )  # fmt: skip
+    reports = {
+        run.run_id
+        for run in runs.values() for x in run.inbox if isinstance(x, e.SessionOpen) and x.reports
+    }  # fmt: skip
+    ended = {
+        (run.run_id, x.session)
+        for run in runs.values() for x in run.own
+        if isinstance(x, e.SessionEnd) and run.run_id in reports
+    }  # fmt: skip
+    problems = [f"result {key}: told {told[key]} times" for key in ended if told[key] != 1]
+    return problems + [f"result {key} of no session" for key in told.keys() - ended]
+
+
+def _unfinished(run: _Run) -> list[str]:
+    """What a run that was left alone has not brought to an end."""
+    if run.waiting:
+        return [f"{run.run_id} ({run.agent}) is {run.status} and has {len(run.waiting)} waiting"]
+    if run.agent == "clerk":
+        return [] if run.status == "ended" else [f"{run.run_id} (clerk) is {run.status}"]
+    thread = fold_all(EMPTY, run.own)
+    if thread.open is not None or thread.in_session or thread.unseen:
+        return [f"{run.run_id} ({run.agent}) was left in the middle"]
+    return []
+
+
+def _gave_up(run: _Run) -> bool:
+    return any(isinstance(x, e.AgentFailed | e.SessionEnd) and not getattr(x, "success", False)
+               for x in run.own)  # fmt: skip
+
+
+def _key(item: Any) -> str:
+    return item.key if isinstance(item, e.SessionMessage) else ""
+
+
+def _twice(items: list[Any], what: str) -> list[str]:
+    return [f"{what}: {item} {times} times" for item, times in Counter(items).items() if times > 1]

@@ -1,0 +1,150 @@
+"""What the process that is killed does: agents whose every effect can be counted afterwards.
+
+A message to ``lead`` is a list of orders, ``what#name``; the model carries them out one after
+another, each by one tool call, and says ``done`` and the names.  What it does next follows from
+the conversation alone, so it needs no memory of its own.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import anyio
+from little_families import child, config, parent
+
+from hubbub import AgentDefinition, FunctionModel, ModelRequest, RunContext, RunState, tool
+from hubbub.agents.model import AssistantMessage, UserMessage
+from hubbub.runtime.scripted_model import call
+
+__all__ = ["ORDERS", "SCHEDULED", "SECRET", "Effects", "agents"]
+
+ORDERS = ("risky", "safe", "file", "value", "waiter", "stayer", "goer", "roamer")
+"""The last four are children: waited for or not, gone when they are done or not."""
+
+SECRET = "TOKEN"
+SCHEDULED = "ticker"
+
+_ORDER = re.compile(rf"\b({'|'.join(ORDERS)})#(\w+)")
+
+
+class Effects:
+    """What tools did to the world: lines at the end of a file, flushed one by one."""
+
+    def __init__(self, path: Path, *, flushes: bool = True) -> None:
+        self._path = path
+        self._flushes = flushes
+
+    async def leave(self, what: str, name: str) -> None:
+        """Have an effect, and take a moment before and after, in which to be killed."""
+        await anyio.sleep(0.003)
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, f"{what} {name}\n".encode())
+            if self._flushes:
+                os.fsync(file)
+        finally:
+            os.close(file)
+        await anyio.sleep(0.003)
+
+
+def agents(effects: Effects, tell: Callable[..., None]) -> list[AgentDefinition]:
+    """Everybody; ``tell`` reports what has been acknowledged."""
+
+    @tool
+    async def risky(name: str) -> str:
+        """Must not be done twice."""
+        await effects.leave("risky", name)
+        return f"did {name}"
+
+    @tool(idempotent=True)
+    async def safe(name: str) -> str:
+        """May be done twice."""
+        await effects.leave("safe", name)
+        return f"did {name}"
+
+    @tool(idempotent=True)
+    async def file(name: str, state: RunState) -> str:
+        """Write a file."""
+        await state.files.write(f"{name}.txt", name * 50)
+        return f"wrote {name}"
+
+    @tool(idempotent=True)
+    async def value(name: str, state: RunState) -> str:
+        """Keep a value."""
+        await state.kv.set(name, name)
+        return f"kept {name}"
+
+    async def clerk(input: Any, ctx: RunContext) -> Any:
+        ctx.set_env(SECRET, f"secret of {ctx.run_id}")
+        done = []
+        for number in range(4):
+            step = f"{input}s{number}"
+            name = await ctx.step(step, _did, effects, step)
+            tell("step", ctx.run_id, step, name)
+            done.append(name)
+        helper = ctx.spawn("waiter", {"message": f"{input}h"})
+        outcome = await helper.result()
+        await ctx.kv.set("done", done)
+        tell("secret", ctx.run_id, ctx.env[SECRET].replace(" ", "_"))
+        async for message in ctx.messages(idle_timeout=0.05):
+            ctx.say(message.content)
+        return [*done, outcome.output]
+
+    def helper(name: str) -> AgentDefinition:
+        return child(FunctionModel(_work, latency=0.004), safe, name=name)
+
+    return [
+        parent(
+            FunctionModel(_lead, latency=0.004), risky, safe, file, value,
+            config("waiter"), config("goer", blocking=False),
+            config("stayer", stays=True, max_instances=50),
+            config("roamer", blocking=False, stays=True, max_instances=50),
+            name="lead",
+        ),
+        *map(helper, ORDERS[4:]),
+        AgentDefinition(name="clerk", execute=clerk, on_restart="resume"),
+        parent(FunctionModel(_lead, latency=0.002), safe, name=SCHEDULED),
+    ]  # fmt: skip
+
+
+async def _did(effects: Effects, name: str) -> str:
+    await effects.leave("step", name)
+    return name
+
+
+def _lead(request: ModelRequest) -> Any:
+    """The first order that has not been given to a tool."""
+    made = {name for c in _calls(request) for name in [_name_in(c.arguments)]}
+    orders = [order for text in _heard(request) for order in _ORDER.findall(text)]
+    for what, name in orders:
+        if name not in made:
+            if what in ("stayer", "roamer"):
+                message = {"message": name}
+                return call("subagent_create", agent=what, name=name, arguments=message)
+            return call(what, **{"message" if what in ORDERS[4:] else "name": name})
+    return " ".join(["done", *(name for _, name in orders)])
+
+
+def _work(request: ModelRequest) -> Any:
+    """A child's side A: an effect for each message, then the result."""
+    name = _heard(request)[-1]
+    if not any(_name_in(c.arguments) == f"{name}c" for c in _calls(request)):
+        return call("safe", name=f"{name}c")
+    return call("finish", result=f"finished {name}")
+
+
+def _calls(request: ModelRequest) -> Iterable[Any]:
+    return [c for m in request.messages if isinstance(m, AssistantMessage) for c in m.calls]
+
+
+def _heard(request: ModelRequest) -> list[str]:
+    return [m.content for m in request.messages if isinstance(m, UserMessage)]
+
+
+def _name_in(arguments: str) -> str:
+    given = json.loads(arguments)
+    given = given.get("arguments", given)
+    return str(given.get("name", given.get("message", "")))
