@@ -45,6 +45,8 @@ class Record(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     created_at: int = 0
     updated_at: int = 0
+    deadline: int | None = None
+    """When the run's time is over (µs since the epoch)."""
     seq: int = 0
     in_seq: int = 0
     thread: Thread = EMPTY
@@ -77,6 +79,7 @@ def begin(info: RunInfo) -> Record:
         session_key=info.session_key,
         created_at=info.created_at,
         updated_at=info.created_at,
+        deadline=info.wake_at,
     )
 
 
@@ -180,6 +183,7 @@ class _Run(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
     deferred: tuple[Deferred, ...] = ()
     booted: tuple[str, ...] = ()
     drafts: dict[int, str] = {}
+    deadline: int | None = None
 
 
 class _State(Struct, frozen=True, kw_only=True):
@@ -275,6 +279,7 @@ def read_state(data: bytes) -> StateText:
         idle=tuple(entry.reference for entry in state.children if entry.status == "idle"),
         spawned={entry.reference: entry.number for entry in state.children if entry.number},
         drafts=state.run.drafts,
+        deadline=state.run.deadline,
     )
     return StateText(record, state.history_bytes, unknown)
 
@@ -336,6 +341,7 @@ def _run_of(record: Record) -> _Run:
         ),
         starts=family.starts, activated=family.activated, given_up=family.given_up,
         deferred=family.deferred, booted=family.booted, drafts=dict(record.drafts),
+        deadline=record.deadline,
     )  # fmt: skip
 
 

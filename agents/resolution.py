@@ -64,8 +64,8 @@ class Definitions:
         self.sides: Mapping[tuple[str, str], ActiveSide] = self._sides
         problems.extend(
             f"tools.{name}: the name is built in; rename the tool"
-            for name in self._tools
-            if name in BUILT_IN
+            for name, tool in self._tools.items()
+            if name in BUILT_IN and not tool.is_built_in
         )
         self._read_sides(problems)
         problems.extend(self._cycles())

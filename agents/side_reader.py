@@ -168,11 +168,11 @@ class SideReader:
             self._say(".prompt.tools", f"{problem}; exposed agents: {agents or 'none'}")
 
     def _add_tool(self, tool: Tool[..., Any]) -> None:
-        if self._is_free(tool.name):
+        if self._is_free(tool.name, is_built_in=tool.is_built_in):
             self._tools[tool.name] = tool
 
-    def _is_free(self, name: str) -> bool:
-        if name in BUILT_IN:
+    def _is_free(self, name: str, *, is_built_in: bool = False) -> bool:
+        if name in BUILT_IN and not is_built_in:
             self._say(".prompt.tools", f"the name {name!r} is built in; rename it")
             return False
         if name in self._tools or name in self._children or name in self._handoffs:

@@ -92,6 +92,8 @@ class Tool(Generic[P, R]):
     _arguments: Arguments
     variables: tuple[VariableDefinition, ...] = ()
     """What the tool reads from ``state.env`` (D-09)."""
+    is_built_in: bool = False
+    """Whether it comes with hubbub, so that a name that is built in is its own (D-11)."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)

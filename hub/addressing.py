@@ -66,7 +66,12 @@ _MINTED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[
 
 def is_from_user(event: SessionMessage) -> bool:
     """Whether a person said it, rather than another run or a program unseen by people (P-05)."""
-    return event.role == "user" and not event.silent and not _MINTED.fullmatch(event.source)
+    return (
+        event.role == "user"
+        and not event.silent
+        and not event.from_run
+        and not _MINTED.fullmatch(event.source)
+    )
 
 
 class Addressing:

@@ -526,6 +526,8 @@ class SessionMessage(Event, tag="session:message", home="in"):
     triggers: bool = True
     prompt_id: str = ""
     redelivered: bool = False
+    from_run: bool = False
+    """Whether a run said it, in its own name (``ctx.hub``, ``state``)."""
     metadata_json: Json = msgspec.field(name="metadata", default=NULL)
 
     @property

@@ -18,7 +18,7 @@ from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import CustomEvent, Event, SessionMessage
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
 from hubbub.hub.logs import log
-from hubbub.hub.message import Sayable
+from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.patterns import Pattern
 from hubbub.hub.receipt import Receipt
@@ -89,8 +89,10 @@ class RunHub:
             home = home_of_custom(event)
         if home == "in":
             source: dict[str, Any] = {}
-            if isinstance(event, SessionMessage) and not event.source:
-                source["source"] = self._run.lane.run_id
+            if isinstance(event, SessionMessage):
+                source["from_run"] = True
+                if not event.source:
+                    source["source"] = self._run.lane.run_id
             self.hub._emit(structs.replace(event, **source), done)
             return
         fields = {**self._fields, **(scope.current() or {})}
@@ -172,13 +174,20 @@ class RunHub:
         return self.hub.scoped(**fields)
 
     def send_to_run(self, run_id: str, message: Sayable) -> Receipt:
-        return self.hub.send_to_run(run_id, message, source=self._run.lane.run_id)
+        return self.hub._deliver(self._said(message), to=run_id)
 
     def send_to(self, agent_name: str, message: Sayable) -> Receipt:
-        return self.hub.send_to(agent_name, message, source=self._run.lane.run_id)
+        return self.hub._deliver(self._said(message), to=agent_name, by="name")
 
     def send(self, message: Sayable, *, session_key: str | None = None) -> Receipt:
-        return self.hub.send(message, session_key=session_key, source=self._run.lane.run_id)
+        if session_key is None:
+            return self.hub._deliver(self._said(message), to="", by="only")
+        return self.hub._deliver(self._said(message), to=session_key, by="key")
+
+    def _said(self, message: Sayable) -> SessionMessage:
+        """A message in the run's own name."""
+        event = session_message(message, source=self._run.lane.run_id)
+        return structs.replace(event, from_run=True)
 
     def open(self, agent: str, input: Any = None, **options: Any) -> Receipt:
         """Start an independent run; ``ctx.spawn`` starts a child."""

@@ -152,7 +152,7 @@ class Activations:
         run = self._active.get(run_id)
         if run is not None:
             run.wake(item)
-        elif isinstance(item, e.SessionOpen) and item.seq == 1:
+        elif isinstance(item, e.SessionOpen) and run_id not in self._arrivals.loading:
             if not self._runtime.is_leaving:
                 if item.timeout is not None:
                     self.watch_deadline(run_id, item.at + int(item.timeout * 1_000_000))

@@ -109,7 +109,9 @@ def _put(writer: SqliteWriter, folder: DataFolder, one: Adopted) -> None:
     for digest, path in one.files.items():
         blobs.take_in(digest, path)
     pending = [item.seq for item in one.pending]
-    writer.adopting(lambda: writer.adopt(one.info, one.items, one.events, pending))
+    writer.adopting(
+        lambda: writer.adopt(one.info, one.items, one.events, pending, _last_heard(one))
+    )
 
 
 def _last_heard(one: Adopted | Broken) -> int:

@@ -7,6 +7,7 @@
 most recent foreground agent.  It is silent: people do not see it, the model it is for does.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hubbub.agents.run_state import RunState
@@ -56,7 +57,7 @@ async def tell_agent(
 
 
 @tool(name="send_agent_message")
-async def send_agent_message(text: str, state: RunState, agent_id: str | None = None) -> str:
+async def _send_agent_message(text: str, state: RunState, agent_id: str | None = None) -> str:
     """Send a message to another agent.
 
     Without agent_id it goes to the agent that started you, or else to the one that a user spoke
@@ -69,3 +70,7 @@ async def send_agent_message(text: str, state: RunState, agent_id: str | None = 
     if not receipt.accepted:
         raise ToolError(f"the message was not delivered: {receipt.reason or receipt.status}")
     return f"sent to {receipt.run_id}"
+
+
+send_agent_message: Final = replace(_send_agent_message, is_built_in=True)
+"""The tool, for a prompt's ``tools``; no other tool may have its name (D-11)."""

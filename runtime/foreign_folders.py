@@ -244,5 +244,6 @@ def _info(record: Record, found: ReadBack, descriptor: Descriptor) -> RunInfo:
         run_id=record.run_id, root_run_id=record.root_run_id,
         parent_run_id=record.parent_run_id, agent=thread.agent or record.agent,
         name=record.title, session_key=record.session_key, status=status, inbox=inbox,
-        waiting=len(found.pending), created_at=record.created_at, descriptor=descriptor,
+        waiting=len(found.pending), created_at=record.created_at, wake_at=record.deadline,
+        descriptor=descriptor,
     )  # fmt: skip

@@ -57,8 +57,8 @@ class HeaderLine(_Line, frozen=True, kw_only=True, tag="hubbub-export"):
 
 
 class RunLine(_Line, frozen=True, kw_only=True, tag="run"):
-    """A row of ``run``, without what is counted; instead of positions ``recent`` has lane and
-    number of an event (empty for none), ``waiting`` numbers of the in lane."""
+    """A row of ``run``, without what is counted; ``recent`` is when a user spoke to it last (µs),
+    ``waiting`` are numbers of the in lane."""
 
     run_id: str
     root_run_id: str
@@ -72,7 +72,7 @@ class RunLine(_Line, frozen=True, kw_only=True, tag="run"):
     inbox: str
     created_at: int
     wake_at: int | None
-    recent: str
+    recent: int
     waiting: tuple[int, ...]
 
 
@@ -166,7 +166,7 @@ def _run_line(store: StoreFile, number: int) -> RunLine:
         run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
         session_key=session_key, descriptor=NULL if descriptor is None else _raw(descriptor),
         status=status, inbox=inbox, created_at=created_at, wake_at=wake_at,
-        recent=_event_at(store, recent) if recent else "",
+        recent=recent,
         waiting=tuple(seq for (seq,) in waiting),
     )  # fmt: skip
 
@@ -174,12 +174,6 @@ def _run_line(store: StoreFile, number: int) -> RunLine:
 def _raw(text: str) -> Json:
     read_descriptor(text)  # What is damaged would make the whole line unreadable.
     return msgspec.Raw(text.encode())
-
-
-def _event_at(store: StoreFile, position: int) -> str:
-    select = "SELECT lane, seq FROM event WHERE position = ?"
-    found = store.db.execute(select, (position,)).fetchone()
-    return f"{found[0]}/{found[1]}" if found is not None else ""
 
 
 def _events(store: StoreFile, numbers: list[int], digests: set[str]) -> Iterator[Json]:

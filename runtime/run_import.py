@@ -68,7 +68,7 @@ class _Misfit(Exception):
 class _Incoming:
     """A run on its way in."""
 
-    __slots__ = ("born", "chain", "items", "line", "number", "recent", "root", "seq")
+    __slots__ = ("born", "chain", "items", "line", "number", "root", "seq")
 
     def __init__(self, line: RunLine, number: int, root: int) -> None:
         self.line = line
@@ -77,7 +77,6 @@ class _Incoming:
         self.seq = 0
         self.chain = 0
         self.born = 0
-        self.recent = 0
         self.items: list[tuple[int, bool]] = []
         """Position of each item of the in lane, and whether it is a message."""
 
@@ -246,8 +245,6 @@ class _Import:
             run.items.append((self._tip, isinstance(event, SessionMessage)))
         run.chain = zlib.crc32(body, run.chain)
         run.born = run.born or self._tip
-        if run.line.recent == f"{event.lane}/{event.seq}":
-            run.recent = self._tip
         self._db.execute(
             "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -286,8 +283,6 @@ class _Import:
         line = run.line
         if not run.items:
             raise _Misfit(f"run {line.run_id} has no opening")
-        if line.recent and not run.recent:
-            raise _Misfit(f"run {line.run_id}: event {line.recent} is missing")
         waiting = [(run.number, seq, run.position(seq)) for seq in line.waiting]
         if waiting and line.status == "ended":
             raise _Misfit(f"run {line.run_id} has ended, but something waits for it")
@@ -338,7 +333,7 @@ def _values(run: _Incoming) -> tuple[Any, ...]:
         run.number, line.run_id, line.root_run_id, line.parent_run_id, line.agent, line.name,
         line.session_key, kind, descriptor, line.status, line.inbox, is_ready, run.seq,
         len(run.items), run.chain, len(line.waiting), messages, run.born, line.created_at,
-        line.wake_at, run.recent,
+        line.wake_at, line.recent,
     )  # fmt: skip
 
 

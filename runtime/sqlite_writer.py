@@ -123,6 +123,9 @@ class SqliteWriter:
         )
         last: tuple[int, int] = hub.fetchone() or (0, 0)
         self._hub_seq, self._hub_chain = last
+        newest = "SELECT coalesce(max(recent), 0) FROM run WHERE inbox = 'open' AND kind IN "
+        self._recent: int = one(f"{newest} ('user', 'heartbeat')").fetchone()[0]
+        """When a user spoke to anybody last (µs); grows even while the clock is set back."""
         select = "SELECT value FROM meta WHERE key = 'projected'"
         self.safe = int((one(select).fetchone() or ("0",))[0])
         """Up to where the agents' folders are known to be on the disk; written with a batch."""
@@ -265,11 +268,17 @@ class SqliteWriter:
         )
 
     def adopt(
-        self, info: RunInfo, items: Sequence[Event], events: Sequence[Event], pending: Iterable[int]
+        self,
+        info: RunInfo,
+        items: Sequence[Event],
+        events: Sequence[Event],
+        pending: Iterable[int],
+        recent: int,
     ) -> None:
         """Put in a run that another store had; call within a transaction (``adopting``).
 
-        ``items`` is its in lane, of which ``pending`` are not taken, and ``events`` its own.
+        ``items`` is its in lane, of which ``pending`` are not taken, and ``events`` its own;
+        ``recent`` is when a user spoke to it last.
         """
         new = NewRun(
             run_id=info.run_id, root_run_id=info.root_run_id, parent_run_id=info.parent_run_id,
@@ -291,7 +300,7 @@ class SqliteWriter:
                 row.messages += isinstance(event, SessionMessage)
                 self._added.append((row.number, event.seq, self.tip))
         row.is_new = False
-        row.seq, row.in_seq, row.recent = len(events), len(items), self.tip
+        row.seq, row.in_seq, row.recent = len(events), len(items), recent
         row.status, row.inbox = info.status, info.inbox
         self._count(("ended", 0), row)
 
@@ -329,7 +338,7 @@ class SqliteWriter:
             row.born, row.is_new = self.tip, False
             before = "ended", 0
         if delivery.touches:
-            row.recent = self.tip
+            self._recent = row.recent = max(event.at, self._recent + 1)
         if delivery.key:
             self._accepted[row.number, delivery.source, delivery.key] = (self.tip, event)
         row.waiting[row.in_seq] = event

@@ -213,6 +213,7 @@ class StoreCheck:
 _COLUMNS: Final = (
     "number", "run_id", "root_run_id", "parent_run_id", "kind", "descriptor", "status", "inbox",
     "ready", "seq", "in_seq", "chain", "waiting", "messages", "born", "recent",
+    "created_at",
 )  # fmt: skip
 
 _REFERENCES: Final = {
@@ -222,9 +223,6 @@ _REFERENCES: Final = {
     "accepted": "SELECT a.run, a.key, a.position FROM accepted AS a "
     "LEFT JOIN event AS e ON e.position = a.position "
     "WHERE e.run IS NOT a.run OR e.lane IS NOT 'in'",
-    "run": "SELECT r.number, 'recent', r.recent FROM run AS r "
-    "LEFT JOIN event AS e ON e.position = r.recent "
-    "WHERE r.recent <> 0 AND (e.run IS NOT r.number OR e.lane IS 'hub')",
 }
 
 
@@ -234,6 +232,8 @@ def _own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
         yield f"number {row['number']} stands for {lane.name} in the table of addresses"
     if row["status"] not in _STATUSES:
         yield f"its status is {row['status']!r}, not one of {', '.join(_STATUSES)}"
+    if not isinstance(row["recent"], int) or row["recent"] < (row["created_at"] or 0):
+        yield f"recent is {row['recent']!r}, before it was created"
     if row["inbox"] not in _INBOXES:
         yield f"its inbox is {row['inbox']!r}, not one of {', '.join(_INBOXES)}"
     try:

@@ -112,7 +112,7 @@ DAMAGE = {
     "in_seq": ("UPDATE run SET in_seq = 'two' WHERE agent = 'parent'", "in_seq is 'two'"),
     "chain": ("UPDATE run SET chain = 7 WHERE agent = 'parent'", "chain of checksums"),
     "born": ("UPDATE run SET born = 7 WHERE agent = 'parent'", "born is 7"),
-    "recent": ("UPDATE run SET recent = 1 WHERE agent = 'parent'", "points to position 1"),
+    "recent": ("UPDATE run SET recent = 1 WHERE agent = 'parent'", "recent is 1, before"),
     "messages": ("UPDATE run SET messages = 9 WHERE agent = 'parent'", "messages is 9"),
     "waiting": ("UPDATE run SET waiting = 9 WHERE agent = 'parent'", "waiting is 9"),
     "ready": ("UPDATE run SET ready = 0 WHERE agent = 'parent'", "ready is 0"),
