@@ -17,6 +17,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
+    "KINDS",
     "LOCAL",
     "CronDescriptor",
     "Descriptor",
@@ -65,7 +66,8 @@ class SubagentDescriptor(
 
 Descriptor: TypeAlias = UserDescriptor | CronDescriptor | HeartbeatDescriptor | SubagentDescriptor
 
-_KINDS: Final[dict[type, str]] = {
+KINDS: Final[dict[type, str]] = {
+    type(None): "",
     UserDescriptor: "user",
     CronDescriptor: "cron",
     HeartbeatDescriptor: "heartbeat",
@@ -93,7 +95,7 @@ def encode_descriptor(descriptor: Descriptor | None) -> Json:
 
 def kind_of_descriptor(descriptor: Descriptor | None) -> str:
     """``user``, ``cron``, ``heartbeat``, ``subagent``, or empty."""
-    return "" if descriptor is None else _KINDS[descriptor.__class__]
+    return KINDS[descriptor.__class__]
 
 
 def descriptor_of_key(session_key: str) -> UserDescriptor:

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from msgspec import structs
 
-from hubbub.hub.descriptors import Descriptor, kind_of_descriptor
+from hubbub.hub.descriptors import KINDS, Descriptor
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
 from hubbub.hub.journal import (
@@ -266,7 +266,7 @@ class MemoryJournal:
         row.session_key = new.session_key
         row.wake_at = new.wake_at
         row.descriptor = new.descriptor
-        row.kind = kind_of_descriptor(new.descriptor)
+        row.kind = KINDS[new.descriptor.__class__]
         if row.kind in self._recent:
             self._recent[row.kind][row.run_id] = None
         self._rows[new.run_id] = row

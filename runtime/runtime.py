@@ -349,7 +349,9 @@ class Runtime:
                 once=True,
             )
             receipt = self.hub.open_run(opening, is_new=True)
-            if self.runs.get(run_id) is None:
+            if receipt.status == "rejected" or (
+                receipt.status == "pending" and self.runs.get(run_id) is None
+            ):
                 await receipt
                 receipt.raise_if_rejected()
             # Others run too, however fast the model is; and a caller cancelled before ends here.

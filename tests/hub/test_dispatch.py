@@ -429,7 +429,8 @@ async def test_commit_is_finished_whatever_its_listeners_do(hub, monkeypatch, ca
     """A listener over its limit must not keep a receipt or the run's owner from hearing."""
     monkeypatch.setattr(hub_module, "MAX_NESTED", 3)
     woken = []
-    hub.set_owner(type("Owner", (), {"wake": staticmethod(woken.append)})())
+    told = {"wake": staticmethod(woken.append), "refusal_of": staticmethod(lambda run_id: "")}
+    hub.set_owner(type("Owner", (), told)())
     await hub.open("agent", run_id="r" * 36)
     receipts = []
 
