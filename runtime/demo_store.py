@@ -46,7 +46,7 @@ def begin_demo(demo: Demo, *, own: bool, ports: Ports, folder: Path = DEMO_FOLDE
             shutil.rmtree(name, ignore_errors=True)
         for file in data.root.glob(f"{data.database.name}*"):
             file.unlink()
-        what = _What(str(demo.folder.absolute()), own)
+        what = _What(str(demo.folder), own)  # The store lies where it is relative to.
         (data.root / _WHAT).write_bytes(msgspec.json.encode(what))
     finally:
         lock.release()

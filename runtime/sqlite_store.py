@@ -89,6 +89,7 @@ class SqliteStore:
         self._is_open = False
         self._work = anyio.Event()
         self._idle: anyio.Event | None = None
+        self._told: anyio.Event | None = None
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.folder.database)!r})"
@@ -239,6 +240,9 @@ class SqliteStore:
             self.tip += len(operation.written)
             if operation.done is not None:
                 operation.done(operation)
+        if self._told is not None:
+            self._told.set()
+            self._told = None
 
     async def _checkpoint(self) -> None:
         try:
@@ -306,7 +310,13 @@ class SqliteStore:
         """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""
         path = self.folder.database
         try:
-            return await self._reading.run(read)
+            found = await self._reading.run(read)
+            if self._is_writing:
+                # It may be of the batch under way, of which nobody has been told: who reads must
+                # not be ahead of who listens.
+                self._told = self._told or anyio.Event()
+                await self._told.wait()
+            return found
         except sqlite3.Error as error:
             words = store_failure(path, error).removeprefix(f"{path}: ")
             raise StoreFailed(str(path), words) from error
