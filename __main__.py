@@ -1,4 +1,5 @@
-"""The command line: ``hubbub demo``, ``hubbub assets``, ``hubbub chat``.
+"""The command line: ``hubbub demo``, ``assets``, ``chat``, and what looks into stores
+(``hubbub.runtime.store_commands``).
 
 Exit codes: 0 done; 1 it was tried and failed; 2 it cannot be done as asked (the command line, a
 folder, module, model or key); 130 interrupted.  What goes wrong is one line on stderr with its

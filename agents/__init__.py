@@ -12,6 +12,9 @@ after it:
     calling a child      ``delegation``, ``delegating``, ``immediate``
     the registry         ``registry``        hooks                ``hooks``, ``notices``
     retries              ``retry``           code agents          ``lifecycle``
+    a folder for people  ``history``, ``history_lines``, ``agent_record``; back: ``read_back``
+    what is gone         ``gone``            after a crash        ``restoring``
+    durable steps        ``recorded``
     one file for others  ``packing``, ``package_format``
     a definition's flaws ``definition_problems``
     schemas              ``schema``

@@ -1,7 +1,8 @@
 """The hub: the one place where things meet.
 
 Reading order: ``events`` (what can happen), ``patterns``, ``journal`` (the port of a store),
-``hub`` (the order of things), ``stream``, ``receipt``, ``prompts``, ``own_lane``, ``ports``.
+``inbox_rules``, ``hub`` (the order of things), ``stream``, ``receipt``,
+``prompts``, ``own_lane``, ``ports``.
 """
 
 from hubbub.hub.cursor import START

@@ -2,7 +2,18 @@
 
 Reading order: ``runtime`` (composition), ``activation`` (the shell's loop for model runs),
 ``perform`` (activities), ``delegate`` and ``pending_variables`` (children), ``run_state`` (what
-tools see), ``code_run``, ``run_handle``; then the models.
+tools see), ``code_run``, ``run_handle``; then the models.  What stands where:
+
+    runs come and go          ``activations``, ``arrivals``, ``relatives``, ``boot``, ``withheld``
+    the store                 ``stores``, ``sqlite_store`` (its face), ``sqlite_writer``,
+                              ``sqlite_rows``, ``sqlite_addresses``, ``sqlite_reader``,
+                              ``sqlite_schema``; ``data_folder``, ``blob_folder``,
+                              ``stored_secrets``
+    agents' folders           ``agent_folders``, ``folder_history``, ``folder_files``, ``disk``;
+                              ``projection`` (behind the store), ``foreign_folders``, ``adoption``
+    schedules                 ``schedules``, ``ticks``, ``scheduler``, ``schedule_status``
+    the store's command line  ``store_commands``; ``store_file``, ``store_view``, ``replay``,
+                              ``run_export``, ``run_import``, ``store_copy``, ``store_check``
 """
 
 from hubbub.runtime.run_context import RunContext

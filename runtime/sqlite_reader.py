@@ -11,7 +11,7 @@ from hubbub.hub.codec import decode_event
 from hubbub.hub.descriptors import read_descriptor
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, LoadedRun, RunInfo, Selection
-from hubbub.runtime.sqlite_writer import candidates
+from hubbub.runtime.sqlite_addresses import candidates
 
 __all__ = ["SqliteReader"]
 

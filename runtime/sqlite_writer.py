@@ -8,25 +8,21 @@ work are kept at hand.
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import structs
 
 from hubbub.hub.addressing import identity_of
 from hubbub.hub.codec import decode_event, encode_event
-from hubbub.hub.descriptors import (
-    Descriptor,
-    encode_descriptor,
-    kind_of_descriptor,
-    read_descriptor,
-)
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.events import Event, SessionMessage
 from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
-from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo, RunStatus
+from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo
+from hubbub.runtime.sqlite_addresses import candidates
+from hubbub.runtime.sqlite_rows import Row, put_rows, read_row
 
-__all__ = ["Applied", "Depths", "Operation", "SecretChange", "SqliteWriter", "candidates"]
+__all__ = ["Applied", "Depths", "Operation", "SecretChange", "SqliteWriter"]
 
 Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
@@ -54,52 +50,6 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 Operation: TypeAlias = Commit | SecretChange
-
-
-class Row:
-    """A run as its next commit needs it."""
-
-    __slots__ = (
-        "agent", "born", "chain", "created_at", "descriptor", "in_seq", "inbox", "is_new", "kind",
-        "messages", "name", "number", "parent_run_id", "recent", "root", "root_run_id", "run_id",
-        "seq", "session_key", "status", "waiting", "wake_at",
-    )  # fmt: skip
-
-    def __init__(self, number: int, root: int, new: NewRun, at: int) -> None:
-        self.number = number
-        self.root = root
-        self.run_id = new.run_id
-        self.root_run_id = new.root_run_id
-        self.parent_run_id = new.parent_run_id
-        self.agent = new.agent
-        self.name = new.name
-        self.session_key = new.session_key
-        self.descriptor: Descriptor | None = new.descriptor
-        self.kind = kind_of_descriptor(new.descriptor)
-        self.created_at = at
-        self.wake_at = new.wake_at
-        self.status: RunStatus = "active"
-        self.inbox: Any = "open"
-        self.seq = 0
-        self.in_seq = 0
-        self.chain = 0
-        self.born = 0
-        self.recent = 0
-        self.waiting: dict[int, InLane] = {}
-        self.messages = 0
-        self.is_new = True
-
-    @property
-    def is_idle(self) -> bool:
-        return not self.waiting and self.status in ("parked", "ended")
-
-    def info(self) -> RunInfo:
-        return RunInfo(
-            run_id=self.run_id, root_run_id=self.root_run_id, parent_run_id=self.parent_run_id,
-            agent=self.agent, name=self.name, session_key=self.session_key, status=self.status,
-            inbox=self.inbox, waiting=len(self.waiting), created_at=self.created_at,
-            wake_at=self.wake_at, descriptor=self.descriptor,
-        )  # fmt: skip
 
 
 class SqliteWriter:
@@ -186,7 +136,10 @@ class SqliteWriter:
         if commit.error:
             return
         for delivery in commit.deliveries:
-            self._deliver(commit, delivery)
+            try:
+                self._deliver(commit, delivery)
+            except BadValue:  # What waits there is damaged: that is one run's trouble.
+                delivery.outcome, delivery.reason = "rejected", "unreadable"
         if commit.notes:
             self._db.executemany(
                 "INSERT INTO note VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
@@ -408,30 +361,9 @@ class SqliteWriter:
     def _row(self, run_id: str) -> Row | None:
         row = self._rows.get(run_id)
         if row is None:
-            row = self._read_row(run_id)
+            row = read_row(self._db, run_id, self._number)
             if row is not None:
                 self._rows[run_id] = row
-        return row
-
-    def _read_row(self, run_id: str) -> Row | None:
-        found = self._db.execute(_SELECT_ROW, (run_id,)).fetchone()
-        if found is None:
-            return None
-        (
-            number, root, parent, agent, name, session_key, descriptor, status, inbox, seq, in_seq,
-            chain, waiting, messages, born, created_at, wake_at, recent,
-        ) = found  # fmt: skip
-        new = NewRun(
-            run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
-            session_key=session_key, wake_at=wake_at,
-            descriptor=None if descriptor is None else read_descriptor(descriptor),
-        )  # fmt: skip
-        row = Row(number, self._number(root), new, created_at)
-        row.status, row.inbox, row.seq, row.in_seq, row.chain = status, inbox, seq, in_seq, chain
-        row.messages, row.born, row.recent, row.is_new = messages, born, recent, False
-        if waiting:
-            items = [decode_event(body) for (body,) in self._db.execute(_SELECT_WAITING, (number,))]
-            row.waiting = {item.seq: item for item in items}  # type: ignore[misc]
         return row
 
     def _number(self, run_id: str) -> int:
@@ -451,7 +383,7 @@ class SqliteWriter:
         """Give the database what the batch has changed so far."""
         many = self._db.executemany
         if self._dirty:
-            many(_PUT_ROW, [_values(row) for row in self._dirty])
+            put_rows(self._db, self._dirty)
             self._dirty.clear()
         if self._events:
             many("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._events)
@@ -469,85 +401,3 @@ class SqliteWriter:
 
 
 _PARKED: Final = ("parked", "waiting")
-
-_SELECT_ROW: Final = (
-    "SELECT number, root_run_id, parent_run_id, agent, name, session_key, descriptor, status, "
-    "inbox, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent "
-    "FROM run WHERE number = (SELECT number FROM address WHERE run_id = ?)"
-)
-_SELECT_WAITING: Final = (
-    "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
-    "ORDER BY waiting.seq"
-)
-_PUT_ROW: Final = (
-    "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (number) DO UPDATE SET agent = excluded.agent, status = excluded.status, "
-    "inbox = excluded.inbox, ready = excluded.ready, seq = excluded.seq, "
-    "in_seq = excluded.in_seq, chain = excluded.chain, waiting = excluded.waiting, "
-    "messages = excluded.messages, recent = excluded.recent"
-)
-
-
-def _values(row: Row) -> tuple[Any, ...]:
-    descriptor = None
-    if row.descriptor is not None:
-        descriptor = bytes(encode_descriptor(row.descriptor)).decode()
-    is_ready = row.status == "active" or (row.status != "ended" and bool(row.waiting))
-    return (
-        row.number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
-        row.session_key, row.kind, descriptor, row.status, row.inbox, is_ready, row.seq,
-        row.in_seq, row.chain, len(row.waiting), row.messages, row.born, row.created_at,
-        row.wake_at, row.recent,
-    )  # fmt: skip
-
-
-def candidates(db: sqlite3.Connection, to: str, by: Addressing) -> Sequence[str]:
-    """The runs that an address is meant for (see ``Addressing``)."""
-    match by:
-        case "run":
-            return (to,)
-        case "every":
-            return _ids(db, "status <> 'ended' ORDER BY born")
-        case "name":
-            return _ids(db, "agent = ? AND status <> 'ended' ORDER BY born", to)
-        case "key":
-            return _ids(db, "session_key <> '' AND session_key = ? AND inbox = 'open'", to)
-        case "only":
-            return _ids(
-                db, "session_key <> '' AND inbox = 'open' AND kind IN ('', 'user') ORDER BY born"
-            ) or _ids(db, "status <> 'ended' AND parent_run_id IS NULL ORDER BY born")
-        case "newest":
-            return _ids(
-                db,
-                "kind = ? AND kind IN ('user', 'heartbeat') AND inbox = 'open' "
-                "ORDER BY recent DESC LIMIT 1",
-                to,
-            )
-        case "below":
-            return [run_id for (run_id,) in db.execute(_SELECT_BELOW, (to,))]
-        case _:
-            assert_never(by)
-
-
-def _ids(db: sqlite3.Connection, where: str, *values: str) -> Sequence[str]:
-    return [run_id for (run_id,) in db.execute(f"SELECT run_id FROM run WHERE {where}", values)]
-
-
-_SELECT_BELOW: Final = """
-WITH RECURSIVE
-  tree AS MATERIALIZED (
-    SELECT run_id, parent_run_id, status, inbox, born FROM run
-    WHERE parent_run_id IS NOT NULL AND root_run_id = (
-      SELECT root_run_id FROM run
-      WHERE number = (SELECT number FROM address WHERE run_id = ?1)
-    )
-  ),
-  below (run_id) AS (
-    VALUES (?1)
-    UNION
-    SELECT tree.run_id FROM tree JOIN below ON tree.parent_run_id = below.run_id
-  )
-SELECT run_id FROM tree
-WHERE run_id <> ?1 AND run_id IN below AND status <> 'ended' AND inbox <> 'terminated'
-ORDER BY born
-"""

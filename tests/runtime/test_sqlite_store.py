@@ -1,6 +1,8 @@
 """What the store on disk does beyond the conformance suite."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from hubbub.hub.events import AgentComplete, AgentStatus
 from hubbub.hub.journal import Commit, Selection
-from hubbub.hub.journal_steps import A_RUN, open_run, stamp
+from hubbub.hub.journal_steps import A_RUN, B_RUN, open_run, send, stamp, write
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import InlineWorker
 from hubbub.runtime.sqlite_store import SqliteStore
@@ -50,4 +52,25 @@ async def test_nobody_reads_what_nobody_has_been_told(tmp_path: Path, ports: Por
         if told:
             break
         await anyio.lowlevel.checkpoint()
+    await store.aclose()
+
+
+@pytest.mark.spec("P-03")
+async def test_a_damaged_inbox_is_its_own_run_s_trouble(tmp_path: Path, ports: Ports) -> None:
+    store = SqliteStore(tmp_path / "store", ports=ports)
+    await store.open()
+    for run_id in (A_RUN, B_RUN):
+        await open_run(store, run_id)
+        await send(store, run_id, "hello")
+    await store.aclose()
+    with closing(sqlite3.connect(store.folder.database)) as db:
+        db.execute("UPDATE event SET body = '{' WHERE type = 'session:message' AND run = 1")
+        db.commit()
+    store = SqliteStore(tmp_path / "store", ports=ports)
+    await store.open()
+    refused = await send(store, A_RUN, "anybody there?")
+    assert (refused.outcome, refused.reason) == ("rejected", "unreadable")
+    assert (await send(store, B_RUN, "and you?")).outcome == "accepted"
+    commit = await write(store, A_RUN, 0, AgentStatus())
+    assert commit.error and not store.failure
     await store.aclose()
