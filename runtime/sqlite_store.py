@@ -47,7 +47,7 @@ GATHER: Final = 2
 MAX_BATCH: Final = 1000
 """Operations in one transaction."""
 
-CHECKPOINT: Final = 4_000
+CHECKPOINT: Final = 1_500
 """Events after which the log is moved into the file, as soon as nothing else is to be done."""
 
 
