@@ -56,6 +56,9 @@ FRAME_SECONDS: Final = 0.08
 SPEECH_SECONDS: Final = 0.4
 """What an answer of the offline model takes in a terminal."""
 
+CLOSING_SECONDS: Final = 1.0
+"""What a conversation that ends with the chat may take for that."""
+
 ABOUT: Final = "An event-hub actor system for LLM agents: every run is a durable actor on one hub."
 EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 tried and failed, 2 cannot be done as asked, 130 interrupted."
@@ -606,7 +609,11 @@ def _converse(
         if not loaded.agent.is_code:  # A missing key is told before anything is typed.
             runtime.resolved.model_of(runtime.definitions.side(name))
         async with runtime:
-            return await run_console(runtime.hub, name, session_key=session_key)
+            code = await run_console(runtime.hub, name, session_key=session_key)
+            with anyio.move_on_after(CLOSING_SECONDS):  # What was closed on the way out ends.
+                while await runtime.hub.journal.ready():  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            return code
 
     return work
 

@@ -58,7 +58,9 @@ class CodeThread(Struct, frozen=True, gc=False):
     step: int = 0
     """The highest number of a model's step so far, one that was cut short included (S-07)."""
     restarts: int = 0
-    """Restarts since the run last made progress."""
+    """Executions in a row whose process died before they had got anywhere."""
+    got_on: bool = False
+    """Whether the execution at work has got anywhere."""
 
     @property
     def depth(self) -> int:
@@ -71,14 +73,16 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentStart():
             return replace(thread, phase="live")
         case e.AgentRestore():
-            return replace(thread, attempt=event.attempt, restarts=thread.restarts + 1)
+            restarts = 0 if thread.got_on else thread.restarts + 1
+            return replace(thread, attempt=event.attempt, restarts=restarts, got_on=False)
         case e.AgentStep():
             step = max(thread.step, event.step)
-            return replace(thread, usage=thread.usage + event.usage, step=step, restarts=0)
+            usage = thread.usage + event.usage
+            return replace(thread, usage=usage, step=step, restarts=0, got_on=True)
         case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
             return replace(thread, step=event.step)
         case e.AgentRecord() | e.AgentPark():
-            return replace(thread, restarts=0) if thread.restarts else thread
+            return thread if thread.got_on else replace(thread, restarts=0, got_on=True)
         case e.AgentComplete():
             return replace(thread, phase="ended", ending=event)
         case e.AgentFile():
@@ -86,7 +90,8 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentKey():
             return replace(thread, area=with_key(thread.area, event))
         case e.AgentChild():
-            return replace(thread, children=(*thread.children, event.child_run_id), restarts=0)
+            children = (*thread.children, event.child_run_id)
+            return replace(thread, children=children, restarts=0, got_on=True)
         case e.SessionTaken():
             return _taken(thread, event)
         case _:
@@ -100,8 +105,8 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
                 thread = replace(thread, opened=item)
             case e.SessionClose():
                 thread = replace(thread, closing=True)
-            case e.SessionMessage() if thread.restarts:
-                thread = replace(thread, restarts=0)
+            case e.SessionMessage() if not thread.got_on:
+                thread = replace(thread, restarts=0, got_on=True)
     return thread
 
 
@@ -125,7 +130,7 @@ def refusal_of_restart(
     if on_restart == "fail":
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
-    deaths = thread.restarts + 1
+    deaths = 0 if thread.got_on else thread.restarts + 1
     if deaths < MAX_DEATHS:
         return None
     text = (

@@ -23,7 +23,7 @@ from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.sqlite_schema import connect_read_only
 from hubbub.runtime.sqlite_writer import SqliteWriter
 
-__all__ = ["adopt"]
+__all__ = ["adopt", "problems_of"]
 
 
 def adopt(
@@ -119,3 +119,11 @@ def _last_heard(one: Adopted | Broken) -> int:
         return 0
     said = [x.at for x in one.items if isinstance(x, SessionMessage) and is_from_user(x)]
     return max(said, default=one.info.created_at)
+
+
+def problems_of(found: Sequence[Adopted | Broken]) -> tuple[str, ...]:
+    """What people must hear of: folders that were left out, and what was missing in others."""
+    problems: list[str] = []
+    for one in found:
+        problems += [str(one)] if isinstance(one, Broken) else one.warnings
+    return tuple(problems)

@@ -57,7 +57,7 @@ class CodeRun:
 
     __slots__ = (
         "_ending", "_handle", "_kept", "_lingers", "_pumps", "_seen", "_step", "_wake",
-        "definition", "execution", "lane", "messages", "reader", "runtime", "thread",
+        "definition", "execution", "lane", "messages", "questions", "reader", "runtime", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,8 @@ class CodeRun:
         self.execution = Execution(self, recorded)
         self.messages: deque[SessionMessage] = deque()
         self.reader: MessageStream | None = None
+        self.questions = 0
+        """Questions to people that the agent waits for."""
         self._seen = 0
         self._step = 0
         self._handle: TaskHandle[Any, None] | None = None
@@ -124,8 +126,9 @@ class CodeRun:
 
     @property
     def is_at_boundary(self) -> bool:
-        """Whether the agent waits for a message, or is done."""
-        return self._handle is None or (self.reader is not None and self.reader.is_waiting)
+        """Whether the agent waits for a message or for a person, or is done."""
+        reads = self.reader is not None and self.reader.is_waiting
+        return self._handle is None or reads or self.questions > 0
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 

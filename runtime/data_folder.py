@@ -103,6 +103,20 @@ class FolderLock:
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file
 
+    def is_held(self) -> bool:
+        """Whether somebody has the lock; changes nothing."""
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            _lock(file)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
     def release(self) -> None:
         """Let go; idempotent."""
         file, self._file = self._file, None

@@ -141,7 +141,11 @@ class RunContext:
         self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
     ) -> str:
         """Ask the user and wait for the first reply (H-10).  Raises ``PromptTimeout``."""
-        answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
+        self._run.questions += 1
+        try:
+            answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
+        finally:
+            self._run.questions -= 1
         return answer
 
     def spawn(

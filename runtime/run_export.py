@@ -16,7 +16,7 @@
 import hashlib
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from heapq import merge
 from operator import itemgetter
 from typing import Final, TypeAlias
@@ -101,7 +101,9 @@ ExportLine: TypeAlias = HeaderLine | RunLine | EventLine | AcceptedLine | Conten
 _encoder: Final = msgspec.json.Encoder()
 
 
-def export_run(store: StoreFile, run_id: str, *, contents: bool = True) -> Iterator[bytes]:
+def export_run(
+    store: StoreFile, run_id: str, *, contents: bool = True
+) -> Generator[bytes, None, None]:
     """The lines of an export of a run and its descendants, each with its line end.
 
     As of one moment, also beside a runtime at work.  Raises ``StoreFailed`` for an event that has

@@ -206,6 +206,11 @@ class Runtime:
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         await self.runs.begin()
         await self._scheduler.begin()
+        for problem in getattr(self.hub.journal, "problems", ()):
+            event = e.HubErrorEvent(
+                error=problem, error_type="agent folder", during=e.AgentRestore.type
+            )
+            self.runs.withheld.tell(event)
 
     async def __aexit__(
         self,

@@ -4,11 +4,13 @@ Runs in the store's reading thread, or, for the command line, wherever it is cal
 """
 
 import sqlite3
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hubbub.hub.codec import decode_event
-from hubbub.hub.descriptors import read_descriptor
+from hubbub.hub.descriptors import Descriptor, read_descriptor
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, LoadedRun, RunInfo, Selection
 from hubbub.runtime.sqlite_addresses import candidates
@@ -32,7 +34,6 @@ class SqliteReader:
             found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
             if found is None:
                 return None
-            select = "SELECT body FROM event WHERE run = ? AND lane = 'own' ORDER BY position"
             waiting = (
                 "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
                 "ORDER BY waiting.seq"
@@ -40,7 +41,7 @@ class SqliteReader:
             number = found[0]
             return LoadedRun(
                 info=_info(found),
-                events=[decode_event(body) for (body,) in self._db.execute(select, (number,))],
+                events=self._own_lane(run_id, number),
                 waiting=[
                     decode_event(body)  # type: ignore[misc]
                     for (body,) in self._db.execute(waiting, (number,))
@@ -48,6 +49,24 @@ class SqliteReader:
             )
         finally:
             self._db.execute("COMMIT")
+
+    def _own_lane(self, run_id: str, number: int) -> list[Event]:
+        """A run's own events; raises ``BadValue`` where its record is not what was written."""
+        select = (
+            "SELECT position, lane, seq, crc, body FROM event "
+            "WHERE run = ? AND lane <> 'hub' ORDER BY position"
+        )
+        events: list[Event] = []
+        chain = 0
+        for position, lane, seq, crc, body in self._db.execute(select, (number,)):
+            chain = zlib.crc32(body.encode(), chain)
+            if lane == "own":
+                events.append(decode_event(body))
+            if chain != crc or lane not in ("own", "in") or (lane == "own" and seq != len(events)):
+                raise BadValue(
+                    f"run {run_id}", f"its record has changed at position {position}; see fsck"
+                )
+        return events
 
     def info(self, run_id: str) -> RunInfo | None:
         found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
@@ -169,5 +188,13 @@ def _info(found: Sequence[Any]) -> RunInfo:
         run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
         session_key=session_key, status=status, inbox=inbox, waiting=waiting,
         created_at=created_at, wake_at=wake_at,
-        descriptor=None if descriptor is None else read_descriptor(descriptor),
+        descriptor=_descriptor(descriptor),
     )  # fmt: skip
+
+
+def _descriptor(text: str | None) -> Descriptor | None:
+    """A run's descriptor; a damaged one is none, which ``hubbub fsck`` tells."""
+    try:
+        return None if text is None else read_descriptor(text)
+    except BadValue:
+        return None

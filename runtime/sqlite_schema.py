@@ -19,6 +19,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -89,6 +90,10 @@ CREATE TABLE secret (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
+READABLE: Final = partial(str, encoding="utf-8", errors="replace")
+"""How texts are read: bytes that are none make what they are in unreadable, and nothing else."""
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """The writing connection; makes the file if there is none.
 
@@ -99,6 +104,7 @@ def connect(path: Path) -> sqlite3.Connection:
         _refuse_emptied(path)
         _copy_log(path)
         db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        db.text_factory = READABLE
         try:
             if not _is_empty(db):  # Before anything is changed in a file that may not be ours.
                 _check_format(db, path)
@@ -125,12 +131,16 @@ def connect(path: Path) -> sqlite3.Connection:
 def connect_read_only(path: Path) -> sqlite3.Connection:
     """A connection that reads what is committed, beside a writer or without one."""
     if not path.exists():
-        raise OperatorError(f"{path}: no such store; give the folder that a runtime has used")
+        remedy = "give the folder that a runtime has used"
+        if (path.parent / "agents").is_dir():
+            remedy = "open a runtime on its folder, and the agents in agents/ come back"
+        raise OperatorError(f"{path}: no such store; {remedy}")
     try:
         db = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None,
             timeout=BUSY_SECONDS, check_same_thread=False,
         )  # fmt: skip
+        db.text_factory = READABLE
         try:
             db.execute("PRAGMA query_only=1")
             if _is_empty(db):

@@ -27,7 +27,7 @@ from hubbub.hub.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.task_host import TaskHost
-from hubbub.runtime.adoption import adopt
+from hubbub.runtime.adoption import adopt, problems_of
 from hubbub.runtime.blob_folder import BlobFolder
 from hubbub.runtime.data_folder import DataFolder, FolderLock
 from hubbub.runtime.disk import Disk, RealDisk
@@ -80,6 +80,8 @@ class SqliteStore:
         self.blobs = BlobFolder(self.folder.blobs)
         self.name = "sqlite"
         self.failure = ""
+        self.problems: tuple[str, ...] = ()
+        """What was wrong with folders of agents when the store was opened, one line each."""
         self.tip = 0
         self._depths: Depths = (0, 0, 0)
         self._lock = FolderLock(self.folder.root / "hubbub.lock")
@@ -133,7 +135,8 @@ class SqliteStore:
             self.name = self._db.execute(select).fetchone()[0]
             self._writer = SqliteWriter(self._db)
             if self._mirrors:
-                adopt(self._writer, self.folder, self._disk, self._default_agent)
+                found = adopt(self._writer, self.folder, self._disk, self._default_agent)
+                self.problems = problems_of(found)
         except sqlite3.Error as error:
             raise OperatorError(store_failure(path, error)) from error
         path.chmod(0o600)

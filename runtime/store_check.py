@@ -20,8 +20,9 @@ from hubbub.hub.descriptors import kind_of_descriptor, read_descriptor
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.events import Event
 from hubbub.runtime.agent_folders import AgentFolders
-from hubbub.runtime.data_folder import DataFolder
+from hubbub.runtime.data_folder import DataFolder, FolderLock
 from hubbub.runtime.disk import RealDisk
+from hubbub.runtime.foreign_folders import Broken
 from hubbub.runtime.lane_check import FROM_BACKUP, Lane, Lanes, Problem
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.store_file import (
@@ -183,6 +184,9 @@ class StoreCheck:
         """``agents/``, which a runtime at work writes a moment after the database."""
         if not store.folder.agents.is_dir():
             return
+        if FolderLock(store.folder.root / "hubbub.lock").is_held():
+            self._tell("a runtime is at work on the store: agents/, which follows it, is left out")
+            return
 
         def events_of(run_id: str) -> list[Event]:
             return [x.event for x in store.events(run_id) if x.event.lane in ("own", "in")]
@@ -194,6 +198,11 @@ class StoreCheck:
             run_ids = [run_id for (run_id,) in store.db.execute(select)]
         except UNREADABLE:  # Which the check of the file has told.
             return
+        known = frozenset(run_ids)
+        for one in folders.foreign(known.__contains__):
+            if isinstance(one, Broken):
+                where = f"{one.file}:{one.line}" if one.line else one.file
+                yield Problem(where, one.what, one.remedy)
         for run_id in run_ids:
             problems: list[str] = []
             for _ in range(2):  # What was just being written is there the second time.
@@ -232,8 +241,9 @@ def _own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
         yield f"number {row['number']} stands for {lane.name} in the table of addresses"
     if row["status"] not in _STATUSES:
         yield f"its status is {row['status']!r}, not one of {', '.join(_STATUSES)}"
-    if not isinstance(row["recent"], int) or row["recent"] < (row["created_at"] or 0):
-        yield f"recent is {row['recent']!r}, before it was created"
+    recent = row["recent"]  # 0 where no user is meant, as with a schedule's agent.
+    if not isinstance(recent, int) or (recent and recent < (row["created_at"] or 0)):
+        yield f"recent is {recent!r}, before it was created"
     if row["inbox"] not in _INBOXES:
         yield f"its inbox is {row['inbox']!r}, not one of {', '.join(_INBOXES)}"
     try:

@@ -7,6 +7,7 @@ wrong is raised, and the command line makes one line of it.
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -289,8 +290,10 @@ def _export_command(write: Write) -> Callable[..., int]:
         from hubbub.runtime.run_export import export_run
         from hubbub.runtime.store_file import open_store_file
 
-        with open_store_file(store) as opened:
-            lines = export_run(opened, opened.find(run), contents=not no_files)
+        with (
+            open_store_file(store) as opened,
+            closing(export_run(opened, opened.find(run), contents=not no_files)) as lines,
+        ):
             if out is None:
                 _write_all(write, (line[:-1].decode() for line in lines))
             else:

@@ -5,6 +5,7 @@ does): keep it as safe as the store itself.  ``agents/`` is not copied: a runtim
 copy writes it anew from the database.
 """
 
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -140,6 +141,8 @@ def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
         copy = target / place.parent.name / place.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(place, copy)
+        if _digest(copy) != place.name:
+            raise StoreFailed(str(place), "its content has changed; see hubbub fsck")
         copy.chmod(0o444)  # As in a store: an agent's folder shows the very file.
         _sync(copy)
         count += 1
@@ -148,6 +151,11 @@ def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
         for folder in (*target.iterdir(), target):
             _sync(folder)
     return count, size
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _contents(root: Path) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
 from typing import Any
 
 import anyio
@@ -754,16 +755,20 @@ def test_restarts_are_those_since_the_last_progress(events: list[Event]) -> None
     thread = CodeThread()
     for event in events:
         thread = fold_code(thread, event)
-    expected = 0
-    for event in reversed(events):
+    # By execution: whether it got anywhere before the next one had to begin.
+    executions = [False]
+    for event in events:
         is_message = isinstance(event, e.SessionTaken) and isinstance(
             event.items[0], e.SessionMessage
         )
         progress = e.AgentRecord | e.AgentStep | e.AgentChild | e.AgentPark
-        if is_message or isinstance(event, progress):
-            break
-        expected += isinstance(event, e.AgentRestore)
-    assert thread.restarts == expected
+        if isinstance(event, e.AgentRestore):
+            executions.append(False)
+        elif is_message or isinstance(event, progress):
+            executions[-1] = True
+    in_vain = list(takewhile(lambda got_on: not got_on, reversed(executions[:-1])))
+    assert thread.restarts == (0 if executions[-1] else len(in_vain))
+    assert thread.got_on == executions[-1]
 
 
 # ── conversations with a model ───────────────────────────────────────────────────────────────
