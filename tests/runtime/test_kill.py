@@ -85,7 +85,7 @@ def test_the_audit_finds_what_was_done_to_a_store(
 def worked_on(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A folder in which a process has been killed, and what it had said."""
     folder = tmp_path_factory.mktemp("worked")
-    lines = Killing(folder, seed=3).run_until_killed(seconds=0.6)
+    lines = Killing(folder, seed=3).run_until_killed(seconds=3.0)
     return folder, [line for line in lines if not line.startswith("open ")]
 
 
