@@ -311,6 +311,7 @@ def _checked(folder: Path, remedy: str) -> Path:
 def _demo(
     folder: Path | None, *, as_json: bool, resume: bool, backend: Backend, record: Path | None
 ) -> int:
+    from hubbub.runtime.demo_store import DEMO_FOLDER
     from hubbub.runtime.demo_story import summary
 
     demo = _demo_to_run(folder, resume)
@@ -329,6 +330,8 @@ def _demo(
     if not as_json and record is None:
         _print("\nAnd two agents at work as one subagent (hubbub assets):\n")
         _make_assets("", None, backend, 0.0 if console is None else STEP_SECONDS, _print)
+    if console is not None and demo.is_kept and not as_json and record is None:
+        _print(f"\nKept: hubbub runs --all --store sqlite:{DEMO_FOLDER}")
     return _demo_code(story)
 
 
@@ -362,6 +365,11 @@ class StoredDemo(Struct, frozen=True):
     store: Journal
     ports: Ports
     resume: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it can be looked into, and gone on with, afterwards."""
+        return not isinstance(self.store, MemoryJournal)
 
     async def run(self, watch: "Callable[[Event], object]", latency: float = 0.0) -> None:
         from hubbub.runtime.demo import run_demo

@@ -19,39 +19,13 @@ from msgspec import Struct, structs
 
 from hubbub.agents.calls import LOST
 from hubbub.hub import events as e
-from hubbub.hub.errors import BadValue, CallerError
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.values import Json, decode_value
 
-__all__ = ["NOTHING", "ChildChanged", "InsideStep", "Recorded", "recall", "step_value"]
+__all__ = ["NOTHING", "Recorded", "recall", "step_value"]
 
 NOT_BEGUN = "not run: the process stopped before this tool was called"
-
-
-class ChildChanged(CallerError):
-    """A code agent that was executed again starts another child than the one on record."""
-
-    def __init__(self, run_id: str, number: int, recorded: str, asked: str) -> None:
-        self.run_id = run_id
-        self.number = number
-        self.recorded = recorded
-        self.asked = asked
-        super().__init__(
-            f"run {run_id}: its child number {number} is on record as a run of {recorded!r}, but "
-            f"now the code starts {asked!r}; what is executed again must start the same children "
-            "in the same order, so start a new run for the new code"
-        )
-
-
-class InsideStep(CallerError):
-    """A step did what is kept by itself, which an execution that skips the step would miss."""
-
-    def __init__(self, call: str, step: str) -> None:
-        self.step = step
-        super().__init__(
-            f"{call} was called inside of step {step!r}; a step on record is not run again, so "
-            "call it outside of ctx.step, where it is kept by itself"
-        )
 
 
 class Recorded(Struct, frozen=True):

@@ -171,6 +171,7 @@ async def check_store_says_that_it_works(make_journal: MakeJournal) -> None:
     async with open_journal(make_journal) as journal:
         await open_run(journal, A_RUN)
         assert journal.failure == ""
+        assert not journal.problems
 
 
 ADDRESS_CHECKS: Final[tuple[Check, ...]] = (

@@ -18,6 +18,8 @@
     │   ├── NoSuchFile
     │   ├── ReservedEvent
     │   ├── WaitCycle
+    │   ├── ChildChanged
+    │   ├── InsideStep
     │   ├── VariablesRefused
     │   ├── LimitExceeded
     │   └── RunFailed
@@ -44,10 +46,12 @@ __all__ = [
     "BadPattern",
     "BadValue",
     "CallerError",
+    "ChildChanged",
     "Closed",
     "DefinitionError",
     "HubbubError",
     "InboxInUse",
+    "InsideStep",
     "InternalError",
     "LimitExceeded",
     "MissingExtra",
@@ -255,6 +259,32 @@ class LimitExceeded(CallerError):
     def __init__(self, what: str, limit: float, remedy: str) -> None:
         shown = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
         super().__init__(f"{what}: the limit is {shown}; {remedy}")
+
+
+class ChildChanged(CallerError):
+    """A code agent that was executed again starts another child than the one on record."""
+
+    def __init__(self, run_id: str, number: int, recorded: str, asked: str) -> None:
+        self.run_id = run_id
+        self.number = number
+        self.recorded = recorded
+        self.asked = asked
+        super().__init__(
+            f"run {run_id}: its child number {number} is on record as a run of {recorded!r}, but "
+            f"now the code starts {asked!r}; what is executed again must start the same children "
+            "in the same order, so start a new run for the new code"
+        )
+
+
+class InsideStep(CallerError):
+    """A step did what is kept by itself, which an execution that skips the step would miss."""
+
+    def __init__(self, call: str, step: str) -> None:
+        self.step = step
+        super().__init__(
+            f"{call} was called inside of step {step!r}; a step on record is not run again, so "
+            "call it outside of ctx.step, where it is kept by itself"
+        )
 
 
 class RunFailed(CallerError):

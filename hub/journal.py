@@ -212,6 +212,11 @@ class Journal(Protocol):
         """Why the store accepts nothing any more; empty while it does."""
         ...
 
+    @property
+    def problems(self) -> Sequence[str]:
+        """What people must hear of the opening, one line each."""
+        ...
+
     async def open(self) -> None: ...
 
     async def aclose(self) -> None:

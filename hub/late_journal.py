@@ -40,6 +40,10 @@ class LateJournal:
     def failure(self) -> str:
         return self._inner.failure
 
+    @property
+    def problems(self) -> Sequence[str]:
+        return self._inner.problems
+
     async def open(self) -> None:
         self._work, self._idle = anyio.Event(), anyio.Event()
         self._idle.set()

@@ -105,6 +105,7 @@ class MemoryJournal:
 
     failure = ""
     """Memory never refuses."""
+    problems: Sequence[str] = ()
 
     @property
     def tip(self) -> int:

@@ -14,8 +14,8 @@ import anyio
 
 from hubbub.agents.area import key_problem
 from hubbub.agents.definitions import AgentDefinition
-from hubbub.agents.recorded import ChildChanged, InsideStep, Recorded, step_value
-from hubbub.hub.errors import BadValue, Closed, RunEnded
+from hubbub.agents.recorded import Recorded, step_value
+from hubbub.hub.errors import BadValue, ChildChanged, Closed, InsideStep, RunEnded
 from hubbub.hub.events import AgentRecord, SessionMessage
 from hubbub.hub.values import Json, encode_value
 from hubbub.runtime.run_handle import Run

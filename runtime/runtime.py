@@ -206,7 +206,7 @@ class Runtime:
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         await self.runs.begin()
         await self._scheduler.begin()
-        for problem in getattr(self.hub.journal, "problems", ()):
+        for problem in self.hub.journal.problems:
             event = e.HubErrorEvent(
                 error=problem, error_type="agent folder", during=e.AgentRestore.type
             )

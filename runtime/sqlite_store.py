@@ -80,7 +80,7 @@ class SqliteStore:
         self.blobs = BlobFolder(self.folder.blobs)
         self.name = "sqlite"
         self.failure = ""
-        self.problems: tuple[str, ...] = ()
+        self.problems: Sequence[str] = ()
         """What was wrong with folders of agents when the store was opened, one line each."""
         self.tip = 0
         self._depths: Depths = (0, 0, 0)

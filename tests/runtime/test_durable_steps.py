@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from hubbub import AgentDefinition, Hub, Message, RunContext, RunState, Runtime
 from hubbub.agents.lifecycle import CodeThread, fold_code
-from hubbub.agents.recorded import ChildChanged, InsideStep, recall
+from hubbub.agents.recorded import recall
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e
-from hubbub.hub.errors import BadValue, ReservedEvent, RunEnded
+from hubbub.hub.errors import BadValue, ChildChanged, InsideStep, ReservedEvent, RunEnded
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Journal
 from hubbub.hub.late_journal import LateJournal
