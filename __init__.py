@@ -19,6 +19,7 @@ from hubbub.agents.hooks import Hook
 from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
 from hubbub.agents.registry import SubagentRegistryEntry
 from hubbub.agents.run_state import RunState
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
 from hubbub.agents.variables import VariableDefinition
 from hubbub.hub.cursor import START
@@ -37,6 +38,7 @@ from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
 
 if TYPE_CHECKING:
     from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
+    from hubbub.runtime.skill_folder import load_skills
 
 __version__ = "0.1.0"
 
@@ -71,6 +73,7 @@ __all__ = [
     "Secret",
     "SessionToolBinding",
     "SideConfig",
+    "Skill",
     "SubagentRegistryEntry",
     "SubagentToolConfig",
     "Tool",
@@ -80,15 +83,20 @@ __all__ = [
     "Usage",
     "VariableDefinition",
     "agent",
+    "load_skills",
     "send_agent_message",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # Models load when they are first used: importing hubbub stays light.
+    # Models, and what reads files, load when they are first used: importing hubbub stays light.
     if name in ("FunctionModel", "ScriptedModel"):
         from hubbub.runtime import scripted_model
 
         return getattr(scripted_model, name)
+    if name == "load_skills":
+        from hubbub.runtime import skill_folder
+
+        return skill_folder.load_skills
     raise AttributeError(f"module 'hubbub' has no attribute {name!r}")

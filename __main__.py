@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from hubbub import HubbubError, Runtime, __version__
-from hubbub.agents.model import Model
 from hubbub.hub.errors import MissingExtra, OperatorError
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Journal
@@ -35,6 +34,7 @@ from hubbub.runtime.stores import DEFAULT_STORE
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hubbub.agents.skills import Skill
     from hubbub.runtime.asset_demo import Assets
     from hubbub.runtime.demo import Demo
     from hubbub.runtime.demo_story import Story
@@ -246,15 +246,18 @@ def _chat_command() -> Callable[..., int]:
         model: str | None = None,
         system: Annotated[str, Parameter(show_default=False)] = "",
         folder: Path | None = None,
+        skills: Path | None = None,
         session: Annotated[str, Parameter(show_default=False)] = "",
         store: str = DEFAULT_STORE,
         backend: Backend = "asyncio",
     ) -> int:
         """Talk with an agent in the terminal. Ctrl-C interrupts it, twice leaves.
 
-        Without MODULE:AGENT the agent is a small assistant, on --model, or else on a model of
-        the provider whose key is in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY), or else
-        on an offline model that follows a few rules.
+        Without MODULE:AGENT the agent is a small assistant, main, on --model, or else on a model
+        of the provider whose key is in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY), or
+        else on an offline model that follows a few rules. It can let others take the conversation
+        over: research, which reads files, skill-writer, which writes skills, and your own skills.
+        /back takes it from whoever has it, /stop gives it back to main.
 
         Parameters
         ----------
@@ -266,7 +269,10 @@ def _chat_command() -> Callable[..., int]:
         system
             What the assistant is told to be.
         folder
-            The assistant may list and read the text files of this folder, and of no other.
+            Research may list and read the text files of this folder, and of no other.
+        skills
+            The folder of your skills: Markdown files that load_skills reads. They are offered to
+            the assistant, and new ones are written there. Default: skills, if there is one.
         session
             A name for the conversation: it is kept, and gone on with under the same name.
         store
@@ -274,10 +280,8 @@ def _chat_command() -> Callable[..., int]:
         backend
             The event loop.
         """
-        return _chat(
-            agent, model=model, system=system, folder=folder, kept=_Kept(session, store),
-            backend=backend,
-        )  # fmt: skip
+        own = _Own(model=model, system=system, folder=folder, skills=skills)
+        return _chat(agent, own, _Kept(session, store), backend)
 
     return chat
 
@@ -558,47 +562,78 @@ class _Kept(Struct, frozen=True):
         return f"console_{self.session}_local" if self.session else None
 
 
-def _chat(
-    spec: str | None,
-    *,
-    model: str | None,
-    system: str,
-    folder: Path | None,
-    kept: _Kept,
-    backend: Backend,
-) -> int:
+class _Own(Struct, frozen=True, kw_only=True):
+    """What was asked for besides: the last three are for the agents that come with hubbub."""
+
+    model: str | None
+    system: str
+    folder: Path | None
+    skills: Path | None
+
+
+def _chat(spec: str | None, own: _Own, kept: _Kept, backend: Backend) -> int:
     from hubbub.runtime.load_agent import load_agents, with_model
 
     ports = Ports()
     if spec is None:
-        return _loop(_converse(_assistant(ports, model, system, folder), ports, kept), backend)
-    if system or folder is not None:
-        raise _Wrong("--system and --folder are for the assistant; leave them out, or MODULE:AGENT")
+        return _loop(_converse(_assistant(ports, own), ports, kept), backend)
+    if own.system or own.folder is not None or own.skills is not None:
+        options = "--system, --folder and --skills"
+        raise _Wrong(f"{options} are for the assistant; leave them out, or MODULE:AGENT")
     loaded = load_agents(spec)
-    if model is not None:
-        loaded = with_model(loaded, model)
+    if own.model is not None:
+        loaded = with_model(loaded, own.model)
     return _loop(_converse(loaded, ports, kept), backend)
 
 
-def _assistant(ports: Ports, model: str | None, system: str, folder: Path | None) -> "LoadedAgents":
-    """The default agent, on the model that is there."""
-    from hubbub.runtime.load_agent import LoadedAgents
-    from hubbub.runtime.offline_agents import assistant, model_of_environment, offline_model
+def _assistant(ports: Ports, own: _Own) -> "LoadedAgents":
+    """The agents that come with hubbub, on the model that is there."""
+    from hubbub.runtime.chat_agents import (
+        DEFAULT_SKILLS,
+        ChatModels,
+        chat_agents,
+        model_of_environment,
+    )  # fmt: skip
+    from hubbub.runtime.offline_model import offline_models
 
+    folder, model = own.folder, own.model
     if folder is not None:
-        folder = _checked(folder, "name the folder that the assistant may read: --folder FOLDER")
+        folder = _checked(folder, "name the folder that research may read: --folder FOLDER")
     if model is not None and not model.strip():
         raise _Wrong("--model is empty; write provider:name, for example anthropic:NAME")
-    chosen: str | Model | None = model or model_of_environment(os.environ)
+    skills = _skills(own.skills, Path(DEFAULT_SKILLS))
+    chosen = model or model_of_environment(os.environ)
     if chosen is None:
         _notice("no API key in the environment, so this is the offline model; see --model")
         is_watched = sys.stdin.isatty() and sys.stdout.isatty()
-        chosen = offline_model(ports, latency=SPEECH_SECONDS if is_watched else 0.0)
-        folder = folder or Path.cwd()  # Nothing that it reads leaves this machine.
-    elif model is None:
-        _notice(f"talking to {chosen}; see --model")
-    definition = assistant(chosen, ports, system=system, folder=folder)
-    return LoadedAgents(definition, (definition,), (), ())
+        models = offline_models(ports, latency=SPEECH_SECONDS if is_watched else 0.0)
+        folder = folder or Path.cwd()  # Nothing that is read leaves this machine.
+    else:
+        models = ChatModels(chosen, chosen, "")
+        if model is None:
+            _notice(f"talking to {chosen}; see --model")
+    return chat_agents(
+        models, ports, system=own.system, folder=folder, skills=skills,
+        skills_folder=own.skills or Path(DEFAULT_SKILLS),
+    )  # fmt: skip
+
+
+def _skills(named: Path | None, usual: Path) -> "tuple[Skill, ...]":
+    """The user's skills; a folder that was not asked for is left out rather than complained of."""
+    from hubbub.runtime.skill_folder import BadSkills, load_skills
+
+    if named is not None and not os.path.lexists(named):
+        shown = printable(str(named))
+        _notice(f"{shown} does not exist; skill-writer makes it for its first skill")
+        return ()
+    if named is not None:
+        return load_skills(_checked(named, "name the folder of your skills: --skills FOLDER"))
+    try:
+        return load_skills(usual) if usual.is_dir() else ()
+    except BadSkills as error:
+        text = printable(" ".join(str(error).split()))
+        _notice(f"{text}; going on without; --skills FOLDER names another folder")
+        return ()
 
 
 def _converse(
@@ -611,11 +646,12 @@ def _converse(
 
     async def work() -> int:
         runtime = Runtime(
-            loaded.agents, loaded.prompts, loaded.tools, store=kept.store, ports=ports
-        )
+            loaded.agents, loaded.prompts, loaded.tools, skills=loaded.skills,
+            store=kept.store, ports=ports,
+        )  # fmt: skip
         name = loaded.agent.name
         if not loaded.agent.is_code:  # A missing key is told before anything is typed.
-            runtime.resolved.model_of(runtime.definitions.side(name))
+            runtime.resolved.model(runtime.definitions.side(name).prompt.model)
         async with runtime:
             code = await run_console(runtime.hub, name, session_key=session_key)
             with anyio.move_on_after(CLOSING_SECONDS):  # What was closed on the way out ends.

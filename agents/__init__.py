@@ -10,9 +10,13 @@ after it:
     calls and results    ``calls``           files and keys       ``area``
     children             ``children``        variables            ``variables``
     calling a child      ``delegation``, ``delegating``, ``immediate``
+    a frame              ``takeover`` (push), ``words``, ``heeding`` (back), ``skills``,
+                         ``skill_agents``; by hand: ``frames``, ``frame_turns``
     the registry         ``registry``        hooks                ``hooks``, ``notices``
     retries              ``retry``           code agents          ``lifecycle``
-    a folder for people  ``history``, ``history_lines``, ``agent_record``; back: ``read_back``
+    a folder for people  ``history``, ``history_lines``, ``agent_record``; back: ``read_back``,
+                         ``read_back_family``, ``read_back_calls``
+    a talk told as one   ``context``, ``context_lines``; ``stack_view``, ``stack_frame_meta``
     what is gone         ``gone``            after a crash        ``restoring``
     durable steps        ``recorded``
     one file for others  ``packing``, ``package_format``

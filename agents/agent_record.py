@@ -10,6 +10,7 @@ Rules
 * ``seq`` and ``inSeq`` say how far in the run's two lanes the file has come; ``historyBytes``
   is the length of ``history.jsonl`` that goes with it.
 * The thread in a record is the run's own fold without what was said, which is in the history.
+* ``active_stack`` is no part of a record: it follows from the frames' lanes, too (context.py).
 * Keys that this program does not know survive a rewrite.
 """
 
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 
 from hubbub.agents.area import Area
 from hubbub.agents.children import Child, Deferred, Family, Start
+from hubbub.agents.stack_frame_meta import StackFrameMeta
 from hubbub.agents.thread import EMPTY, CallStatus, OpenCall, OpenStep, Origin, Outcome, Thread
 from hubbub.hub.codec import decode_event, encode_event
 from hubbub.hub.errors import BadValue
@@ -58,14 +60,17 @@ class Record(Struct, frozen=True, kw_only=True):
     """Which of a code agent's children, by number, a run is (P-15)."""
     drafts: Mapping[int, str] = {}
     """Texts of model steps that are not finished, by step."""
+    took_over: bool = False
+    """Whether a call of the run has ever begun a takeover frame (I-01)."""
 
 
 class StateText(Struct, frozen=True):
-    """What ``state.json`` holds: the record, the length of the history, and unknown keys."""
+    """What ``state.json`` holds: the record, the length of the history, unknown keys, the stack."""
 
     record: Record
     history_bytes: int
     unknown: Mapping[str, Json]
+    stack: tuple[StackFrameMeta, ...] = ()
 
 
 def begin(info: RunInfo) -> Record:
@@ -87,13 +92,18 @@ def trimmed(thread: Thread) -> Thread:
     """The thread without what the history holds."""
     step = thread.open
     if step is not None:
-        calls = tuple(
-            [OpenCall(c.index, c.name, "", c.status, child=c.child, key=c.key) for c in step.calls]
-        )
+        calls = tuple([_without_words(call) for call in step.calls])
         step = OpenStep(step.number, "", (), calls, step.parallel)
     return replace(
         thread, transcript=(), transcript_b=(), draft_text="", draft_thinking=(), closed=None,
         last_text="", open=step,
+    )  # fmt: skip
+
+
+def _without_words(call: OpenCall) -> OpenCall:
+    return OpenCall(
+        call.index, call.name, "", call.status, child=call.child, key=call.key,
+        takeover=call.takeover, expires_at=call.expires_at,
     )  # fmt: skip
 
 
@@ -117,6 +127,7 @@ class _Entry(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
     blocking: bool = False
     explicit: bool = False
     reports: bool = False
+    takeover: bool = False
     number: int = 0
 
 
@@ -131,6 +142,8 @@ class _Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: CallStatus
     child: str = ""
     key: str = ""
+    takeover: bool = False
+    expires_at: int = 0
 
 
 class _Step(Struct, frozen=True, kw_only=True):
@@ -176,6 +189,10 @@ class _Run(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
     reports: bool = False
     opened: bool = False
     name: str = ""
+    frame: int = 0
+    is_conversation: bool | None = None
+    """Where it is not what one would think of a root."""
+    took_over: bool = False
     open: _Step | None = None
     starts: tuple[Start, ...] = ()
     activated: tuple[str, ...] = ()
@@ -192,7 +209,7 @@ class _State(Struct, frozen=True, kw_only=True):
     title: str
     tags: tuple[str, ...]
     children: tuple[_Entry, ...]
-    active_stack: tuple[str, ...]
+    active_stack: tuple[StackFrameMeta, ...]
     terminated: int | None
     created_at: int = msgspec.field(name="createdAt")
     updated_at: int = msgspec.field(name="updatedAt")
@@ -215,7 +232,12 @@ _objects: Final = msgspec.json.Decoder(dict[str, Json])
 _encoder: Final = msgspec.json.Encoder()
 
 
-def write_state(record: Record, history_bytes: int, unknown: Mapping[str, Json] = {}) -> bytes:
+def write_state(
+    record: Record,
+    history_bytes: int,
+    unknown: Mapping[str, Json] = {},
+    stack: tuple[StackFrameMeta, ...] = (),
+) -> bytes:
     """``state.json`` as one line of text."""
     thread = record.thread
     entries = [_entry(child, record) for child in thread.family.children]
@@ -226,7 +248,7 @@ def write_state(record: Record, history_bytes: int, unknown: Mapping[str, Json] 
             title=record.title,
             tags=record.tags,
             children=tuple(entries),
-            active_stack=(),
+            active_stack=stack,
             terminated=thread.terminated,
             created_at=record.created_at,
             updated_at=record.updated_at,
@@ -280,8 +302,9 @@ def read_state(data: bytes) -> StateText:
         spawned={entry.reference: entry.number for entry in state.children if entry.number},
         drafts=state.run.drafts,
         deadline=state.run.deadline,
+        took_over=state.run.took_over,
     )
-    return StateText(record, state.history_bytes, unknown)
+    return StateText(record, state.history_bytes, unknown, state.active_stack)
 
 
 def _item(raw: Json) -> InLane:
@@ -302,7 +325,7 @@ def _entry(child: Child, record: Record) -> _Entry:
         title=child.title, description=child.description, tool=child.tool, side=child.side,
         group=child.group, created_at=child.created_at, resumable=child.resumable,
         blocking=child.blocking, explicit=child.explicit, reports=child.reports,
-        number=record.spawned.get(child.run_id, 0),
+        takeover=child.takeover, number=record.spawned.get(child.run_id, 0),
     )  # fmt: skip
 
 
@@ -311,7 +334,8 @@ def _child(entry: _Entry) -> Child:
         run_id=entry.reference, agent=entry.agent, name=entry.name, title=entry.title,
         description=entry.description, tool=entry.tool, side=entry.side, group=entry.group,
         created_at=entry.created_at, resumable=entry.resumable, blocking=entry.blocking,
-        explicit=entry.explicit, reports=entry.reports, ended=entry.status == "terminated",
+        explicit=entry.explicit, reports=entry.reports, takeover=entry.takeover,
+        ended=entry.status == "terminated",
     )  # fmt: skip
 
 
@@ -332,10 +356,18 @@ def _run_of(record: Record) -> _Run:
         parked=thread.parked, restarts=thread.restarts, depth=origin.depth,
         receives=origin.receives,  # type: ignore[arg-type]
         reports=origin.reports, opened=bool(origin.run_id),
-        name=origin.name,
+        name=origin.name, frame=origin.frame, took_over=record.took_over,
+        is_conversation=None
+        if origin.is_conversation == _is_conversation(
+            origin.parent_run_id, once=thread.once, two_sided=thread.two_sided
+        )
+        else origin.is_conversation,
         open=None if step is None else _Step(
             number=step.number, parallel=step.parallel, calls=tuple([
-                _Call(index=c.index, name=c.name, status=c.status, child=c.child, key=c.key)
+                _Call(
+                    index=c.index, name=c.name, status=c.status, child=c.child, key=c.key,
+                    takeover=c.takeover, expires_at=c.expires_at,
+                )
                 for c in step.calls
             ]),
         ),
@@ -347,14 +379,18 @@ def _run_of(record: Record) -> _Run:
 
 def _thread_of(state: _State) -> Thread:
     run, step, last = state.run, state.run.open, state.run.outcome
+    talks = run.is_conversation
+    if talks is None:
+        talks = _is_conversation(state.parent, once=run.once, two_sided=run.two_sided)
     values: dict[str, Any] = {
         "agent": state.agent if run.phase != "new" else "",
         "status": state.status,
         "terminated": state.terminated,
         "origin": Origin(
             state.reference, state.root, state.parent, run.depth, run.receives, run.reports,
-            run.name,
+            run.name, run.frame, talks,
         ) if run.opened else EMPTY.origin,
+        "acts_as": "frame" if run.frame else run.side,
         "family": Family(
             tuple([_child(entry) for entry in state.children]), run.starts, run.activated,
             run.given_up, run.deferred, run.booted,
@@ -365,7 +401,10 @@ def _thread_of(state: _State) -> Thread:
         ),
         "open": None if step is None else OpenStep(
             step.number, "", (), tuple([
-                OpenCall(c.index, c.name, "", c.status, child=c.child, key=c.key)
+                OpenCall(
+                    c.index, c.name, "", c.status, child=c.child, key=c.key, takeover=c.takeover,
+                    expires_at=c.expires_at,
+                )
                 for c in step.calls
             ]), step.parallel,
         ),
@@ -377,6 +416,11 @@ def _thread_of(state: _State) -> Thread:
     for name in _PLAIN:
         values[name] = getattr(run, name)
     return Thread(**values)
+
+
+def _is_conversation(parent: str | None, *, once: bool, two_sided: bool) -> bool:
+    """What one would think: two sides make one session unless somebody says otherwise."""
+    return parent is None and (two_sided or not once)
 
 
 _PLAIN: Final = (

@@ -8,20 +8,35 @@ Rules
   says what the model can do about it.
 * A call that ends the session or hands the conversation over is the last: the ones after it are
   skipped.  A step that holds such a call runs in order.
+* A handoff, ``complete`` and ``interrupt`` need nothing run: they are carried out as they begin.
 * A call whose start is on record but which is not running (after a crash) is *lost*: it is run
   again if its tool is declared idempotent, else its result says that it may have run.  One that
   only delegates has had no effect before its record, and is made again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from hubbub.agents.arguments import Arguments, BadArguments
+from hubbub.agents.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.sides import ActiveSide
+from hubbub.agents.signature import Parameter
 from hubbub.agents.stop import terminal
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
-from hubbub.hub.events import AgentHandoff, AgentToolComplete, AgentToolStart, Event
+from hubbub.hub.events import (
+    AgentHandoff,
+    AgentToolComplete,
+    AgentToolStart,
+    Event,
+    SessionPop,
+    SessionPrompt,
+    SessionPromptEnd,
+)
 
-__all__ = ["HANDED_OVER", "MAX_CALLS", "answer", "begin_calls", "lost_calls", "refuse_open_calls"]
+__all__ = [
+    "HANDED_OVER", "MAX_CALLS", "PAUSE_SECONDS", "answer", "begin_calls", "given_up", "lost_calls",
+    "popped", "refuse_open_calls",
+]  # fmt: skip
 
 MAX_CALLS: Final = 128
 """Calls of one step that are run; the model is told that the others were not."""
@@ -32,6 +47,21 @@ LOST = (
 )
 
 HANDED_OVER: Final = "The conversation was handed over to {}."
+COMPLETED: Final = "Completed."
+
+PAUSE_SECONDS: Final = 3600.0
+"""How long the answer to ``interrupt`` is waited for (I-15)."""
+
+_ARGUMENTS: Final[Mapping[str, Arguments]] = {
+    COMPLETE: Arguments(COMPLETE, (Parameter(name="result", type=str),)),
+    INTERRUPT: Arguments(
+        INTERRUPT,
+        (
+            Parameter(name="prompt", type=str),
+            Parameter(name="options", type=list[str], default=()),
+        ),
+    ),
+}
 
 
 def begin_calls(thread: Thread, side: ActiveSide) -> list[Event]:
@@ -54,6 +84,12 @@ def begin_calls(thread: Thread, side: ActiveSide) -> list[Event]:
         elif call.name in side.handoffs:
             begun += _hand_over(thread, step, call, side)
             skipped = f"the conversation was handed over to {call.name}"
+        elif call.name == COMPLETE:
+            begun += _complete(thread, step, call, side)
+            skipped = f"the session ended with {COMPLETE}"
+        elif call.name == INTERRUPT:
+            begun += _interrupt(thread, step, call, side)
+            break
         else:
             begun.append(_start(thread, step, call, side))
             if not step.parallel:
@@ -74,8 +110,16 @@ def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
             return f"you are {call.name} already; go on yourself"
         return ""
     if call.name not in side.tools and call.name not in side.offered:
+        if call.name == USE_SKILL and side.is_skill:
+            return "a skill cannot use skills; do it yourself, or complete and say what is missing"
         known = ", ".join(sorted(side.offered)) or "none"
         return f"there is no tool named {call.name!r}; available tools: {known}"
+    arguments = _ARGUMENTS.get(call.name)
+    if arguments is not None:
+        try:
+            arguments.parse(call.arguments)
+        except BadArguments as error:
+            return error.message
     return ""
 
 
@@ -99,13 +143,62 @@ def _hand_over(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide)
     yield answer(thread, step, call, text, is_error=False, ran=True)
 
 
+def _complete(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Iterator[Event]:
+    yield _start(thread, step, call, side)
+    yield answer(thread, step, call, COMPLETED, is_error=False, ran=True)
+
+
+def _interrupt(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Iterator[Event]:
+    """Pause for the user's answer: the prompt is on record, and so is until when it waits."""
+    given = _ARGUMENTS[INTERRUPT].parse(call.arguments)
+    yield _start(thread, step, call, side)
+    yield SessionPrompt(
+        prompt_id=f"{thread.origin.run_id}?call_{step.number}_{call.index}",
+        question=given["prompt"],
+        options=tuple(given.get("options", ())),
+        timeout=PAUSE_SECONDS,
+        pauses=True,
+        side=thread.side,
+        label=side.config.label,
+        turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+    )
+
+
 def refuse_open_calls(thread: Thread, reason: str) -> Iterator[Event]:
-    """An error result for every call that has none yet."""
+    """An error result for every call that has none yet; what it waited for is no longer wanted."""
     step = thread.open
     for call in step.calls if step is not None else ():
         if call.status != "done":
             assert step is not None
+            yield from given_up(thread, step, call, reason)
             yield answer(thread, step, call, reason, ran=call.status == "started")
+
+
+def given_up(thread: Thread, step: OpenStep, call: OpenCall, reason: str) -> Iterator[Event]:
+    """What stands before the answer of a call that is no longer waited for."""
+    if call.status != "waiting":
+        return
+    if call.takeover:
+        yield popped(thread, step, call, is_error=True)
+    elif not call.child:
+        yield SessionPromptEnd(
+            prompt_id=call.key, reason=reason, turn=thread.turn,
+            call_id=f"{step.number}.{call.index}",
+        )  # fmt: skip
+
+
+def popped(thread: Thread, step: OpenStep, call: OpenCall, *, is_error: bool) -> SessionPop:
+    """The frame that a call has waited for gives the conversation back."""
+    child = thread.family.find(call.child)
+    return SessionPop(
+        frame_run_id=call.child,
+        frame_agent=child.agent if child is not None else "",
+        depth=thread.origin.frame or 1,
+        is_error=is_error,
+        turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+    )
 
 
 def lost_calls(thread: Thread, side: ActiveSide) -> Iterator[Event]:
@@ -113,8 +206,8 @@ def lost_calls(thread: Thread, side: ActiveSide) -> Iterator[Event]:
     step = thread.open
     for call in step.calls if step is not None else ():
         if call.status == "started":
-            tool = side.tools.get(call.name)
-            delegates = tool is None and call.name in side.offered
+            tool = side.tool_of(call.name, call.arguments)
+            delegates = side.delegates(call.name, call.arguments)
             if not delegates and (tool is None or not tool.idempotent):
                 assert step is not None
                 yield answer(thread, step, call, LOST, ran=True)

@@ -70,6 +70,7 @@ class Child(Struct, frozen=True, gc=False, kw_only=True):
     blocking: bool = False
     explicit: bool = False
     reports: bool = False
+    takeover: bool = False
     ended: bool = False
 
 
@@ -143,7 +144,7 @@ def with_child(family: Family, event: e.AgentChild) -> Family:
             title=event.title, description=event.description, tool=event.tool,
             side=event.side or "side_a", group=event.group, created_at=event.created_at,
             resumable=event.resumable, blocking=event.blocking, explicit=event.explicit,
-            reports=event.reports,
+            reports=event.reports, takeover=event.takeover,
         )  # fmt: skip
         family = replace(family, children=(*family.children, child))
     if event.immediate:
@@ -216,6 +217,8 @@ def is_told(family: Family, item: e.SessionResult) -> Child | None:
     child = family.find(item.child_run_id)
     if child is None or not child.reports or child.explicit or not item.session:
         return None
+    if child.takeover:
+        return None  # What comes too late is the user's, not the caller's (I-16).
     if any((child.run_id, key) in family.given_up for key in item.answers):
         return None
     return child

@@ -5,11 +5,15 @@
 Rules, in this order
 --------------------
 1. A run that has ended leaves memory, when hooks have been told of its end.
-2. Control is taken before anything else; then hooks are told of what was written, while what is
-   at work goes on; then results are taken, before messages (H-14).
+2. Control is taken before anything else, and with it the words that give the conversation back
+   (agents/words.py); then hooks are told of what was written, while what is at work goes on; then
+   results are taken, before messages (H-14).
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
    one; nothing is asked of the model and no message is taken until each has its result (S-07).
-   Where only children are left to wait for, the run waits, and costs no task (C-17).
+   Where only children are left to wait for, the run waits, and costs no task (C-17).  While a
+   frame has the conversation, what a person says is lent to it: whoever has no open call takes
+   it (I-01).  Where the user's answer is waited for, what a person says first is the answer
+   (I-15).
 4. Subagents that start with a prompt are started before its first step, which the blocking ones
    hold back (C-04).
 5. Messages are taken, all that wait, before the model is asked (T-02): at work, by the side they
@@ -39,6 +43,7 @@ __all__ = [
     "Do",
     "Kind",
     "Leave",
+    "Lend",
     "Park",
     "Receive",
     "RunTool",
@@ -52,7 +57,8 @@ __all__ = [
     "needs_record",
 ]
 
-Kind: TypeAlias = Literal["control", "result", "message"]
+Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back"]
+"""Kinds of item.  What a person says is a message, and ``said`` too; some of it is a word."""
 
 
 class CallModel(Struct, frozen=True, gc=False):
@@ -111,9 +117,15 @@ class Do(Struct, frozen=True, gc=False):
 
 
 class Take(Struct, frozen=True, gc=False):
-    """Take every waiting item of this kind."""
+    """Take every waiting item of this kind; of what was ``said``, and of ``back``, the first."""
 
     kind: Kind
+
+
+class Lend(Struct, frozen=True, gc=False):
+    """Wait for a frame, and have it look at what waits here: the first of it is ``said``."""
+
+    frame_run_id: str
 
 
 class Wait(Struct, frozen=True, gc=False):
@@ -132,14 +144,16 @@ class Leave(Struct, frozen=True, gc=False):
     """Leave memory: nothing is due until something arrives, if ever."""
 
 
-Command: TypeAlias = Do | Take | Wait | Conclude | Park | Leave
+Command: TypeAlias = Do | Take | Lend | Wait | Conclude | Park | Leave
 
 _WAIT = Wait()
 _TELL = Do((TellHooks(),))
 _PARK = Park()
 _LEAVE = Leave()
 _CONCLUDE = Conclude()
-_TAKE: dict[Kind, Take] = {kind: Take(kind) for kind in ("control", "result", "message")}
+_TAKE: dict[Kind, Take] = {
+    kind: Take(kind) for kind in ("control", "result", "message", "said", "stop", "back")
+}
 
 
 def decide(
@@ -162,6 +176,8 @@ def decide(
         if "message" in hears and thread.phase == "new":
             return Do((Receive("control"),))
         return _TAKE["control"]
+    if "said" in waiting and (word := _heeded(thread, waiting)):
+        return _TAKE[word]
     if notices:
         return Do((TellHooks(), *_at_work(thread, asking)))
     if thread.phase == "new":
@@ -174,7 +190,7 @@ def decide(
         return _TAKE["result"]
     if thread.open is not None:
         under_way = _under_way(thread.open)
-        return Do(under_way) if under_way else _WAIT
+        return Do(under_way) if under_way else _waits(thread.open, waiting)
     if thread.in_session and thread.family.starts and thread.family.holds:
         due = _starts(thread)
         return Do(due) if due else _WAIT
@@ -189,6 +205,28 @@ def decide(
     if thread.closing or (thread.once and thread.session):
         return _CONCLUDE
     return _LEAVE if thread.parked else _PARK
+
+
+def _heeded(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop", "back"]:
+    """The word that waits and is for this run to act upon, if one is."""
+    is_below = thread.frame is not None
+    is_frame = thread.origin.frame > 0 and thread.converses
+    if "stop" in waiting and (is_below or is_frame or thread.pause is not None):
+        return "stop"
+    if "back" in waiting and not is_below and (is_frame or thread.pause is not None):
+        return "back"
+    return ""
+
+
+def _waits(step: OpenStep, waiting: frozenset[Kind]) -> Command:
+    """What a run does while its open calls wait for others."""
+    if "said" in waiting:
+        if step.pause is not None:
+            return _TAKE["said"]
+        frame = step.frame
+        if frame is not None:
+            return Lend(frame.child)
+    return _WAIT
 
 
 def is_wanted(thread: Thread, activity: Activity) -> bool:

@@ -6,7 +6,10 @@ need nothing but the values.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hubbub.agents.variables import placeholders
 
@@ -24,6 +27,8 @@ __all__ = [
     "id_problems",
     "immediate_problems",
     "is_limit",
+    "keep_tuples",
+    "listed_problems",
     "model_problems",
     "name_problems",
     "option_problems",
@@ -39,7 +44,9 @@ def code_problems(agent: "AgentDefinition") -> Iterable[str]:
     if not callable(agent.execute):
         yield "execute: an async function (input, ctx) is wanted"
     if agent.side_a is None:
-        for field in ("side_b", "max_session_turns", "hooks", "expose_as_tool"):
+        for field in (
+            "side_b", "max_session_turns", "hooks", "expose_as_tool", "supports_checkpointing",
+        ):  # fmt: skip
             if getattr(agent, field):
                 yield f"{field}: belongs to a model agent"
         if agent.type == "dual_ai":
@@ -54,6 +61,8 @@ def model_problems(agent: "AgentDefinition") -> Iterable[str]:
         yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
     if not is_limit(agent.max_session_turns):
         yield "max_session_turns: at least 1"
+    if agent.supports_checkpointing and agent.type == "dual_ai":
+        yield "supports_checkpointing: needs a user to ask; 'dual_ai' has none"
     if agent.emits_start_complete:
         yield "emits_start_complete: belongs to a code agent"
     if agent.on_restart != "fail":
@@ -129,3 +138,27 @@ def is_limit(value: object) -> bool:
     if value is None:
         return True
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def listed_problems(path: str, listed: object, kinds: Any, wanted: str) -> Iterable[str]:
+    """What is wrong with a list of things that have names, or of their names."""
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
+        yield f"{path}: a list is wanted, each {wanted}"
+        return
+    seen: set[str] = set()
+    for index, each in enumerate(listed):
+        name = each if isinstance(each, str) else getattr(each, "name", None)
+        if not isinstance(each, kinds) or not name:
+            yield f"{path}[{index}]: {wanted} is wanted, not {type(each).__name__}"
+        elif name in seen:
+            yield f"{path}[{index}]: {name!r} is listed twice"
+        else:
+            seen.add(str(name))
+
+
+def keep_tuples(holder: Struct, *fields: str) -> None:
+    """Lists become tuples before they are looked at: an iterator can be read only once."""
+    for field in fields:
+        value = getattr(holder, field)
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            force_setattr(holder, field, tuple(value))

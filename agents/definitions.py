@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from hubbub.agents.definition_problems import (
     absent_or_named,
@@ -18,6 +17,8 @@ from hubbub.agents.definition_problems import (
     id_problems,
     immediate_problems,
     is_limit,
+    keep_tuples,
+    listed_problems,
     model_problems,
     name_problems,
     option_problems,
@@ -26,6 +27,7 @@ from hubbub.agents.definition_problems import (
 )
 from hubbub.agents.model import Model
 from hubbub.agents.schema import read_schema
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import VariableDefinition, env_problems, variable_problems
 from hubbub.hub.errors import DefinitionError
@@ -108,7 +110,7 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
         if not isinstance(self.blocking, bool):
             problems.append("blocking: True or False is wanted")
         if isinstance(self.immediate, Immediate):
-            _keep(self.immediate, "scoped_env")
+            keep_tuples(self.immediate, "scoped_env")
             problems.extend(immediate_problems(self.immediate))
         elif not isinstance(self.immediate, bool):
             problems.append("immediate: True, False or Immediate(…) is wanted")
@@ -144,7 +146,8 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     * ``required_schema``: a JSON Schema or a Struct, for the arguments with which an agent whose
       side A reads this prompt is called as a tool.
     * ``provider_options`` go into the provider's request as they are.
-    * ``agents`` and ``skills`` are for interactive agents, which this version has not yet.
+    * ``agents``: names of exposed ``ai_human`` agents that ``use_agent`` may give the conversation
+      to; ``skills``: ``Skill``s, or names of ``Runtime(skills=…)``, for ``use_skill`` (IA).
 
     Raises ``DefinitionError`` listing every problem.
     """
@@ -154,7 +157,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     model: str | Model
     tools: Sequence[Tool[..., Any] | SubagentToolConfig | str] = ()
     agents: Sequence[str] = ()
-    skills: Sequence[str] = ()
+    skills: Sequence[Skill | str] = ()
     variables: Sequence[VariableDefinition] = ()
     env: Mapping[str, str] = {}
     hooks: Sequence[str] | None = None
@@ -172,13 +175,10 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
                 problems.append('model: give "provider:name", a registered name, or a Model')
         elif not isinstance(self.model, Model):
             problems.append(f"model: {type(self.model).__name__} has no `call`; give a Model")
-        _keep(self, "tools", "variables", "hooks")
+        keep_tuples(self, "tools", "agents", "skills", "variables", "hooks")
         problems.extend(_tool_problems(self.tools))
-        problems.extend(
-            f"{field}: interactive agents are not in this version"
-            for field in ("agents", "skills")
-            if getattr(self, field)
-        )
+        problems.extend(listed_problems("agents", self.agents, str, "the name of an agent"))
+        problems.extend(listed_problems("skills", self.skills, Skill | str, "a Skill or its name"))
         problems.extend(variable_problems("variables", self.variables))
         problems.extend(env_problems("env", self.env))
         if self.hooks is not None:
@@ -257,6 +257,8 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     * ``expose_as_tool``: other prompts may name it in their ``tools``, described by
       ``tool_description``, else ``description``: an ``ai_human`` agent is handed the
       conversation, a ``dual_ai`` one is started as a child.
+    * ``supports_checkpointing``: the agent has the tool ``interrupt(prompt, options=[])``, which
+      pauses it until the user has answered, over restarts (I-15).
     * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
       own list.
     * ``package_name``, ``version``, ``author``, ``license`` matter when it is packed, only.
@@ -276,6 +278,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     description: str = ""
     icon: str = ""
     expose_as_tool: bool = False
+    supports_checkpointing: bool = False
     tool_description: str = ""
     env: Mapping[str, str] = {}
     hooks: Sequence[str] = ()
@@ -300,11 +303,11 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
                     problems.extend(_side_problems(which, side))
             problems.extend(model_problems(self))
         problems.extend(env_problems("env", self.env))
-        _keep(self, "hooks")
+        keep_tuples(self, "hooks")
         problems.extend(id_problems("hooks", self.hooks))
         problems.extend(
             f"{field}: True or False is wanted"
-            for field in ("emits_start_complete", "expose_as_tool")
+            for field in ("emits_start_complete", "expose_as_tool", "supports_checkpointing")
             if not isinstance(getattr(self, field), bool)
         )
         problems.extend(
@@ -407,11 +410,3 @@ def _tool_problems(tools: object) -> Iterable[str]:
         if not isinstance(tool, Tool | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
             yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"
-
-
-def _keep(holder: Struct, *fields: str) -> None:
-    """Lists become tuples before they are looked at: an iterator can be read only once."""
-    for field in fields:
-        value = getattr(holder, field)
-        if isinstance(value, Iterable) and not isinstance(value, str):
-            force_setattr(holder, field, tuple(value))

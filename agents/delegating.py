@@ -3,6 +3,7 @@
 looked up (Delegated) ─► refused: an error result, or a failure text for one that starts with
                          its prompt
                       ─► variables are missing: the creation is kept, the error names them
+                      ─► a frame is pushed (agents/takeover.py)
                       ─► the child's start, or the message to it, in one commit with the
                          call's answer (not blocking) or its wait (blocking)
 """
@@ -25,9 +26,10 @@ from hubbub.agents.delegation import (
 )
 from hubbub.agents.fold import fold_all
 from hubbub.agents.resolution import Definitions
-from hubbub.agents.sides import ActiveSide, ChildTool
+from hubbub.agents.sides import FRAME, ActiveSide, ChildTool
 from hubbub.agents.signals import Decision, Delegated
 from hubbub.agents.steps import go_on
+from hubbub.agents.takeover import push
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
@@ -49,15 +51,15 @@ def delegated(
     if step is None or step.number != signal.step or step.calls[signal.index].status != "started":
         return Decision()
     call = step.calls[signal.index]
-    if signal.request.reference or signal.request.agent not in side.children:
+    if signal.request.takeover:
+        target = definitions.find_side(signal.request.agent, FRAME)
+        events, mail = push(thread, signal, target, step, call)
+    elif signal.request.reference or signal.request.agent not in side.children:
         events, mail = _message(thread, signal, step, call)
     else:
         events, mail = _create(thread, signal, side.children[signal.request.agent], step, call)
     decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
-    return Decision(
-        decision.events, decision.taken, decision.status, decision.after,
-        (*decision.mail, *mail), decision.agent,
-    )  # fmt: skip
+    return replace(decision, mail=(*decision.mail, *mail))
 
 
 def also_delegated(

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from hubbub.agents.area import find_files
 from hubbub.agents.arguments import Arguments, BadArguments
+from hubbub.agents.built_in import CREATE, MESSAGE
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.sides import ActiveSide, ChildTool
@@ -45,9 +46,6 @@ __all__ = [
     "wanted",
 ]
 
-CREATE: Final = "subagent_create"
-MESSAGE: Final = "subagent_message"
-
 REQUEST_SECONDS: Final = 3600
 """How long a creation waits for its variables."""
 
@@ -60,6 +58,8 @@ class ChildRequest(Struct, frozen=True, gc=False, kw_only=True):
     message: str = ""
     name: str = ""
     attachments: tuple[str, ...] = ()
+    takeover: bool = False
+    """Whether the child is to have the conversation (agents/takeover.py)."""
 
 
 class Room(Struct, frozen=True, gc=False):

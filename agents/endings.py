@@ -5,10 +5,15 @@
     ``ai_human`` root, resumable child  idle, until closed or terminated
     started for one session (``once``)  the terminal event, when nothing waits
     ``dual_ai`` root, other children    the terminal event, in the same commit
+    takeover frame                      idle, while it only waits for the user; the terminal event,
+                                        in the same commit, when it is popped: by a binding
+                                        (``complete``), a limit or a failure
 
 An end is reported to the parent in the commit that writes it: once for each session, and once
-more, outside of any session, for the end of an idle run.
+more, outside of any session, for the end of an idle run; of a frame only once, when it is popped.
 """
+
+from msgspec.structs import replace
 
 from hubbub.agents.calls import refuse_open_calls
 from hubbub.agents.decide import Kind
@@ -20,7 +25,7 @@ from hubbub.hub.events import Event, FileRef, InLane, OutcomeName
 from hubbub.hub.values import NULL, Json, decode_value, encode_value
 
 __all__ = [
-    "completion", "end_run", "end_session", "interrupted_children", "interruption", "reported",
+    "conclusion", "end_run", "end_session", "interrupted_children", "interruption", "reported",
     "session_end",
 ]  # fmt: skip
 
@@ -31,10 +36,19 @@ def end_session(
     end: e.SessionEnd,
     waiting: frozenset[Kind],
     agent: str = "",
+    *,
+    pops: bool = False,
 ) -> Decision:
-    """End the session; and the run, in the same commit, if it was started for one session."""
+    """End the session; and the run, in the same commit, if it was started for one session.
+
+    ``pops``: the session ended such that a frame is over with it.
+    """
     events.append(end)
     after = fold(thread, end)
+    if pops and after.origin.frame:
+        last = completion(after)
+        events.append(last)
+        return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
     if after.once and (after.two_sided or not (waiting or after.unseen)):
         last = completion(after)
         events.append(last)
@@ -78,6 +92,19 @@ def completion(thread: Thread) -> e.AgentComplete:
         output_json=last.output_json,
         usage=thread.total_usage,
     )
+
+
+def conclusion(thread: Thread) -> e.AgentComplete:
+    """The terminal event of a run for which nothing waits any more.
+
+    A frame in front of which nobody is left has not completed.
+    """
+    if not thread.origin.frame or thread.once:
+        return completion(thread)
+    return e.AgentComplete(
+        success=False, outcome="interrupted", reason="the conversation was closed",
+        usage=thread.total_usage,
+    )  # fmt: skip
 
 
 def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> Decision:
@@ -125,10 +152,14 @@ def interrupted_children(thread: Thread, reason: str) -> tuple[tuple[str, InLane
     if not thread.in_session:
         return ()
     calls = thread.open.calls if thread.open is not None else ()
-    waited = [call.child for call in calls if call.status == "waiting"]
+    waited = [call.child for call in calls if call.status == "waiting" and call.child]
     waited += [start.child for start in thread.family.starts if start.status == "waiting"]
-    abort = e.SessionAbort(reason=reason)
-    return tuple((child, abort) for child in dict.fromkeys(waited))
+    abort, cancel = e.SessionAbort(reason=reason), e.SessionCancel(reason=reason)
+    frame = thread.frame
+    return tuple(
+        (child, cancel if frame is not None and child == frame.child else abort)
+        for child in dict.fromkeys(waited)
+    )
 
 
 def _output(thread: Thread, content: str | None) -> Json:
@@ -151,12 +182,14 @@ def reported(before: Thread, decision: Decision) -> Decision:
     if not origin.reports or origin.parent_run_id is None:
         return decision
     is_final = decision.status == "ended"
+    if origin.frame and not is_final:
+        return decision
     mail = tuple(
         [(origin.parent_run_id, x) for x in _results(before, after, decision.events, is_final)]
     )
-    return Decision(
-        decision.events, decision.taken, decision.status, after, (*decision.mail, *mail),
-        decision.agent,
+    return replace(
+        decision, after=after, mail=(*decision.mail, *mail),
+        leave_to=origin.parent_run_id if origin.frame else "",
     )  # fmt: skip
 
 
@@ -164,6 +197,8 @@ def _results(
     before: Thread, after: Thread, events: tuple[Event, ...], is_final: bool
 ) -> list[e.SessionResult]:
     ended = [event for event in events if isinstance(event, e.SessionEnd)]
+    if after.origin.frame:
+        return [_result(after, ended[-1], True) if ended else _last_word(after)]
     if not ended:
         return [_last_word(after)] if is_final else []
     if not any(isinstance(event, e.SessionStart) for event in events):
@@ -181,8 +216,14 @@ def _last_word(thread: Thread) -> e.SessionResult:
     """The end of a run outside of any session."""
     return e.SessionResult(
         child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
-        session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
+        session=0, success=False, outcome=_cut_off(thread), reason=_why(thread), final=True,
     )  # fmt: skip
+
+
+def _cut_off(thread: Thread) -> OutcomeName:
+    """How an idle run was ended; to the parent of one that was closed it was terminated."""
+    last = thread.outcome
+    return last.outcome if thread.origin.frame and last is not None else "terminated"
 
 
 def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:
@@ -209,4 +250,6 @@ def _why(thread: Thread) -> str:
     last = thread.outcome
     if last is None:
         return "the run is over"
+    if thread.origin.frame:
+        return last.reason
     return f"{last.outcome}: {last.reason}" if last.reason else f"the run is over ({last.outcome})"

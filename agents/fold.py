@@ -27,6 +27,7 @@ from hubbub.agents.children import (
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
 from hubbub.agents.perspective import hear, said, tell
 from hubbub.agents.thread import OpenCall, OpenStep, Origin, Outcome, Thread
+from hubbub.agents.words import is_unheard
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, FileRef
 from hubbub.hub.values import NULL
@@ -105,6 +106,7 @@ def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
         session=event.session,
         in_session=True,
         side=side,
+        acts_as="frame" if thread.origin.frame else side,
         unseen=unseen,
         turn=thread.turn + 1,
         session_turns=1,
@@ -123,6 +125,7 @@ def _session_turn(thread: Thread, event: e.SessionTurn) -> Thread:
     thread = replace(
         thread,
         side=event.side,
+        acts_as=event.side,
         turn=thread.turn + 1,
         session_turns=thread.session_turns + 1,
         has_spoken=False,
@@ -164,8 +167,11 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
         thread,
         origin=Origin(
             item.run_id, item.root_run_id, item.parent_run_id, item.depth, item.receives,
-            item.reports, item.name,
+            item.reports, item.name, item.frame,
+            item.parent_run_id is None and not item.once
+            and (item.descriptor_json is NULL or _is_of_user(item.descriptor)),
         ),
+        acts_as="frame" if item.frame else thread.acts_as,
         answering=(OPENING,) if item.reports else (),
     )  # fmt: skip
     notes: tuple[str, ...] = ()
@@ -177,8 +183,14 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
     return hear(thread, UserMessage(content=text, notes=notes))
 
 
+def _is_of_user(descriptor: Any) -> bool:
+    return descriptor is None or descriptor.get("type") == "user"
+
+
 def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
     origin = thread.origin
+    if (origin.frame or thread.open is not None) and is_unheard(thread, item):
+        return thread
     if item.key and origin.reports and item.source == origin.parent_run_id:
         thread = replace(thread, answering=(*thread.answering, item.key))
     notes: tuple[str, ...] = ()
@@ -324,7 +336,7 @@ def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
     if step is None or event.index >= len(step.calls):
         return thread
     call = step.calls[event.index]
-    if call.status == "waiting":  # Answered before the result of the child came.
+    if call.status == "waiting" and call.child:  # Answered before the child's result came.
         given_up = (*thread.family.given_up, (call.child, call.key))
         thread = replace(thread, family=replace(thread.family, given_up=given_up))
     thread = _change_call(
@@ -357,9 +369,18 @@ def _child(thread: Thread, event: e.AgentChild) -> Thread:
         return _unseen(tell(thread, UserMessage(content=text), event.side), event.side)
     if event.waits and not event.immediate:
         return _change_call(
-            thread, event.index, status="waiting", child=event.child_run_id, key=OPENING
-        )
+            thread, event.index, status="waiting", child=event.child_run_id, key=OPENING,
+            takeover=event.takeover,
+        )  # fmt: skip
     return thread
+
+
+def _prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
+    if not event.pauses or thread.open is None:
+        return thread
+    index = int(event.call_id.rpartition(".")[2])
+    expires_at = event.at + int((event.timeout or 0.0) * 1_000_000)
+    return _change_call(thread, index, status="waiting", key=event.prompt_id, expires_at=expires_at)
 
 
 def _message(thread: Thread, event: e.AgentMessage) -> Thread:
@@ -414,6 +435,7 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentFile: _file,
     e.AgentKey: _key,
     e.SessionVariables: _variables,
+    e.SessionPrompt: _prompt,
 }
 
 _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {

@@ -14,6 +14,7 @@ instead: there is nothing to lose.  What is merely different holds from the next
 from msgspec import Struct
 
 from hubbub.agents.resolution import Definitions
+from hubbub.agents.sides import FRAME
 from hubbub.agents.thread import Thread
 
 __all__ = ["Gone", "what_is_gone"]
@@ -40,7 +41,7 @@ def what_is_gone(thread: Thread, agent: str, definitions: Definitions) -> Gone |
         if definitions.find_side(agent, which) is None:
             problem = f"agent {agent!r} has no {which} any more"
             return Gone("prompt gone", f"{problem}; {_BACK}")
-    side = definitions.find_side(agent, thread.side)
+    side = definitions.find_side(agent, thread.acts_as)
     for call in thread.open.calls if thread.open is not None and side is not None else ():
         known = side is not None and (call.name in side.tools or call.name in side.offered)
         if call.status == "started" and not known:
@@ -51,6 +52,8 @@ def what_is_gone(thread: Thread, agent: str, definitions: Definitions) -> Gone |
 
 def _sides_needed(thread: Thread) -> tuple[str, ...]:
     """The sides whose turn it is, or will be next."""
+    if thread.origin.frame:
+        return (FRAME,)
     if not thread.in_session:
         return (thread.origin.receives,)
     return ("side_a", "side_b") if thread.two_sided else (thread.side,)

@@ -43,6 +43,7 @@ from hubbub.agents.history_lines import (
     call_id,
 )
 from hubbub.agents.thread import Thread
+from hubbub.agents.words import is_unheard
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import Event, FileRef, InLane
@@ -73,6 +74,9 @@ def _own(record: Record, event: Event, lines: list[Line]) -> Record:
     match event:
         case e.SessionTaken():
             changes |= _taken(record, event, lines)
+        case e.SessionDropped():
+            seqs = {item.seq for item in event.items}
+            changes["pending"] = tuple([x for x in record.pending if x.seq not in seqs])
         case e.AgentText() | e.AgentRetry() if event.step:
             drafts = dict(record.drafts)
             drafts.pop(event.step, None)
@@ -102,6 +106,8 @@ def _own(record: Record, event: Event, lines: list[Line]) -> Record:
                 lines.append(line)
             if isinstance(event, e.AgentStart):
                 changes["tags"] = event.tags
+            elif isinstance(event, e.SessionPush):
+                changes["took_over"] = True
     return replace(record, **changes)
 
 
@@ -149,7 +155,8 @@ def _result_line(record: Record, event: e.AgentToolComplete) -> Line:
     step, waited = record.thread.open, None
     if step is not None and step.number == event.step and event.index < len(step.calls):
         call = step.calls[event.index]
-        waited = Waited(call.child, call.key) if call.status == "waiting" else None
+        if call.status == "waiting" and call.child:
+            waited = Waited(call.child, call.key)
     return ToolResultLine(
         **_place(record.thread, event), tool_call_id=call_id(event.step, event.index),
         output=event.output, is_error=event.is_error, name=event.name, step=event.step,
@@ -213,7 +220,8 @@ def _taken(record: Record, event: e.SessionTaken, lines: list[Line]) -> dict[str
         elif isinstance(item, e.SessionReset):
             drafts = {}
         thread = fold(thread, replace(event, items=(item,)))
-    seqs = {item.seq for item in event.items}
+    # A takeover frame takes what was sent to its conversation's root: that is in another inbox.
+    seqs = {item.seq for item in event.items if item.run_id == record.run_id}
     pending = tuple([item for item in record.pending if item.seq not in seqs])
     return {"thread": thread, "idle": idle, "drafts": drafts, "pending": pending}
 
@@ -223,6 +231,8 @@ def _item_line(thread: Thread, event: e.SessionTaken, item: InLane) -> Line | No
         case e.SessionOpen():
             return _opening_line(thread, event, item)
         case e.SessionMessage():
+            if (thread.origin.frame or thread.open is not None) and is_unheard(thread, item):
+                return None
             return _message_line(thread, event, item)
         case e.SessionResult():
             return _told_line(thread, event, item)

@@ -3,6 +3,7 @@
 Keys of AT's are always written; others, which reading back needs, while they say something.
 """
 
+from collections.abc import Container
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -16,7 +17,7 @@ from hubbub.hub.values import NULL, Json
 __all__ = [
     "AssistantLine", "CallPart", "File", "Line", "OfResult", "RecordLine", "ResetLine",
     "StartLine", "SystemLine", "ToolResultLine", "UserLine", "Waited", "agrees", "call_id",
-    "is_known", "read_line", "write_line",
+    "decode_line", "read_line", "write_line",
 ]  # fmt: skip
 
 
@@ -170,7 +171,7 @@ _encoder: Final = msgspec.json.Encoder()
 # ── as text ──────────────────────────────────────────────────────────────────────────────────
 
 
-def write_line(line: Line) -> bytes:
+def write_line(line: Struct) -> bytes:
     """``line`` with its newline; halves of surrogate pairs become ``�``."""
     try:
         return _encoder.encode(line) + b"\n"
@@ -193,23 +194,33 @@ def read_line(data: bytes) -> Line | None:
 
     Raises ``BadValue`` for what is no line.
     """
+    line: Line | None = decode_line(_decoder, _KINDS, data, "history")
+    return line
+
+
+def decode_line(
+    decoder: msgspec.json.Decoder[Any], kinds: Container[str], data: bytes, file: str
+) -> Any:
+    """A line of ``file`` as ``decoder`` reads it, ``None`` for one that is of none of ``kinds``.
+
+    Raises ``BadValue`` for what is no line.
+    """
     try:
-        line: Line = _decoder.decode(data)
-        return line
+        return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = str(error)
-    if is_known(data):
-        raise BadValue("history", problem)
+    if _is_known(data, kinds):
+        raise BadValue(file, problem)
     return None
 
 
-def is_known(data: bytes) -> bool:
-    """Whether ``data`` is of a kind that this program writes, or no line at all."""
+def _is_known(data: bytes, kinds: Container[str]) -> bool:
+    """Whether ``data`` is of one of these kinds, or no line at all."""
     try:
         kind = msgspec.json.decode(_objects.decode(data).get("type", NULL), type=str)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
-    return kind in _KINDS
+    return kind in kinds
 
 
 def agrees(one: Line, two: Line) -> bool:

@@ -22,7 +22,7 @@ def activation(thread: Thread, definitions: Definitions) -> list[Event]:
     """What is due now that a side is at work."""
     if thread.side in thread.family.activated:
         return []
-    side = definitions.sides.get((thread.agent, thread.side))
+    side = definitions.sides.get((thread.agent, thread.acts_as))
     if side is None or not side.children:
         return []
     names = side.immediate

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from hubbub.agents.decide import Kind
 from hubbub.agents.delegating import also_delegated, delegated
 from hubbub.agents.delegation import Room
-from hubbub.agents.endings import completion, end_run, reported
+from hubbub.agents.endings import conclusion, end_run, reported
 from hubbub.agents.fold import fold_all
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.restoring import restored
@@ -65,7 +65,9 @@ def interpret(
         case ModelReplied(reply=reply, turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
-            side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
+            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
+                thread, definitions
+            )
             decision = replied(thread, reply, side, waiting, definitions)
             for call in signal.looked_up:
                 decision = also_delegated(decision, call, side, waiting, definitions)
@@ -74,10 +76,14 @@ def interpret(
                 return Decision()
             decision = failed(thread, signal.failure, waiting)
         case ToolFinished():
-            side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
+            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
+                thread, definitions
+            )
             decision = finished(thread, signal, side, waiting, definitions)
         case Delegated():
-            side = definitions.sides.get((thread.agent, thread.side)) or _side(thread, definitions)
+            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
+                thread, definitions
+            )
             decision = delegated(thread, signal, side, waiting, definitions)
         case Restored():
             decision = restored(thread, signal, definitions)
@@ -87,7 +93,7 @@ def interpret(
             failure = e.AgentFailed(error=error, error_type=error_type)
             decision = end_run(thread, "failed", error, failure)
         case Concluded():
-            decision = Decision((completion(thread),), status="ended")
+            decision = Decision((conclusion(thread),), status="ended")
         case Parked():
             return Decision((e.AgentPark(),), status="parked")
         case Noticed():
@@ -104,4 +110,4 @@ def interpret(
 
 def _side(thread: Thread, definitions: Definitions) -> ActiveSide:
     """The side at work; raises ``UnknownAgent``, which says whose definition is gone."""
-    return definitions.side(thread.agent, thread.side)
+    return definitions.side(thread.agent, thread.acts_as)

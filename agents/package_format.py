@@ -1,12 +1,12 @@
 """The file of a package: its parts, how they are written, and how they are read one by one.
 
     {"hubbub_package": 1, "agent": …, "package": {…}, "agents": […], "prompts": […],
-     "tools": [names], "hooks": [names]}
+     "skills": […], "tools": [names], "hooks": [names]}
 
-A part has the fields of the definition that it stands for, but for names in place of code; fields
-with the format's defaults are not written.  Fields, their defaults and the format's number are
-for ever.  ``PackageReader`` takes anything, and tells what is wrong with all of it; what the parts
-mean is ``packing``'s.
+``skills`` may be absent.  A part has the fields of the definition that it stands for, but for names
+in place of code; fields with the format's defaults are not written.  Fields, their defaults and the
+format's number are for ever.  ``PackageReader`` takes anything, and tells what is wrong with all of
+it; what the parts mean is ``packing``'s.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +28,7 @@ __all__ = [
     "PromptPart",
     "ResumablePart",
     "SidePart",
+    "SkillPart",
     "SubagentPart",
     "VariablePart",
     "fields_of",
@@ -42,10 +43,12 @@ MAX_PACKAGE_CHARS: Final = 8 << 20
 """Longer packages are refused unread."""
 
 MAX_PARTS: Final = 256
-"""More agents, prompts, tools or hooks in one list are refused."""
+"""More agents, prompts, skills, tools or hooks in one list are refused."""
 
 _MAX_PROBLEM_CHARS: Final = 500
 _FIELDS: Final = ("hubbub_package", "agent", "package", "agents", "prompts", "tools", "hooks")
+_LATER: Final = ("skills",)
+"""Fields that a file may be without: the format did not have them from the beginning."""
 _FEW: Final = Meta(max_length=MAX_PARTS)
 _Names: TypeAlias = Annotated[tuple[str, ...], _FEW]
 T = TypeVar("T")
@@ -105,6 +108,19 @@ class PromptPart(Part, frozen=True, kw_only=True):
     provider_options: dict[str, Any] = {}
 
 
+class SkillPart(Part, frozen=True, kw_only=True):
+    name: str
+    description: str
+    instructions: str = ""
+    tools: _Names | None = None
+    agents: _Names | None = None
+    model: str = ""
+    max_iterations: int = 25
+    variables: Annotated[tuple[VariablePart, ...], _FEW] = ()
+    env: dict[str, str] = {}
+    passthrough: str = ""
+
+
 class BindingPart(Part, frozen=True, kw_only=True):
     name: str
     message_property: str | None = None
@@ -140,6 +156,7 @@ class AgentPart(Part, frozen=True, kw_only=True):
     description: str = ""
     icon: str = ""
     expose_as_tool: bool = False
+    supports_checkpointing: bool = False
     tool_description: str = ""
     env: dict[str, str] = {}
     hooks: _Names = ()
@@ -203,7 +220,7 @@ class PackageReader:
             return
         for path in ("tools", "hooks"):
             self._known[path] = dict.fromkeys(self.part(path, _Names) or ())
-        for path in ("agents", "prompts"):
+        for path in ("agents", "prompts", "skills"):
             self._known[path] = self._names(path)
 
     def part(self, path: str, kind: Any) -> Any:
@@ -269,16 +286,16 @@ class PackageReader:
             newer = f"format {number} is newer than {FORMAT}, which this hubbub reads"
             self.say("hubbub_package", f"{newer}; update hubbub")
         else:
-            unknown = [name for name in file if name not in _FIELDS]
+            unknown = [name for name in file if name not in (*_FIELDS, *_LATER)]
             if unknown:
                 self.say(unknown[0], "unknown field")
             for name in _FIELDS:
                 if name not in file:
                     self.say(name, "required")
-        return {} if self.problems else file
+        return {} if self.problems else {**{name: [] for name in _LATER}, **file}
 
     def _names(self, path: str) -> Mapping[str, None]:
-        """The names of the agents or prompts, also of those that are malformed."""
+        """The names of the agents, prompts or skills, also of those that are malformed."""
         items = self._file[path]
         if not isinstance(items, list):
             return {}

@@ -4,8 +4,10 @@
 
 Rules
 -----
-* Packed are the agent, the agents that its prompts name, theirs in turn, and their prompts: data
-  only.  Tools and hooks are code; of them the file has the names.
+* Packed are the agent, the agents that its prompts and their skills name, theirs in turn, and
+  their prompts and skills: data only.  Tools and hooks are code; of them the file has the names.
+* A list of tools or agents that a skill leaves out stays left out: where the package is loaded, it
+  may use what there is.
 * Loading runs no code and imports nothing: names are looked up among the tools and hooks that the
   caller hands over, and those that are not there are listed.
 * Whatever the file contains, ``unpack`` raises ``DefinitionError`` and nothing else, with every
@@ -17,11 +19,12 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.built_in import USE_AGENT
 from hubbub.agents.definitions import (
     BINDINGS,
     AgentDefinition,
@@ -44,6 +47,7 @@ from hubbub.agents.package_format import (
     PromptPart,
     ResumablePart,
     SidePart,
+    SkillPart,
     SubagentPart,
     VariablePart,
     fields_of,
@@ -54,6 +58,7 @@ from hubbub.agents.resolution import Definitions
 from hubbub.agents.schema import _plain as plain_json
 from hubbub.agents.schema import read_schema
 from hubbub.agents.sides import ActiveSide
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import VariableDefinition
 from hubbub.hub.errors import DefinitionError
@@ -64,7 +69,7 @@ T = TypeVar("T")
 
 
 class Package(Struct, frozen=True, eq=False, kw_only=True):
-    """A loaded package, ready for ``Runtime(agents=p.agents, prompts=p.prompts, …)``.
+    """A loaded package, ready for ``Runtime(p.agents, p.prompts, p.tools, skills=p.skills, …)``.
 
     ``agent`` is the name of the one that was packed; ``tools`` and ``hooks`` are those of the
     caller's that it needs.
@@ -73,6 +78,7 @@ class Package(Struct, frozen=True, eq=False, kw_only=True):
     agent: str
     agents: tuple[AgentDefinition, ...]
     prompts: tuple[PromptDefinition, ...]
+    skills: tuple[Skill, ...] = ()
     tools: tuple[Tool[..., Any], ...]
     hooks: tuple[Hook, ...]
     package_name: str = ""
@@ -119,18 +125,26 @@ def unpack(
         agent=made.agent,
         agents=tuple(made.agents),
         prompts=tuple(made.prompts),
+        skills=tuple(made.skills),
         tools=found_tools,
         hooks=found_hooks,
         **made.metadata,
     )
     try:
-        Definitions(package.agents, package.prompts, package.tools, package.hooks)
+        Definitions(
+            package.agents, package.prompts, package.tools, package.hooks, package.skills
+        )  # fmt: skip
     except DefinitionError as problem:
         raise DefinitionError("package", problem.problems) from None
     return package
 
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+_BY_NAME: Final = (
+    "a Model object cannot be packed; give the model by name, "
+    '"provider:name" or one of Runtime(models=…)'
+)
 
 
 class _Packer:
@@ -144,6 +158,7 @@ class _Packer:
         self._root = definitions.agent(agent)
         self._agents: dict[str, dict[str, Any]] = {}
         self._prompts: dict[str, dict[str, Any]] = {}
+        self._skills: dict[str, dict[str, Any]] = {}
         left = [agent]
         while left:
             name = left.pop(0)
@@ -157,17 +172,23 @@ class _Packer:
         secret = {v.name for side in sides for v in side.variables if v.type == "secret"}
         envs = {f"prompts.{side.prompt.name}": side.prompt.env for side in sides}
         envs |= {f"agents.{name}": self._definitions.agent(name).env for name in self._agents}
+        for name in self._skills:
+            skill = self._definitions.skills[name]
+            secret.update(v.name for v in skill.variables if v.type == "secret")
+            envs[f"skills.{name}"] = skill.env
         for path, env in envs.items():
             for name in sorted(secret.intersection(env)):
                 self._say(f"{path}.env.{name}", "the variable is secret; give it at run time")
 
     def file(self) -> dict[str, Any]:
+        skills = {"skills": list(self._skills.values())} if self._skills else {}
         return {
             "hubbub_package": FORMAT,
             "agent": self._root.name,
             "package": written(MetadataPart, self._root),
             "agents": list(self._agents.values()),
             "prompts": list(self._prompts.values()),
+            **skills,
             "tools": sorted(self.tools),
             "hooks": sorted(self.hooks),
         }
@@ -182,14 +203,49 @@ class _Packer:
         if agent is self._root:
             parts |= dict.fromkeys(MetadataPart.__struct_fields__, "")
         self._agents[agent.name] = written(AgentPart, agent, **parts) if sides else {}
+        skills = [skill for side in sides for skill in side.skills.values()]
+        for skill in skills:
+            self._add_skill(skill)
         return [
-            name for side in sides for name in (*side.handoffs, *side.children, *side.prompt.agents)
+            *(name for side in sides for name in (*side.handoffs, *side.children, *side.agents)),
+            *(name for skill in skills for name in skill.agents or ()),
         ]
+
+    def _add_skill(self, skill: Skill) -> None:
+        """Add a skill by value; what its tools and its passthrough are called stands for them."""
+        listed = [each for each in skill.tools or () if each != USE_AGENT]
+        for each in (*listed, *([skill.passthrough] if skill.is_passthrough else ())):
+            tool = self._tool_of(skill, each)
+            if tool is not None:
+                self._name_tool(tool)
+        path = f"skills.{skill.name}"
+        if not isinstance(skill.model, str):
+            self._say(f"{path}.model", _BY_NAME)
+        names = None if skill.tools is None else tuple(map(_name_of, skill.tools))
+        self._skills[skill.name] = written(
+            SkillPart,
+            skill,
+            tools=names,
+            model=skill.model if isinstance(skill.model, str) else "",
+            variables=tuple(written(VariablePart, each) for each in skill.variables),
+            env=dict(skill.env),
+            passthrough=_name_of(skill.passthrough),
+        )
+
+    def _tool_of(self, skill: Skill, item: Tool[..., Any] | str) -> Tool[..., Any] | None:
+        """What a name in a skill stands for, as its agent has it."""
+        if isinstance(item, Tool):
+            return item
+        side = self._definitions.find_side(skill.agent_name, "side_a")
+        return side.tools.get(item) if side is not None else self._definitions.tools.get(item)
+
+    def _name_tool(self, tool: Tool[..., Any]) -> None:
+        if self.tools.setdefault(tool.name, tool) is not tool:
+            self._say(f"tools.{tool.name}", "two tools have this name; rename one")
 
     def _side(self, side: ActiveSide) -> dict[str, Any]:
         for tool in side.tools.values():
-            if self.tools.setdefault(tool.name, tool) is not tool:
-                self._say(f"tools.{tool.name}", "two tools have this name; rename one")
+            self._name_tool(tool)
         prompt = side.prompt
         self._name_hooks(prompt.hooks or ())
         shown = self._prompt(prompt)
@@ -205,15 +261,12 @@ class _Packer:
     def _prompt(self, prompt: PromptDefinition) -> dict[str, Any]:
         path = f"prompts.{prompt.name}"
         if not isinstance(prompt.model, str):
-            self._say(
-                f"{path}.model",
-                "a Model object cannot be packed; give the model by name, "
-                '"provider:name" or one of Runtime(models=…)',
-            )
+            self._say(f"{path}.model", _BY_NAME)
         return written(
             PromptPart,
             prompt,
             tools=tuple(map(_tool, prompt.tools)),
+            skills=tuple(map(_name_of, prompt.skills)),
             model=prompt.model if isinstance(prompt.model, str) else "",
             variables=tuple(written(VariablePart, each) for each in prompt.variables),
             env=dict(prompt.env),
@@ -250,6 +303,10 @@ class _Packer:
             self.problems.append(text)
 
 
+def _name_of(item: Tool[..., Any] | Skill | str) -> str:
+    return item if isinstance(item, str) else item.name
+
+
 def _tool(item: Tool[..., Any] | SubagentToolConfig | str) -> str | dict[str, Any]:
     if isinstance(item, str):
         return item
@@ -272,6 +329,7 @@ class _Unpacker:
     def __init__(self, reader: PackageReader) -> None:
         self.agents: list[AgentDefinition] = []
         self.prompts: list[PromptDefinition] = []
+        self.skills: list[Skill] = []
         self._reader = reader
         metadata = reader.part("package", MetadataPart)
         self.metadata: dict[str, str] = msgspec.structs.asdict(metadata or MetadataPart())
@@ -280,6 +338,8 @@ class _Unpacker:
             reader.refer("agent", "agents", self.agent)
         for path, prompt in reader.parts("prompts", PromptPart):
             self._add_prompt(path, prompt)
+        for path, skill in reader.parts("skills", SkillPart):
+            self._add_skill(path, skill)
         for path, agent in reader.parts("agents", AgentPart):
             self._add_agent(path, agent)
 
@@ -294,11 +354,23 @@ class _Unpacker:
                 self._reader.refer(where, "agents", item.name)
             tools.append(item if isinstance(item, str) else self._subagent(where, item))
         self._reader.refer(f"{path}.agents", "agents", *part.agents)
+        self._reader.refer(f"{path}.skills", "skills", *part.skills)
         self._reader.refer(f"{path}.hooks", "hooks", *(part.hooks or ()))
-        variables = [VariableDefinition(**fields_of(each)) for each in part.variables]
-        fields = fields_of(part, tools=[each for each in tools if each], variables=variables)
+        fields = fields_of(
+            part, tools=[each for each in tools if each], variables=_variables(part)
+        )  # fmt: skip
         if (made := self._make(path, PromptDefinition, fields)) is not None:
             self.prompts.append(made)
+
+    def _add_skill(self, path: str, part: SkillPart) -> None:
+        listed = [each for each in part.tools or () if each != USE_AGENT]
+        self._reader.refer(f"{path}.tools", "tools", *listed)
+        self._reader.refer(f"{path}.agents", "agents", *(part.agents or ()))
+        if part.passthrough:
+            self._reader.refer(f"{path}.passthrough", "tools", part.passthrough)
+        made = self._make(path, Skill, fields_of(part, variables=_variables(part)))
+        if made is not None:
+            self.skills.append(made)
 
     def _subagent(self, path: str, part: SubagentPart) -> SubagentToolConfig | None:
         fields = fields_of(part)
@@ -331,6 +403,10 @@ class _Unpacker:
             for each in problem.problems[:MAX_PARTS]:
                 self._reader.say(path, each, ".")
             return None
+
+
+def _variables(part: PromptPart | SkillPart) -> list[VariableDefinition]:
+    return [VariableDefinition(**fields_of(each)) for each in part.variables]
 
 
 def _bindings(side: SidePart) -> dict[str, SessionToolBinding]:

@@ -8,9 +8,9 @@ Rules
   record says: children, status, files, values, what waits, how it ended.
 * Reasoning, retries and restarts are not in a folder, so they are not made again.  The end of a
   session that is not the latest says that it was read back, as nobody knows any more.
-* A call without a result is on record as started, so that recovery says that it may have run; if
-  its child is nowhere to be found, it is answered that way.
+* What becomes of calls without a result stands in read_back_calls.py.
 * A record that is behind the history counts for what the history does not tell.
+* A takeover does not survive: a frame is over, and what waited in its inbox is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from hubbub.agents.agent_record import Record
-from hubbub.agents.calls import LOST
 from hubbub.agents.children import OPENING, Child
 from hubbub.agents.history_lines import (
     AssistantLine,
@@ -34,9 +33,10 @@ from hubbub.agents.history_lines import (
     UserLine,
 )
 from hubbub.agents.perspective import other_side
+from hubbub.agents.read_back_calls import ReadBackCalls
 from hubbub.agents.read_back_family import register, restore_family
 from hubbub.agents.rewritten_lane import RewrittenLane
-from hubbub.agents.thread import OpenCall, Thread
+from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, FileRef, InLane, ToolCall
 from hubbub.hub.values import NULL, Json, encode_value
@@ -44,6 +44,7 @@ from hubbub.hub.values import NULL, Json, encode_value
 __all__ = ["ReadBack", "read_back"]
 
 UNKNOWN_END: Final = "read back from files"
+FRAME_LOST: Final = "its conversation was read back from files"
 MAX_MISSING: Final = 1_000
 """Sessions or turns without any line that are made up for, one by one."""
 
@@ -59,10 +60,14 @@ class ReadBack(Struct, frozen=True, kw_only=True):
 
 
 def read_back(
-    record: Record, lines: Sequence[Line], *, is_there: Callable[[str], bool] = lambda _: True
+    record: Record,
+    lines: Sequence[Line],
+    *,
+    is_there: Callable[[str], bool] = lambda _: True,
+    descriptor: Json = NULL,
 ) -> ReadBack:
     """The events of a run whose folder says this; ``is_there`` knows which runs exist."""
-    reader = _Reader(record, lines, is_there)
+    reader = _Reader(record, lines, is_there, descriptor)
     reader.read()
     return ReadBack(
         events=tuple(reader.lane.events),
@@ -75,17 +80,21 @@ def read_back(
 
 class _Reader:
     def __init__(
-        self, record: Record, lines: Sequence[Line], is_there: Callable[[str], bool]
+        self,
+        record: Record,
+        lines: Sequence[Line],
+        is_there: Callable[[str], bool],
+        descriptor: Json,
     ) -> None:
         self.record = record
+        self.descriptor = descriptor
         self.goal = record.thread
         self.lines = lines
-        self.is_there = is_there
         self.lane = RewrittenLane(record)
         self.pending: list[InLane] = []
         self.warnings: list[str] = []
         self.answered = {(x.step, x.index) for x in lines if isinstance(x, ToolResultLine)}
-        self.unanswered: dict[tuple[int, int], ToolCall] = {}
+        self.calls = ReadBackCalls(self.lane, self.warnings, is_there)
         self.fits = not lines or record.seq >= lines[-1].seq
         """Whether the record has come as far as the history."""
 
@@ -100,6 +109,11 @@ class _Reader:
                 self._line(line)
             self.lane.at = max(self.lane.at, self.record.updated_at)
             self._finish()
+        if self.goal.origin.frame:
+            if self.record.pending:
+                count = len(self.record.pending)
+                self.warnings.append(f"{count} messages to a takeover frame that is over are lost")
+            return
         for item in self.record.pending:
             self.pending.append(
                 self.lane.numbered(item, len(self.lane.items) + len(self.pending) + 1)
@@ -135,8 +149,9 @@ class _Reader:
             e.SessionOpen(
                 open_agent=start.agent, input_json=said, session_key=start.session_key,
                 correlation_id=start.correlation_id, name=goal.origin.name or start.name,
-                once=start.once, tags=start.tags, receives=goal.origin.receives,
-                reports=goal.origin.reports, depth=goal.origin.depth,
+                once=start.once and not goal.origin.is_conversation,
+                tags=start.tags, receives=goal.origin.receives, descriptor_json=self.descriptor,
+                reports=goal.origin.reports, depth=goal.origin.depth, frame=goal.origin.frame,
                 files=_refs(opening.files) if opening is not None else (),
             )
         )  # fmt: skip
@@ -210,7 +225,7 @@ class _Reader:
                 self._told(line)
             case ResetLine():
                 self._advance(line)
-                self.unanswered.clear()
+                self.calls.unanswered.clear()
                 self.lane.take(e.SessionReset(message=line.message))
             case AssistantLine():
                 self._advance(line)
@@ -291,10 +306,10 @@ class _Reader:
         if not line.step:
             self.lane.put(e.AgentText(text=line.text, call_id=line.call, **place))
             return
-        for step, index in list(self.unanswered):
+        for step, index in list(self.calls.unanswered):
             if (step, index) not in self.answered:
                 self.warnings.append(f"call {index} of step {step} has no result in the history")
-                self._lose(step, index)
+                self.calls.lose(step, index)
         if line.text:
             self.lane.put(e.AgentText(step=line.step, text=line.text, **place))
         calls = tuple(
@@ -306,12 +321,12 @@ class _Reader:
                 model=line.model, parallel=line.parallel, **place,
             )
         )  # fmt: skip
-        self.unanswered |= {(line.step, index): call for index, call in enumerate(calls)}
+        self.calls.unanswered |= {(line.step, index): call for index, call in enumerate(calls)}
 
     def _answer(self, line: ToolResultLine) -> None:
         if line.waited is not None:
-            self._wait(line.step, line.index, line.waited.child, line.waited.key)
-        self.unanswered.pop((line.step, line.index), None)
+            self.calls.wait(line.step, line.index, line.waited.child, line.waited.key)
+        self.calls.unanswered.pop((line.step, line.index), None)
         self.lane.put(
             e.AgentToolComplete(
                 step=line.step, index=line.index, name=line.name, output=line.output,
@@ -321,29 +336,17 @@ class _Reader:
             )
         )  # fmt: skip
 
-    def _wait(self, step: int, index: int, child: str, key: str) -> None:
-        call = f"{step}.{index}"
-        self.lane.put(
-            e.AgentMessage(to=child, key=key, step=step, index=index, waits=True, call_id=call)
-        )
-
-    def _lose(self, step: int, index: int) -> None:
-        call = self.unanswered.pop((step, index))
-        self.lane.put(
-            e.AgentToolComplete(
-                step=step, index=index, name=call.name, output=LOST, is_error=True,
-                turn=self.lane.thread.turn, side=self.lane.thread.side, call_id=f"{step}.{index}",
-            )
-        )  # fmt: skip
-
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def _finish(self) -> None:
         goal = self.goal
-        self._open_calls()
+        self.calls.go_on(goal.open if self.fits else None)
         if goal.agent and goal.agent != self.lane.thread.agent:
             self.lane.put(e.AgentHandoff(to=goal.agent))
         restore_family(self.lane)
+        for child in goal.family.children:
+            if child.takeover and not child.ended:
+                self.lane.take(e.SessionResult(child_run_id=child.run_id, session=0, final=True))
         self._area()
         if not self.fits:
             self.warnings.append(
@@ -376,6 +379,9 @@ class _Reader:
 
     def _status(self) -> None:
         goal = self.goal
+        if goal.origin.frame and goal.phase != "ended":
+            self._end_frame()
+            return
         if goal.phase == "ended" or goal.terminated is not None:
             last = goal.outcome
             if last is None:
@@ -393,41 +399,15 @@ class _Reader:
         if goal.parked or (is_guess and not self.lane.thread.in_session):
             self.lane.put(e.AgentPark())
 
-    def _open_calls(self) -> None:
-        """Where the calls without a result were."""
-        step, known = self.lane.thread.open, self.goal.open
-        if known is not None and (not self.fits or step is None or known.number != step.number):
-            known = None
-        running = False
-        for number, index in list(self.unanswered):
-            if step is None or number != step.number:
-                self._begin_call(number, index)
-                continue
-            call = known.calls[index] if known is not None and index < len(known.calls) else None
-            if call is not None and call.status == "waiting":
-                self._wait_again(number, index, call)
-            elif call is not None and call.status == "todo":
-                continue
-            elif call is not None or step.parallel or not running:
-                self._begin_call(number, index)
-                running = True
-
-    def _begin_call(self, step: int, index: int) -> None:
-        call = self.unanswered[step, index]
-        self.lane.put(
-            e.AgentToolStart(
-                step=step, index=index, name=call.name, arguments=call.arguments,
-                turn=self.lane.thread.turn, side=self.lane.thread.side, call_id=f"{step}.{index}",
-            )
-        )  # fmt: skip
-
-    def _wait_again(self, step: int, index: int, call: OpenCall) -> None:
-        self._begin_call(step, index)
-        if self.is_there(call.child):
-            self._wait(step, index, call.child, call.key)
-        else:
-            self.warnings.append(f"call {index} of step {step} waited for {call.child}, not found")
-            self._lose(step, index)
+    def _end_frame(self) -> None:
+        """Whoever began it is told that it may have run, and waits no longer."""
+        thread = self.lane.thread
+        fields: dict[str, Any] = {
+            "success": False, "outcome": "terminated", "reason": FRAME_LOST, "usage": thread.usage,
+        }  # fmt: skip
+        if thread.in_session:
+            self.lane.put(e.SessionEnd(session=thread.session, turn=thread.turn, **fields))
+        self.lane.put(e.AgentComplete(**fields))
 
     def _area(self) -> None:
         goal, area = self.goal.area, self.lane.thread.area

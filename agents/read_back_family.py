@@ -28,7 +28,7 @@ def register(lane: RewrittenLane, child: Child, **more: Any) -> None:
             title=child.title, description=child.description, tool=child.tool,
             side=child.side, group=child.group, created_at=child.created_at,
             resumable=child.resumable, blocking=child.blocking, explicit=child.explicit,
-            reports=child.reports, **fields,
+            reports=child.reports, takeover=child.takeover, **fields,
         )
     )  # fmt: skip
 

@@ -13,10 +13,13 @@ from typing import Any
 
 from msgspec import structs
 
+from hubbub.agents.built_in import BUILT_IN
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition
 from hubbub.agents.hooks import Hook
 from hubbub.agents.side_reader import Known, SideReader
-from hubbub.agents.sides import BUILT_IN, ActiveSide
+from hubbub.agents.sides import FRAME, ActiveSide
+from hubbub.agents.skill_agents import agent_of_skill, collect_skills, frame_of, tools_of_prompts
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.hub.errors import DefinitionError, UnknownAgent
 
@@ -32,6 +35,7 @@ class Definitions:
         "_prompts",
         "_scoping",
         "_sides",
+        "_skills",
         "_tools",
         "agents",
         "conversations", "sides",
@@ -43,6 +47,7 @@ class Definitions:
         prompts: Iterable[PromptDefinition] = (),
         tools: Iterable[Tool[..., Any]] = (),
         hooks: Iterable[Hook] = (),
+        skills: Iterable[Skill] = (),
     ) -> None:
         problems: list[str] = []
         self._agents: dict[str, AgentDefinition] = _by_name(
@@ -60,6 +65,8 @@ class Definitions:
         )
         self._tools: dict[str, Tool[..., Any]] = _by_name("tools", tools, Tool, problems)
         self._hooks: dict[str, Hook] = _by_name("hooks", hooks, Hook, problems)
+        self._skills: dict[str, Skill] = _by_name("skills", skills, Skill, problems)
+        self._add_skills(problems)
         self._sides: dict[tuple[str, str], ActiveSide] = {}
         self.sides: Mapping[tuple[str, str], ActiveSide] = self._sides
         problems.extend(
@@ -79,12 +86,28 @@ class Definitions:
             for name in self._agents
         }
 
+    def _add_skills(self, problems: list[str]) -> None:
+        """Make an agent of each skill."""
+        agents, prompts = tuple(self._agents.values()), self._prompts.values()
+        tools = tools_of_prompts(self._tools, prompts, agents)
+        held = (each for s in self._skills.values() for each in (*(s.tools or ()), s.passthrough))
+        for each in held:
+            if isinstance(each, Tool):
+                tools.setdefault(each.name, each)
+        self._skills = collect_skills(self._skills, prompts, agents, tools, problems)
+        for skill in self._skills.values():
+            if not skill.is_passthrough:
+                agent = agent_of_skill(skill, tools, agents, problems)
+                if self._agents.setdefault(agent.name, agent) is not agent:
+                    problems.append(f"agents.{agent.name}: the name belongs to a skill; rename it")
+
     def _read_sides(self, problems: list[str]) -> None:
         known = Known(
             agents=self._agents,
             prompts=self._prompts,
             tools=self._tools,
             hooks=self._hooks,
+            skills=self._skills,
             named=dict(self._prompts),
             made={},
         )
@@ -101,6 +124,9 @@ class Definitions:
             if any(side.may_hook for side in both):
                 for side in both:
                     self._sides[definition.name, side.name] = structs.replace(side, may_hook=True)
+            if both and not definition.is_two_sided:
+                side = self._sides[definition.name, "side_a"]
+                self._sides[definition.name, FRAME] = frame_of(side)
 
     # ── looking up ───────────────────────────────────────────────────────────────────────────
 
@@ -133,6 +159,10 @@ class Definitions:
     @property
     def prompts(self) -> Mapping[str, PromptDefinition]:
         return self._prompts
+
+    @property
+    def skills(self) -> Mapping[str, Skill]:
+        return self._skills
 
     @property
     def tools(self) -> Mapping[str, Tool[..., Any]]:

@@ -16,7 +16,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from hubbub.agents.calls import LOST, answer, lost_calls
+from hubbub.agents.calls import LOST, answer, given_up, lost_calls
 from hubbub.agents.decide import Kind
 from hubbub.agents.endings import end_run, interrupted_children, session_end
 from hubbub.agents.fold import fold, fold_all
@@ -85,7 +85,7 @@ def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Deci
         return _given_up(thread, restore)
     if thread.open is None:
         return Decision((restore,), status="active")
-    side = definitions.side(thread.agent, thread.side)
+    side = definitions.side(thread.agent, thread.acts_as)
     events = [restore, *lost_calls(thread, side)]
     only_control: frozenset[Kind] = frozenset(("control",))
     return go_on(fold_all(thread, events), events, side, only_control, definitions)
@@ -104,6 +104,7 @@ def _given_up(thread: Thread, restore: e.AgentRestore) -> Decision:
         if call.status != "done":
             assert step is not None
             began = call.status != "todo"
+            events += given_up(thread, step, call, CONTEXT_ONLY)
             text = LOST if began else f"not run: {CONTEXT_ONLY}"
             events.append(answer(thread, step, call, text, ran=began))
     events.append(session_end(thread, "interrupted", CONTEXT_ONLY))

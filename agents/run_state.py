@@ -4,7 +4,7 @@ A tool parameter annotated ``RunState`` is injected and does not appear in the t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.registry import SubagentRegistryEntry
@@ -146,4 +146,18 @@ class RunState(Protocol):
 
     def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
         """Start a child run under this run's root; returns its handle (R-13)."""
+        ...
+
+    def use_agent(self, name: str, message: str) -> NoReturn:
+        """Give the conversation to an agent until it calls ``complete`` (IA).
+
+        The tool is over with this: ``ChildActivated`` passes its ``except Exception`` and its task
+        groups, and what the agent completes with is the result of the tool's call.  Its name must
+        be one of ``agents`` of the prompt at work: ``ToolError`` where it is none, ``CallerError``
+        in hooks.  Whatever else refuses it is the call's error result.
+        """
+        ...
+
+    def use_skill(self, name: str, message: str) -> NoReturn:
+        """The same, for one of ``skills`` of the prompt at work."""
         ...

@@ -9,6 +9,7 @@ Rules
       an exposed ``dual_ai`` agent              a child (C-01), with ``SubagentToolConfig`` or plain
       ... that is ``resumable``                 through ``subagent_create`` and ``subagent_message``
 
+* ``agents`` and ``skills`` of a prompt are whom ``use_agent`` and ``use_skill`` may call (I-14).
 * Every problem is told, with its path; a side with problems is resolved as far as it goes.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from hubbub.agents.arguments import Arguments
+from hubbub.agents.built_in import BUILT_IN, CREATE, INTERRUPT, MESSAGE, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions import (
     BINDINGS,
     AgentDefinition,
@@ -31,12 +33,12 @@ from hubbub.agents.hooks import Hook, by_point
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.schema import read_schema
 from hubbub.agents.sides import (
-    BUILT_IN,
     DEFAULT_MAX_STEPS,
     DEFAULT_MAX_TURNS,
     ActiveSide,
     ChildTool,
 )
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 
 __all__ = ["Known", "SideReader"]
@@ -53,6 +55,7 @@ class Known(Struct, frozen=True, eq=False, kw_only=True):
     prompts: Mapping[str, PromptDefinition]
     tools: Mapping[str, Tool[..., Any]]
     hooks: Mapping[str, Hook]
+    skills: Mapping[str, Skill]
     named: dict[str, PromptDefinition]
     """The prompts, also those given inline."""
     made: dict[tuple[str, SubagentToolConfig], ChildTool | None]
@@ -86,6 +89,8 @@ class SideReader:
         self._tools: dict[str, Tool[..., Any]] = {}
         self._children: dict[str, ChildTool] = {}
         self._handoffs: dict[str, AgentDefinition] = {}
+        self._agents: dict[str, AgentDefinition] = {}
+        self._skills: dict[str, Skill] = {}
 
     def read(self) -> ActiveSide | None:
         """The side, as far as what it names is there; ``None`` without a prompt."""
@@ -95,6 +100,7 @@ class SideReader:
             return None
         for item in prompt.tools:
             self._add(item, prompt)
+        self._add_takeovers(prompt)
         self._check_names(prompt)
         path = f"{self._path}.prompt.hooks"
         self._problems.extend(self._known.unknown_hooks(path, prompt.hooks or ()))
@@ -102,6 +108,7 @@ class SideReader:
         names = prompt.hooks if prompt.hooks is not None else self._agent.hooks
         known = self._known.hooks
         in_order = {*bindings, *self._handoffs, *([config.stop_tool] if config.stop_tool else ())}
+        own = set(self._own())
         variables = [*prompt.variables]
         for tool in self._tools.values():
             variables += tool.variables
@@ -118,19 +125,31 @@ class SideReader:
             max_steps=config.max_steps or DEFAULT_MAX_STEPS,
             max_turns=self._agent.max_session_turns or DEFAULT_MAX_TURNS,
             two_sided=self._agent.is_two_sided,
-            in_order=frozenset(in_order),
+            in_order=frozenset(in_order | own),
             bindings=bindings,
-            offered=frozenset(self._offered()),
+            offered=frozenset(self._offered()) | own,
             may_hook=bool(names),  # As far as this side goes.
-            is_plain=not (self._children or self._handoffs or variables or names),
+            is_plain=not (self._children or self._handoffs or variables or names or own),
+            acts_as=self._which,
+            agents=self._agents,
+            skills=self._skills,
         )
+
+    def _own(self) -> Iterable[str]:
+        """The built-in tools by which the conversation changes hands, or pauses."""
+        if self._agents:
+            yield USE_AGENT
+        if self._skills:
+            yield USE_SKILL
+        if self._agent.supports_checkpointing:
+            yield INTERRUPT
 
     def _offered(self) -> Iterable[str]:
         yield from self._tools
         yield from self._handoffs
         yield from (name for name, child in self._children.items() if not child.config.stays)
         if any(child.config.stays for child in self._children.values()):
-            yield from BUILT_IN[4:6]
+            yield from (CREATE, MESSAGE)
 
     def _say(self, path: str, problem: str) -> None:
         self._problems.append(f"{self._path}{path}: {problem}")
@@ -210,6 +229,29 @@ class SideReader:
         if child is not None:
             self._children[name] = child
 
+    def _add_takeovers(self, prompt: PromptDefinition) -> None:
+        """Whom the prompt lets take the conversation over (I-14)."""
+        known = self._known
+        for name in prompt.agents:
+            target = known.agents.get(name)
+            if target is None:
+                names = ", ".join(sorted(known.agents))
+                self._say(".prompt.agents", f"no agent named {name!r}; known: {names}")
+            elif target.is_code or target.is_two_sided:
+                self._say(".prompt.agents", f"{name!r} must be an ai_human agent of a model")
+            elif not target.expose_as_tool:
+                problem = f"agent {name!r} is not exposed; give it expose_as_tool=True"
+                self._say(".prompt.agents", problem)
+            else:
+                self._agents[name] = target
+        for each in prompt.skills:
+            name = each if isinstance(each, str) else each.name
+            if name in known.skills:
+                self._skills[name] = known.skills[name]
+            else:
+                names = ", ".join(sorted(known.skills)) or "none"
+                self._say(".prompt.skills", f"no skill named {name!r}; known: {names}")
+
     def _child(
         self, target: AgentDefinition, config: SubagentToolConfig, prompt: PromptDefinition
     ) -> ChildTool | None:
@@ -275,7 +317,8 @@ class SideReader:
         stays = {name for name, child in self._children.items() if child.config.stays}
         offered = {*self._tools, *self._handoffs, *self._children} - stays
         if stays:
-            offered.update(BUILT_IN[4:6])
+            offered.update((CREATE, MESSAGE))
+        offered.update(self._own())
         if choice not in ("auto", "none", "any") and choice not in offered:
             self._say(".prompt.tool_choice", f"no tool named {choice!r}")
         stop = self._config.stop_tool

@@ -6,9 +6,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from hubbub.agents.arguments import Arguments
+from hubbub.agents.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions import (
     AgentDefinition,
     PromptDefinition,
@@ -17,19 +19,33 @@ from hubbub.agents.definitions import (
     SubagentToolConfig,
 )
 from hubbub.agents.hooks import RESULT_POINTS, Hook
-from hubbub.agents.model import ToolSpec
+from hubbub.agents.model import ToolSpec, parse_arguments
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import VariableDefinition
 
-__all__ = ["BUILT_IN", "DEFAULT_MAX_STEPS", "DEFAULT_MAX_TURNS", "ActiveSide", "ChildTool"]
+__all__ = [
+    "DEFAULT_MAX_ITERATIONS", "DEFAULT_MAX_STEPS", "DEFAULT_MAX_TURNS", "FRAME", "ActiveSide",
+    "ChildTool", "passthrough",
+]  # fmt: skip
 
 DEFAULT_MAX_STEPS: Final = 250
 DEFAULT_MAX_TURNS: Final = 250
+DEFAULT_MAX_ITERATIONS: Final = 25
+"""Model calls of a takeover frame from the push, or a user's message, to its next text."""
 
-BUILT_IN: Final = (
-    "complete", "interrupt", "use_agent", "use_skill", "subagent_create", "subagent_message",
-    "send_agent_message",
-)  # fmt: skip
+FRAME: Final = "frame"
+"""How side A of an agent is known while it has taken a conversation over."""
+
+
+def passthrough(skills: Mapping[str, Skill], arguments: str) -> Tool[..., Any] | None:
+    """The tool that carries out the skill a call names, if that skill has one (I-12)."""
+    try:
+        name = parse_arguments(arguments).get("name")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    skill = skills.get(name) if isinstance(name, str) else None
+    return skill.passthrough if skill is not None and isinstance(skill.passthrough, Tool) else None
 
 
 class ChildTool(Struct, frozen=True, eq=False):
@@ -71,6 +87,33 @@ class ActiveSide(Struct, frozen=True, eq=False):
 
     may_hook: bool
     """Whether this side, or the other one, has any hooks."""
+
+    acts_as: str
+    """``name``, or ``frame`` for side A of a takeover frame."""
+    agents: Mapping[str, AgentDefinition]
+    """Whom ``use_agent`` may call (I-14)."""
+    skills: Mapping[str, Skill]
+    """What ``use_skill`` may call."""
+
+    @property
+    def is_frame(self) -> bool:
+        return self.acts_as == FRAME
+
+    @property
+    def is_skill(self) -> bool:
+        return self.agent.startswith("skill:")
+
+    def delegates(self, name: str, arguments: str) -> bool:
+        """Whether a call begins, or reaches, another run."""
+        if name not in self.offered or name in self.tools or name in self.handoffs:
+            return False
+        return name not in (COMPLETE, INTERRUPT) and self.tool_of(name, arguments) is None
+
+    def tool_of(self, name: str, arguments: str) -> Tool[..., Any] | None:
+        """The function that a call is carried out by, if it is by one."""
+        if name == USE_SKILL and self.skills:
+            return passthrough(self.skills, arguments)
+        return self.tools.get(name)
 
     @property
     def gates(self) -> frozenset[str]:

@@ -156,3 +156,7 @@ class Decision(Struct, frozen=True, gc=False):
     """What goes to other runs, by run id."""
     agent: str = ""
     """The agent that the run is from now on, if that changes."""
+    lent: tuple[tuple[str, int], ...] = ()
+    """What is taken out of other inboxes, by run id and number (I-13)."""
+    leave_to: str = ""
+    """The run whose inbox gets the messages that an ending run leaves (I-13)."""

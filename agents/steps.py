@@ -112,7 +112,8 @@ def failed(thread: Thread, failure: Failure, waiting: frozenset[Kind]) -> Decisi
             turn=thread.turn,
         )
         return Decision((retry,), status="active")
-    return end_session(thread, [], session_end(thread, "failed", failure.error), waiting)
+    end = session_end(thread, "failed", failure.error)
+    return end_session(thread, [], end, waiting, pops=True)
 
 
 def go_on(
@@ -131,6 +132,9 @@ def go_on(
             after = fold_all(after, begun)
     renamed = after.agent if after.agent != agent else ""
     if after.open is not None or not after.in_session:
+        if events and events[-1].__class__ is e.SessionPrompt:
+            # Until when it waits is known when the record is stamped.
+            return Decision(tuple(events), status="waiting", agent=renamed)
         return Decision(tuple(events), status="active", after=after, agent=renamed)
     stop = stop_of(after, side)
     if renamed:
@@ -150,7 +154,7 @@ def _after_handoff(
     after: Thread, stop: EndTurn | EndSession | None, definitions: Definitions
 ) -> EndTurn | EndSession | None:
     """The steps of a turn count on; whether they are too many, the new agent's limit says."""
-    new = definitions.sides.get((after.agent, after.side))
+    new = definitions.sides.get((after.agent, after.acts_as))
     if new is None or (isinstance(stop, EndTurn | EndSession) and stop.reason != "limit"):
         return stop
     return EndTurn("limit") if after.turn_steps >= new.max_steps else None
@@ -186,6 +190,7 @@ def _end(
     renamed: str,
 ) -> Decision:
     """The end of the session; with one side, that of the turn is."""
+    pops = isinstance(stop, EndSession) or stop.reason == "limit"
     if isinstance(stop, EndSession):
         end = session_end(after, stop.outcome, stop.reason, content=stop.content, files=stop.files)
     elif stop.reason == "limit":
@@ -199,4 +204,4 @@ def _end(
     else:
         reason = "" if after.has_spoken else "the model said nothing"
         end = session_end(after, "completed", reason)
-    return end_session(after, events, end, waiting, renamed)
+    return end_session(after, events, end, waiting, renamed, pops=pops)

@@ -2,11 +2,15 @@
 
     control   open       the run starts, and its first session with it if something was said
               abort      the session at work ends, and with it the children it waits for
+              cancel     a frame is popped; to a main agent with a frame above it an abort
+              close      nothing more will come; the frame above is told so, too
               reset      the same, and the context begins anew
               terminate  the run ends; nothing after it is looked at
     result    a child's  a waiting call's result, or something told to the side that asked (C-11)
+              reply      what a paused run waits for (I-15); timer: that nobody has answered
               variables  a creation that waited for them is made up for, once (V-02)
-    message              said to the receiving side; opens a session if none is at work
+    message              said to the receiving side; opens a session if none is at work; words
+                         are acted upon instead (agents/heeding.py)
 
 What is taken stands in one record, ``session:taken``, with its contents, behind the start of the
 session that it opens.
@@ -14,8 +18,8 @@ session that it opens.
 
 from msgspec.structs import replace
 
-from hubbub.agents.calls import answer
-from hubbub.agents.children import Deferred, failure_of, is_told, notes_of, succeeded
+from hubbub.agents.calls import PAUSE_SECONDS, answer, popped
+from hubbub.agents.children import Deferred, is_told, notes_of
 from hubbub.agents.decide import Kind
 from hubbub.agents.delegation import (
     ChildRequest,
@@ -26,13 +30,15 @@ from hubbub.agents.delegation import (
 )
 from hubbub.agents.endings import end_run, interrupted_children, interruption
 from hubbub.agents.fold import awaited, fold, fold_all, placed_files
+from hubbub.agents.heeding import answer_pause, heed
 from hubbub.agents.immediate import activation
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.signals import Decision
 from hubbub.agents.steps import go_on
-from hubbub.agents.thread import OpenCall, OpenStep, Thread
+from hubbub.agents.takeover import result_of
+from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
-from hubbub.hub.events import Event, InLane
+from hubbub.hub.events import Event, InLane, OutcomeName
 from hubbub.hub.values import NULL
 
 __all__ = ["take"]
@@ -46,10 +52,35 @@ def take(
     room: Room,
 ) -> Decision:
     """Take items of one kind, up to one that ends the run."""
+    if thread.origin.frame:
+        return _with_lent(thread, items, _take(thread, items, definitions, waiting, room))
+    return _take(thread, items, definitions, waiting, room)
+
+
+def _with_lent(thread: Thread, items: tuple[InLane, ...], decision: Decision) -> Decision:
+    """A frame's decision, what it takes from the conversation's inbox set apart (I-13)."""
+    mine = thread.origin.run_id
+    own = tuple([item.seq for item in items if item.run_id == mine])
+    lent = tuple([(item.run_id, item.seq) for item in items if item.run_id != mine])
+    return replace(decision, taken=own, lent=lent)
+
+
+def _take(
+    thread: Thread,
+    items: tuple[InLane, ...],
+    definitions: Definitions,
+    waiting: frozenset[Kind],
+    room: Room,
+) -> Decision:
     seqs = tuple([item.seq for item in items])
     for at, item in enumerate(items):
-        if item.__class__ is e.SessionTerminate:
-            return _terminated(thread, items[: at + 1], items, definitions, seqs)
+        kind = item.__class__
+        if kind is e.SessionTerminate or (kind is e.SessionCancel and _is_frame(thread, items)):
+            return _ended(thread, items[: at + 1], items, definitions, seqs)
+    if items[0].__class__ is e.SessionMessage and (thread.open or thread.origin.frame):
+        heeded = heed(thread, items, definitions, waiting)  # type: ignore[arg-type]
+        if heeded is not None:
+            return replace(heeded, taken=seqs)
     events = _before(thread, items, definitions)
     events.append(e.SessionTaken(items=items))
     if items[0].__class__ is e.SessionMessage or thread.phase == "new":
@@ -69,7 +100,7 @@ def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions)
     for item in items:
         if isinstance(item, e.SessionOpen):
             events.append(_start(item, definitions))
-        elif stop is None and isinstance(item, e.SessionAbort | e.SessionReset):
+        elif stop is None and _stops(thread, item):
             stop = item
         if opens is None and _opens_session(thread, item):
             opens = item
@@ -79,6 +110,17 @@ def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions)
         side = "side_a" if opens.__class__ is e.SessionOpen else _side_for(thread, opens)
         events.append(e.SessionStart(session=thread.session + 1, side=side))
     return events
+
+
+def _stops(thread: Thread, item: InLane) -> bool:
+    """Whether an item ends the session at work."""
+    if isinstance(item, e.SessionCancel):
+        return thread.frame is not None
+    return isinstance(item, e.SessionAbort | e.SessionReset)
+
+
+def _is_frame(thread: Thread, items: tuple[InLane, ...]) -> bool:
+    return thread.origin.frame > 0 or any(isinstance(x, e.SessionOpen) and x.frame for x in items)
 
 
 def _start(item: e.SessionOpen, definitions: Definitions) -> Event:
@@ -120,7 +162,7 @@ def _side_for(thread: Thread, item: InLane) -> str:
     return "side_a"
 
 
-def _terminated(
+def _ended(
     thread: Thread,
     until: tuple[InLane, ...],
     items: tuple[InLane, ...],
@@ -132,18 +174,21 @@ def _terminated(
         _start(item, definitions) for item in until if isinstance(item, e.SessionOpen)
     ]
     events.append(e.SessionTaken(items=items))
-    end = end_run(fold_all(thread, events), "terminated", getattr(until[-1], "reason", ""))
+    last = until[-1]
+    outcome: OutcomeName = "interrupted" if isinstance(last, e.SessionCancel) else "terminated"
+    end = end_run(fold_all(thread, events), outcome, getattr(last, "reason", ""))
     return Decision((*events, *end.events), seqs, "ended", mail=end.mail)
 
 
-def _interrupted_children(
-    thread: Thread, items: tuple[InLane, ...]
-) -> tuple[tuple[str, InLane], ...]:
-    """What the items that interrupt the run mean for the children it waits for."""
-    stops = (item for item in items if isinstance(item, e.SessionAbort | e.SessionReset))
-    stop = next(stops, None)
+def _told_children(thread: Thread, items: tuple[InLane, ...]) -> tuple[tuple[str, InLane], ...]:
+    """What the items mean for the children the run waits for: an interruption, or its closing."""
+    stop = next((item for item in items if _stops(thread, item)), None)
     if stop is None:
-        return ()
+        frame = thread.frame
+        close = next((item for item in items if isinstance(item, e.SessionClose)), None)
+        if frame is None or close is None:
+            return ()
+        return ((frame.child, e.SessionClose(reason=close.reason)),)
     return interrupted_children(thread, getattr(stop, "reason", "") or "interrupted")
 
 
@@ -160,26 +205,26 @@ def _with_results(
 ) -> Decision:
     """Control and results: the calls they answer, the children they reach or start."""
     seqs = tuple([item.seq for item in items])
-    mail = _interrupted_children(thread, items)
+    mail = _told_children(thread, items)
     after = fold_all(thread, events)
     answers: list[Event] = []
     sofar = thread
     for item in items:
         if isinstance(item, e.SessionResult):
-            step = sofar.open  # As the item finds it: an earlier one may have answered a call.
-            for index in awaited(sofar, item):
-                paths = tuple(ref.path for ref in placed_files(sofar, item))
-                assert step is not None
-                answers.append(_answer(thread, step, step.calls[index], item, paths))
+            answers += _answers(sofar, item)
             sofar = fold(sofar, e.SessionTaken(items=(item,)))
         elif isinstance(item, e.SessionVariables):
             booted, started = _boot(after, item, thread.family.deferred, definitions, room)
             events += booted
             after = fold_all(after, booted)
             mail = (*mail, *started)
+        elif isinstance(item, e.SessionReply | e.SessionTimer):
+            replied = _reply(sofar, item)
+            answers += replied
+            sofar = fold_all(sofar, replied)
     events += answers
     after = fold_all(after, answers)
-    side = definitions.find_side(after.agent, after.side)
+    side = definitions.find_side(after.agent, after.acts_as)
     if after.in_session and not thread.in_session:
         fresh = activation(after, definitions)
         events += fresh
@@ -191,15 +236,41 @@ def _with_results(
     return replace(decision, taken=seqs, mail=(*decision.mail, *mail))
 
 
-def _answer(
-    thread: Thread, step: OpenStep, call: OpenCall, item: e.SessionResult, paths: tuple[str, ...]
-) -> Event:
-    well = succeeded(item)
-    text = item.content if well else failure_of(item)
-    return answer(
-        thread, step, call, text, is_error=not well, ran=True, attachments=paths,
-        notes=notes_of(item, paths),
-    )  # fmt: skip
+def _answers(thread: Thread, item: e.SessionResult) -> list[Event]:
+    """The calls that a child's result answers; a frame's that none waits for is the user's."""
+    step = thread.open
+    answers: list[Event] = []
+    for index in awaited(thread, item):
+        assert step is not None
+        call = step.calls[index]
+        text, is_error = result_of(call, item)
+        if call.takeover:
+            answers.append(popped(thread, step, call, is_error=is_error))
+        paths = tuple(ref.path for ref in placed_files(thread, item))
+        answers.append(
+            answer(
+                thread, step, call, text, is_error=is_error, ran=True, attachments=paths,
+                notes=() if call.takeover else notes_of(item, paths),
+            )
+        )  # fmt: skip
+    child = thread.family.find(item.child_run_id)
+    is_late = not answers and child is not None and child.takeover
+    if is_late and item.outcome == "completed" and item.content.strip():
+        answers.append(e.AgentText(text=item.content, turn=thread.turn, side=thread.side))
+    return answers
+
+
+def _reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> list[Event]:
+    """The answer that a paused run waits for, or that there is none."""
+    call = thread.pause
+    if call is None or call.key != (
+        item.prompt_id if isinstance(item, e.SessionReply) else item.timer
+    ):
+        return []
+    if isinstance(item, e.SessionReply):
+        return answer_pause(thread, call, item.content)
+    text = f"no answer came within {PAUSE_SECONDS:g} s; go on without it"
+    return answer_pause(thread, call, text, is_error=True, reason="expired")
 
 
 def _boot(

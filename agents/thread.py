@@ -28,8 +28,9 @@ CallStatus: TypeAlias = Literal["todo", "started", "waiting", "done"]
 class OpenCall(Struct, frozen=True, gc=False):
     """A tool call on its way to its one result.
 
-    ``waiting``: the call's result is that of the session of ``child`` that takes ``key``.
-    ``ran``: its tool was called, with valid arguments.
+    ``waiting``: the call's result is that of the session of ``child`` that takes ``key``, or, if
+    there is no child, the answer to the prompt ``key``.  ``ran``: its tool was called, with valid
+    arguments.
     """
 
     index: int
@@ -42,6 +43,10 @@ class OpenCall(Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
     child: str = ""
     key: str = ""
+    takeover: bool = False
+    """Whether the child has the conversation meanwhile."""
+    expires_at: int = 0
+    """When the prompt is given up (µs since the epoch)."""
 
 
 class OpenStep(Struct, frozen=True, gc=False):
@@ -71,6 +76,16 @@ class OpenStep(Struct, frozen=True, gc=False):
                 return False
             waits = waits or call.status == "waiting"
         return waits
+
+    @property
+    def frame(self) -> OpenCall | None:
+        """The call whose child has the conversation, if one has."""
+        return next((c for c in self.calls if c.status == "waiting" and c.takeover), None)
+
+    @property
+    def pause(self) -> OpenCall | None:
+        """The call that waits for the user's answer, if one does."""
+        return next((c for c in self.calls if c.status == "waiting" and not c.child), None)
 
     def as_message(self) -> AssistantMessage:
         """The step as the model will see it; call ids are unique within the run."""
@@ -116,6 +131,10 @@ class Origin(Struct, frozen=True, gc=False):
     reports: bool = False
     """Whether each session's result goes to the parent's inbox."""
     name: str = ""
+    frame: int = 0
+    """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
+    is_conversation: bool = False
+    """Whether it is a root that a person talks with, as far as its opening says."""
 
 
 NOWHERE = Origin()
@@ -132,6 +151,8 @@ class Thread(Struct, frozen=True, gc=False):
     session: int = 0
     in_session: bool = False
     side: str = "side_a"
+    acts_as: str = "side_a"
+    """The side at work as definitions know it: ``frame`` for side A of a takeover frame."""
     turn: int = 0
     session_turns: int = 0
     step: int = 0
@@ -170,6 +191,23 @@ class Thread(Struct, frozen=True, gc=False):
     def view(self) -> tuple[ModelMessage, ...]:
         """The conversation as the side at work sees it."""
         return self.transcript if self.side == "side_a" else self.transcript_b
+
+    @property
+    def frame(self) -> OpenCall | None:
+        """The call whose child has the conversation, if one has."""
+        return self.open.frame if self.open is not None else None
+
+    @property
+    def pause(self) -> OpenCall | None:
+        """The call that waits for the user's answer, if one does."""
+        return self.open.pause if self.open is not None else None
+
+    @property
+    def converses(self) -> bool:
+        """Whether a person talks with the run: it is a conversation's root, or one of its frames;
+        not one that was started for a single session."""
+        origin = self.origin
+        return not (self.once or self.two_sided) and (origin.is_conversation or origin.frame > 0)
 
     @property
     def waits(self) -> bool:

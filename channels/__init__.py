@@ -1,7 +1,8 @@
 """Channels: the outside world.  They import the hub and nothing else of hubbub (K-02).
 
 Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal), and
-what the console is made of: ``transcript``, ``screen``, ``terminal``.
+what the console is made of: ``stack`` (who has the conversation), ``transcript``, ``speech``,
+``questions``, ``pace``, ``screen``, ``terminal``.
 """
 
 from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels

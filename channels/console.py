@@ -1,55 +1,57 @@
 """The console: a conversation in a terminal, or through a pipe (K-03).
 
     lines typed ──► hub.open(agent, line, session_key)      events ──► Transcript ──► Screen
-    Ctrl-C      ──► hub.interrupt(run)                      ask    ──► the next line is the reply
+    Ctrl-C      ──► hub.interrupt(run)                             └──► Stack (who speaks)
+                                                            ask    ──► the next line is the reply
 
 Rules
 -----
 * A line typed while the agent works is sent at once: it steers.  From a pipe the next line is
   sent when the answer to the one before is finished.
+* While a child has the conversation (takeover, IA) the prompt shows the stack.  Every line goes
+  to the conversation all the same: who hears it, and what ``stop`` or ``/back`` mean, is decided
+  where the agents run.
 * While a question is open, the next line is its answer; the number of an option stands for it.
-* Ctrl-C interrupts the turn at work.  When nothing is at work, or within two seconds of the one
-  before, it leaves; and from a pipe always.
+* Ctrl-C interrupts the turn at work, of whoever has the conversation.  A child that waits for the
+  user is sent back by it, with those below, to the main agent (I-08).  When nothing is at work
+  there, or within two seconds of the one before, it leaves; and from a pipe always.
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
-  any more interrupts its turn.
+  any more interrupts its turn; one over which a model has paused stays for a later console.
 * A conversation that was given no ``session_key`` ends with the console: the run is closed.  One
-  with a key stays open, and a later console goes on with it.
+  with a key stays open, and a later console goes on with it, with whomever it has reached.
 * The console is *plain* when either end is no terminal: answers on standard output, trouble on
   standard error, no prompt, no colour, no activity.
 
-When is an answer finished?  A model's, when its session has ended.  A code agent's run is one
-session, so there it counts as finished when the agent has said something, has no call open and
-has been quiet for a quarter of a second; this decides over the prompt and over the pace of a
-pipe, never over what is sent or shown.
+When an answer is finished: at the end of the session of whoever has the conversation; of a code
+agent, see ``pace``.
 """
 
 from contextlib import suppress
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import anyio
 import anyio.lowlevel
 
 from hubbub.channels.channel import Channel, ChannelContext, Channels
+from hubbub.channels.pace import QUIET, Pace, Phase
+from hubbub.channels.questions import Questions, chosen, is_for_anybody, is_word
 from hubbub.channels.screen import Screen, Writer
+from hubbub.channels.stack import Stack
 from hubbub.channels.terminal import LineReader, TerminalReader, TerminalWriter
 from hubbub.channels.transcript import Transcript
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
+from hubbub.hub.receipt import Receipt
 
 __all__ = ["Console", "run_console"]
 
 TWICE: Final = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 
-QUIET: Final = 0.25
-"""Seconds of silence after which a code agent that has spoken counts as waiting."""
-
 INTERRUPTED: Final = 130
 """The exit code of a program that Ctrl-C ended, as shells have it."""
-
-Phase: TypeAlias = Literal["working", "perhaps", "resting"]
 
 
 async def run_console(
@@ -95,7 +97,8 @@ class Console:
         writer = writer or TerminalWriter()
         self._is_plain = not (self._reader.is_terminal and writer.is_terminal)
         self._screen = Screen(writer, is_plain=self._is_plain)
-        self._transcript = Transcript(self._screen)
+        self._stack = Stack()
+        self._transcript = Transcript(self._screen, self._stack)
         self._first = first
         self._keeps_run = session_key is not None
         if session_key is None:
@@ -105,15 +108,16 @@ class Console:
         # The conversation.
         self._root = ""
         self._is_sending = False
+        self._is_untouched = True
+        """Whether nothing has been heard of it, and nothing said in it, since it was found."""
         self._untaken: set[str] = set()
-        self._in_session = False
-        self._open_calls: set[str] = set()
-        self._phase_of_code: Phase = "working"
-        self._questions: dict[str, e.SessionPrompt] = {}
+        self._pace = Pace()
+        self._questions = Questions()
         # The way out.
         self._has_input_ended = False
         self._is_leaving = False
         self._interrupted_at = float("-inf")
+        self._is_unwinding = False
         self._code = 0
         self._failure: Exception | None = None
 
@@ -129,7 +133,7 @@ class Console:
             try:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._reader.watch_interrupts, self._interrupt)
-                    await anyio.lowlevel.checkpoint()
+                    await self._find()
                     group.start_soon(self._read_lines)
                     await self._converse()
                     group.cancel_scope.cancel()
@@ -146,28 +150,43 @@ class Console:
         while not self._is_leaving:
             changed = self._changed
             phase = self._phase()
+            self._settle()
             if phase == "resting" or self._questions:
                 if self._has_input_ended and phase == "resting":
                     return
-                self._screen.show_prompt()
-            if phase == "perhaps":
+                self._screen.show_prompt(self._stack.names)
+            if phase == "perhaps" or self._transcript.is_holding:
                 with anyio.move_on_after(QUIET):
                     await changed.wait()
                 if not changed.is_set():
-                    self._phase_of_code = "resting"
+                    self._settle(is_quiet=True)
+                    self._pace.stayed_quiet()
                     self._change()
             else:
                 await changed.wait()
 
+    def _settle(self, *, is_quiet: bool = False) -> None:
+        try:
+            self._transcript.settle(is_quiet=is_quiet)
+        except OSError as error:
+            self._fail(error)
+
     def _phase(self) -> Phase:
-        """What the run is at, as far as one can know."""
+        """What whoever has the conversation is at, as far as one can know."""
         if self._is_sending or self._untaken:
             return "working"
-        if not self._in_session:
-            return "resting"
-        if self._has_input_ended and not self._keeps_run:
+        has_frames = self._stack.has_frames
+        if self._has_input_ended and not self._keeps_run and (has_frames or self._stack.is_at_work):
             return "working"  # It is being closed, and its end will tell.
-        return self._phase_of_code
+        if self._is_untouched or not self._stack.is_at_work:
+            return "resting"
+        if self._keeps_run and any(self._is_pause(each) for each in self._questions):
+            return "resting"
+        return "working" if has_frames else self._pace.phase
+
+    def _is_pause(self, question: e.SessionPrompt) -> bool:
+        """Whether it is asked by whoever has the conversation, and nothing else is under way."""
+        return question.pauses and question.run_id == self._stack.top.run_id
 
     def _change(self) -> None:
         self._changed.set()
@@ -177,6 +196,11 @@ class Console:
         self._is_leaving = True
         self._code = code
         self._change()
+
+    def _fail(self, error: Exception) -> None:
+        """Nobody reads any more, or a defect here: either way the conversation is over."""
+        self._failure = error
+        self._leave(1)
 
     def _part(self) -> None:
         """Leave the screen and the run as they should be found."""
@@ -215,49 +239,81 @@ class Console:
 
     async def _take_line(self, line: str) -> None:
         """Answer the open question, or say ``line`` to the agent; a blank line says nothing."""
-        question = next(iter(self._questions.values()), None)
+        question = self._questions.first
         if question is None:
             if line.strip():
                 await self._send(line)
             return
-        answer = _chosen(line.strip(), question.options)
+        if is_word(line, question):
+            await self._give_up(line, question)
+            return
+        answer = chosen(line.strip(), question.options)
         if not answer and question.options:
             return
-        self._questions.pop(question.prompt_id, None)
+        self._questions.close(question.prompt_id)
         receipt = await self._hub.reply(question.prompt_id, answer, source="console")
         if receipt.rejected:
             self._screen.trouble(f"not sent: the question is closed ({receipt.reason})", "warning")
 
+    async def _give_up(self, word: str, question: e.SessionPrompt) -> None:
+        """Say ``word`` to whom it concerns: to the conversation, or to a child that has paused."""
+        if self._stack.find(question.run_id) is not None:
+            await self._send(word)
+        else:
+            await self._hub.send_to_run(question.run_id, word)
+
     async def _send(self, line: str) -> None:
         """Say ``line`` in the conversation, beginning it if there is none."""
+        # Until this is over events wait, so that none comes before its run is known.
         self._is_sending = True
         try:
             receipt = await self._hub.open(self._agent, line, session_key=self._session_key)
+            if receipt.accepted:
+                self._sent(receipt)
+            else:
+                self._refuse(receipt.reason)
         except CallerError as error:
             self._refuse(str(error))
-            return
         finally:
-            # Until here events wait, so that none comes before its run is known.
             self._is_sending = False
             self._change()
-        if receipt.rejected:
-            self._refuse(receipt.reason)
-            return
+
+    def _sent(self, receipt: Receipt) -> None:
         if receipt.run_id != self._root:
             self._begin(receipt.run_id)
         if receipt.cursor:
             self._untaken.add(receipt.cursor)
-        self._transcript.begin()
+        self._is_untouched = self._is_unwinding = False
+        self._transcript.user_spoke()
 
     def _refuse(self, reason: str) -> None:
         self._screen.trouble(f"not sent: {reason}")
         self._code = int(self._is_plain)
 
+    async def _find(self) -> None:
+        """Go on with the conversation of the key, if there is one, where it stands."""
+        if not self._keeps_run:
+            await anyio.lowlevel.checkpoint()
+            return
+        self._is_sending = True
+        try:
+            for run_id in await self._hub.journal.find(self._session_key, "key"):
+                self._begin(run_id)
+                for event in await self._stack.read(self._hub):
+                    if not isinstance(event, e.SessionPrompt) or event.pauses:
+                        self._questions.follow(event)
+                for question in self._questions:
+                    self._transcript.show(question)
+        finally:
+            self._is_sending = False
+            self._change()
+
     def _begin(self, run_id: str) -> None:
         self._root = run_id
         self._untaken.clear()
-        self._open_calls.clear()
-        self._in_session = False
+        self._pace = Pace()
+        self._stack.begin(run_id, self._agent)
+        self._transcript.begin()
 
     def _interrupt(self) -> None:
         """Ctrl-C was pressed."""
@@ -265,11 +321,18 @@ class Console:
         is_second = now - self._interrupted_at < TWICE
         self._interrupted_at = now
         # A code agent that rests as far as one can see may be at work all the same.
-        is_working = bool(self._root) and (self._phase() != "resting" or self._in_session)
-        if is_working and not self._hub.is_closed:
-            self._hub.interrupt(self._root, "Ctrl-C")
+        is_working = self._stack.is_at_work or (bool(self._root) and self._phase() != "resting")
+        is_waiting = self._stack.has_frames and not is_working and not self._is_plain
+        if (is_working or is_waiting) and not self._hub.is_closed:
+            run_id = self._root if is_waiting else self._stack.at_work.run_id
+            self._hub.interrupt(run_id, "Ctrl-C")
         if self._is_plain:
             self._leave(INTERRUPTED)
+        elif is_waiting and not (is_second and self._is_unwinding):
+            # What comes of it has a line of its own.
+            self._is_unwinding = True
+            self._screen.interrupted()
+            self._change()
         elif is_second or not is_working:
             self._leave(0)
         else:
@@ -285,81 +348,54 @@ class Console:
             return
         if isinstance(event, e.SessionPrompt) and event.to != "user":
             return
-        if event.root_run_id != self._root and not _is_for_any_console(event):
+        if isinstance(event, e.AgentStart) and self._keeps_run:
+            self._perhaps_begin(event)
+        if event.root_run_id != self._root and not is_for_anybody(event):
             return
+        if self._stack.has_followed(event):
+            return  # It was there when the console came.
         try:
-            self._follow(event)
             self._transcript.show(event)
+            self._follow(event)
         except Exception as error:
-            # Nobody reads any more, or a defect here: either way the conversation is over.
-            self._failure = error
-            self._leave(1)
+            self._fail(error)
         else:
             self._change()
 
+    def _perhaps_begin(self, event: e.AgentStart) -> None:
+        """Go along when somebody else begins the conversation, on another channel."""
+        if event.session_key == self._session_key and event.run_id != self._root:
+            self._begin(event.run_id)
+
     def _follow(self, event: Event) -> None:
-        """Note what ``event`` says about questions and about the state of the root run."""
+        """Note what ``event`` says about questions, and about who has the conversation."""
+        self._stack.follow(event)
+        self._questions.follow(event)
+        if isinstance(event, e.SessionPrompt):
+            self._give_up_questions()
+        self._is_untouched = self._is_untouched and event.lane != "own"
+        is_heard = self._stack.find(event.run_id) is not None
         match event:
-            case e.SessionPrompt():
-                self._questions[event.prompt_id] = event
-                self._give_up_questions()
-            case e.SessionReply() | e.SessionPromptEnd():
-                self._questions.pop(event.prompt_id, None)
-            case e.SessionEnd() | e.AgentComplete():
-                self._close_questions(event.run_id)
-        if event.run_id == self._root:
-            self._follow_root(event)
-
-    def _follow_root(self, event: Event) -> None:
-        if isinstance(event, e.AgentTextDelta | e.AgentThinkingDelta) or (
-            # Taking says nothing: a code agent takes a message when it asks for the next.
-            event.lane == "own" and not isinstance(event, e.SessionTaken)
-        ):
-            self._phase_of_code = "working"
-        match event:
-            case e.SessionStart():
-                self._in_session = True
             case e.SessionTaken():
+                # The conversation's items are taken by whoever has it (I-13).
                 self._untaken.difference_update(map(self._hub.cursor, event.items))
-            case e.SessionEnd() | e.AgentComplete():
-                self._in_session = False
-                self._open_calls.clear()
-                if isinstance(event, e.AgentComplete):
-                    self._untaken.clear()
-                if not self._is_leaving:
-                    self._code = int(self._is_plain and not event.success)
-            case e.AgentToolStart():
-                self._open_calls.add(event.call_id)
-            case e.AgentToolComplete():
-                self._open_calls.discard(event.call_id)
-            case e.AgentText(step=0) | e.AgentStep(calls=()) if not self._open_calls:
-                self._phase_of_code = "perhaps"
-
-    def _close_questions(self, run_id: str) -> None:
-        for prompt_id, question in tuple(self._questions.items()):
-            if question.run_id == run_id:
-                del self._questions[prompt_id]
+            case e.SessionPop():
+                self._is_unwinding = False
+            case e.SessionEnd() | e.AgentComplete() if is_heard and not self._is_leaving:
+                self._code = int(self._is_plain and not event.success)
+        if event.run_id == self._root:
+            self._pace.follow(event)
+            if isinstance(event, e.AgentComplete):
+                self._untaken.clear()
 
     def _give_up_questions(self) -> None:
         """With no more input, nobody can answer: the turn that waits for it must not."""
         if not self._has_input_ended:
             return
-        for question in self._questions.values():
+        for question in self._questions:
+            if self._keeps_run and question.pauses:
+                continue
+            self._questions.close(question.prompt_id)
             self._screen.trouble(f"no more input to answer: {question.question}")
             if question.run_id:
                 self._hub.interrupt(question.run_id, "there is no more input to answer from")
-        self._questions.clear()
-
-
-def _is_for_any_console(event: Event) -> bool:
-    """Whether ``event`` is a question, or its reply, from outside any run: ``hub.ask``."""
-    return not event.root_run_id and isinstance(
-        event, e.SessionPrompt | e.SessionReply | e.SessionPromptEnd
-    )
-
-
-def _chosen(line: str, options: tuple[str, ...]) -> str:
-    """The option that ``line`` is the number of, or ``line`` itself."""
-    if line not in options and line.isdecimal() and 1 <= int(line) <= len(options):
-        return options[int(line) - 1]
-    return line

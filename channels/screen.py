@@ -14,11 +14,15 @@ Rules
   no terminal; trouble goes to its ``write_aside``, and the rest nowhere.
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
-__all__ = ["PROMPT", "Screen", "Style", "Writer", "neutralise", "shorten"]
+__all__ = ["PROMPT", "Screen", "Style", "Writer", "neutralise", "prompt_of", "shorten"]
 
 PROMPT: Final = "> "
+
+NEXT: Final = " › "
+"""Stands behind each name of a prompt that tells whom the user talks with."""
 
 MAX_HELD: Final = 100
 """Lines that wait for the end of a sentence; with more, the sentence is broken."""
@@ -87,10 +91,26 @@ def shorten(text: str, width: int) -> str:
     return line[: max(1, width - 1)].rstrip() + "…" if cut else line
 
 
+def prompt_of(names: Sequence[str], width: int) -> str:
+    """The prompt for a stack of names: on at most half a screen, the last name in any case."""
+    if len(names) < 2:
+        return PROMPT
+    *above, last = map(neutralise, names)
+    # One that reached the next line could not be erased.
+    last = shorten(last, max(1, width - len(NEXT) - 8))
+    is_cut = False
+    while above and len(NEXT.join((*above, last, ""))) + 4 * is_cut > width // 2:
+        del above[0]
+        is_cut = True
+    return NEXT.join((*(["…"] if is_cut else []), *above, last, ""))
+
+
 class Screen:
     """Writes what is said, what happens, and the prompt, and keeps the three apart."""
 
-    __slots__ = ("_at_start", "_held", "_is_prompting", "_is_speaking", "_writer", "is_plain")
+    __slots__ = (
+        "_at_start", "_held", "_is_prompting", "_is_speaking", "_prompt", "_writer", "is_plain",
+    )  # fmt: skip
 
     def __init__(self, writer: Writer, *, is_plain: bool) -> None:
         self.is_plain = is_plain
@@ -98,6 +118,7 @@ class Screen:
         self._at_start = True
         self._is_speaking = False
         self._is_prompting = False
+        self._prompt = PROMPT
         self._held: list[tuple[str, Style, bool]] = []
 
     def say(self, text: str) -> None:
@@ -130,12 +151,18 @@ class Screen:
         """Write what must not be missed: whole, and to standard error if the screen is plain."""
         self._put(" " * indent + " ".join(neutralise(text[:4000]).split()), style, True)
 
-    def show_prompt(self) -> None:
-        """Ask for a line; nothing happens on a plain screen, or if the prompt is there."""
-        if self.is_plain or self._is_prompting:
+    def show_prompt(self, names: Sequence[str] = ()) -> None:
+        """Ask for a line, with the names of the stack if there are several.
+
+        Nothing happens on a plain screen, or if that prompt is there.
+        """
+        prompt = prompt_of(names, self._writer.width)
+        if self.is_plain or (self._is_prompting and self._prompt == prompt):
             return
+        self._hide_prompt()
         self.end_saying()
-        self._writer.write(PROMPT)
+        self._writer.write(prompt)
+        self._prompt = prompt
         self._is_prompting = True
         self._at_start = False
 

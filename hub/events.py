@@ -347,6 +347,8 @@ class AgentChild(Event, tag="agent:child", home="own"):
     explicit: bool = False
     reports: bool = False
     immediate: bool = False
+    takeover: bool = False
+    """Whether the child takes the conversation over until it calls ``complete`` (I-01)."""
     step: int = 0
     index: int = 0
     group: str = ""
@@ -503,6 +505,8 @@ class SessionOpen(Event, tag="session:open", home="in"):
     reports: bool = False
     """Whether each session's result goes to the parent's inbox."""
     depth: int = 0
+    frame: int = 0
+    """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
 
     @property
     def input(self) -> Any:
@@ -602,7 +606,7 @@ class SessionAbort(Event, tag="session:abort", home="in"):
 
 
 class SessionCancel(Event, tag="session:cancel", home="in"):
-    """Unwind the frames above the main agent."""
+    """Unwind the frames above the main agent; to a frame: it is popped, with those above it."""
 
     reason: str = ""
 
@@ -633,6 +637,8 @@ class SessionPrompt(Event, tag="session:prompt", home="own"):
     to: str = "user"
     options: tuple[str, ...] = ()
     timeout: float | None = None
+    pauses: bool = False
+    """Whether the asking model's call ``interrupt`` waits for it, over restarts (I-15)."""
 
 
 class SessionPromptEnd(Event, tag="session:prompt:end", home="own"):
@@ -643,15 +649,28 @@ class SessionPromptEnd(Event, tag="session:prompt:end", home="own"):
 
 
 class SessionPush(Event, tag="session:push", home="own"):
-    """A frame takes the conversation over."""
+    """A frame takes the conversation over: in its caller's lane, with the call's ``call_id``.
+
+    ``depth`` counts the frames of the stack from now on, the main agent's included.  The rest is
+    what the frame was begun with (IA's ``StackFrameMeta``): ``model`` as it is named, ``tools``
+    by name, ``variables`` without their values.
+    """
 
     frame_run_id: str = ""
     frame_agent: str = ""
     depth: int = 0
+    model: str = ""
+    max_iterations: int = 0
+    tools: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    message: str = ""
 
 
 class SessionPop(Event, tag="session:pop", home="own"):
-    """A frame gives the conversation back."""
+    """A frame gives the conversation back: in its caller's lane, beside the call's one result.
+
+    ``depth`` counts the frames that are left.  ``is_error``: it did not call ``complete``.
+    """
 
     frame_run_id: str = ""
     frame_agent: str = ""
@@ -676,6 +695,12 @@ InLane: TypeAlias = (
 
 class SessionTaken(Event, tag="session:taken", home="own"):
     """The owner takes these items out of its inbox, by name and with their contents."""
+
+    items: tuple[InLane, ...] = ()
+
+
+class SessionDropped(Event, tag="session:dropped", home="own"):
+    """The owner takes these items out of its inbox unread; each becomes a dead letter (T-09)."""
 
     items: tuple[InLane, ...] = ()
 
@@ -780,7 +805,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     SessionStart, SessionTurn, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
     SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,
     SessionTerminate, SessionReset, SessionPrompt, SessionPromptEnd, SessionPush, SessionPop,
-    SessionTaken, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,
+    SessionTaken, SessionDropped, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,
     ChannelStart, ChannelComplete, ChannelError, HubErrorEvent, HubDeadLetter, HubGap,
 )  # fmt: skip
 

@@ -640,7 +640,7 @@ class Hub:
             for delivery in commit.deliveries:
                 if delivery.outcome == "rejected":
                     self._dead_letter(delivery.to, delivery.reason, delivery.event)
-        if commit.deliveries and self.dispatcher.owner is not None:
+        if (commit.deliveries or commit.leave_to) and self.dispatcher.owner is not None:
             mail = [event for event in commit.written if event.lane == "in"]
             self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
         if commit.trailing is None:

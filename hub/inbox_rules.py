@@ -1,4 +1,4 @@
-"""The rules of an inbox, which every store keeps (H-07, H-09, P-14).
+"""The rules of an inbox, which every store keeps (H-07, H-09, I-13, P-14).
 
 asked in this order                             else
 ─────────────────────────────────────────────   ──────────────────────────────
@@ -6,8 +6,13 @@ accepted before under its source and key        duplicate, or ``key reused``
 the inbox is closed for such an item            ``ended``, ``terminated``
 a message, but the run's agent is gone          ``agent gone``
 as many messages wait as may                    ``inbox full``
+
+What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
+its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
+new item where it comes to: accepted already, so neither a limit nor a key is asked for again.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from msgspec import structs
@@ -20,11 +25,15 @@ from hubbub.hub.events import (
     SessionResult,
     SessionVariables,
 )
-from hubbub.hub.journal import Delivery, RunStatus
+from hubbub.hub.journal import Commit, Delivery, RunStatus
 
-__all__ = ["InboxRow", "can_be_left_over", "found_instead", "judge", "numbered"]
+__all__ = [
+    "InboxRow", "can_be_left_over", "found_instead", "judge", "lenders", "moved", "numbered",
+    "take_out",
+]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
+R = TypeVar("R", bound="InboxRow")
 
 
 class InboxRow(Protocol):
@@ -38,6 +47,7 @@ class InboxRow(Protocol):
     inbox: str
     messages: int
     in_seq: int
+    waiting: dict[int, InLane]
 
 
 def found_instead(row: InboxRow, delivery: Delivery) -> bool:
@@ -109,6 +119,53 @@ def numbered(row: InboxRow, event: E) -> E:
 def can_be_left_over(item: InLane) -> bool:
     """Whether somebody wants to hear that nobody will handle the item (T-09)."""
     return isinstance(item, SessionMessage | SessionResult | SessionReply)
+
+
+def lenders(
+    commit: Commit, borrower: R, find: Callable[[str], R | None]
+) -> list[tuple[R, int]] | None:
+    """Where the items wait that a commit takes from other inboxes of its tree.
+
+    ``None`` if one of them does not, or not any more: then the whole commit is a conflict.
+    """
+    if len(set(commit.lent)) < len(commit.lent):
+        return None
+    found = []
+    for run_id, seq in commit.lent:
+        row = find(run_id)
+        if (
+            row is None
+            or row is borrower
+            or row.root_run_id != borrower.root_run_id
+            or row.status == "ended"
+            or seq not in row.waiting
+        ):
+            return None
+        found.append((row, seq))
+    return found
+
+
+def take_out(row: InboxRow, seq: int) -> None:
+    """An item does not wait any more."""
+    if row.waiting.pop(seq).__class__ is SessionMessage:
+        row.messages -= 1
+
+
+def moved(commit: Commit, heir: InboxRow | None) -> list[SessionMessage]:
+    """The messages among a commit's leftovers as the next items of ``heir``, in order.
+
+    They are leftovers no more.  An heir that takes no messages gets none.
+    """
+    if heir is None or heir.status == "ended" or heir.inbox != "open":
+        return []
+    found = []
+    for item in commit.leftovers:
+        if isinstance(item, SessionMessage):
+            heir.in_seq += 1
+            # Judged under its key where it was sent to; here that key is free.
+            found.append(numbered(heir, structs.replace(item, key="")))
+    commit.leftovers = [x for x in commit.leftovers if not isinstance(x, SessionMessage)]
+    return found
 
 
 _ONCE: Final = (SessionReply, SessionResult, SessionVariables)

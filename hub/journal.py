@@ -109,13 +109,15 @@ class Commit:
 
     ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
     every event as it stands in the store, in order, ``leftovers`` the items that a closed inbox
-    still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane), or the
+    still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
+    item in ``lent`` does not wait there), or the
     store's own words.
     """
 
     __slots__ = (
         "after", "agent", "before", "deliveries", "done", "error", "events", "expect", "lane",
-        "leftovers", "notes", "receipt", "run_id", "status", "taken", "trailing", "written",
+        "leave_to", "leftovers", "lent", "notes", "receipt", "run_id", "status", "taken",
+        "trailing", "written",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +131,8 @@ class Commit:
         status: RunStatus | None = None,
         agent: str = "",
         notes: Mapping[str, str] | None = None,
+        lent: Sequence[tuple[str, int]] = (),
+        leave_to: str = "",
     ) -> None:
         self.run_id = run_id
         self.agent = agent
@@ -140,6 +144,12 @@ class Commit:
         self.status = status
         self.notes = notes
         """Texts to remember by key, in the place of what stood there."""
+        self.lent = lent
+        """Items of other inboxes that are taken, too, by run id and number: those of the
+        conversation that a takeover frame holds (I-13)."""
+        self.leave_to = leave_to
+        """Where the messages go that an ending run's inbox still holds, instead of into
+        ``leftovers``: to the inbox of that run, in order, behind what waits there (I-13)."""
         self.written: list[Event] = []
         self.leftovers: Sequence[InLane] = ()
         self.error = ""

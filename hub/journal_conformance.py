@@ -46,6 +46,7 @@ from hubbub.hub.journal_steps import (
     write,
 )
 from hubbub.hub.message import session_message
+from hubbub.hub.takeover_conformance import TAKEOVER_CHECKS
 from hubbub.hub.values import encode_value
 
 __all__ = ["CHECKS", "Check", "MakeJournal"]
@@ -326,6 +327,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_values_survive,
     check_closing_the_store_is_idempotent,
     *INBOX_CHECKS,
+    *TAKEOVER_CHECKS,
     *ADDRESS_CHECKS,
 )
 """Every check, for a store's own tests to run."""

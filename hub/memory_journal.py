@@ -12,7 +12,15 @@ from msgspec import structs
 
 from hubbub.hub.descriptors import KINDS, Descriptor
 from hubbub.hub.events import Event, InLane, SessionMessage
-from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
+from hubbub.hub.inbox_rules import (
+    can_be_left_over,
+    found_instead,
+    judge,
+    lenders,
+    moved,
+    numbered,
+    take_out,
+)
 from hubbub.hub.journal import (
     Addressing,
     Commit,
@@ -141,12 +149,18 @@ class MemoryJournal:
         if row is None or row.seq != commit.expect or row.status == "ended":
             commit.error = "conflict"
             return
+        lent = lenders(commit, row, self._rows.get) if commit.lent else ()
+        if lent is None:
+            commit.error = "conflict"
+            return
         self._append(row, commit.events)
         row.seq += len(commit.events)
         commit.written.extend(commit.events)
         for seq in commit.taken:
             if row.waiting.pop(seq).__class__ is SessionMessage:
                 row.messages -= 1
+        for lender, seq in lent:
+            take_out(lender, seq)
         if commit.agent:
             self._rename(row, commit.agent)
         if commit.status is None:
@@ -154,7 +168,19 @@ class MemoryJournal:
         row.status = commit.status
         if commit.status == "ended":
             commit.leftovers = [x for x in row.waiting.values() if can_be_left_over(x)]
+            if commit.leave_to:
+                self._move(commit)
             self._end(row)
+
+    def _move(self, commit: Commit) -> None:
+        """Put the messages that are left where they are to go."""
+        heir = self._rows.get(commit.leave_to)
+        for message in moved(commit, heir):
+            assert heir is not None
+            heir.waiting[message.seq] = message
+            heir.messages += 1
+            self._append(heir, (message,))
+            commit.written.append(message)
 
     def _write_hub(self, commit: Commit, event: Event) -> None:
         self._hub_seq += 1

@@ -54,6 +54,8 @@ class OwnLane:
         deliveries: Sequence[Delivery] = (),
         status: RunStatus | None = None,
         agent: str = "",
+        lent: Sequence[tuple[str, int]] = (),
+        leave_to: str = "",
         fold: Callable[[Commit], None] | None = None,
         before: Callable[[Commit], None] | None = None,
         after: Callable[[Commit], None] | None = None,
@@ -88,6 +90,8 @@ class OwnLane:
             deliveries=deliveries,
             status=status,
             agent=agent,
+            lent=lent,
+            leave_to=leave_to,
         )
         if agent:
             self.agent = agent

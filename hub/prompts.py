@@ -112,6 +112,15 @@ class Prompts:
             )
         return prompt.answer
 
+    def pause(self, prompt_id: str, run_id: str) -> None:
+        """A run waits for the reply to a prompt, in its state and in no task of its own."""
+        self._register(_Prompt(prompt_id, run_id, "user"))
+
+    def resume(self, prompt_id: str) -> None:
+        """It waits no longer."""
+        if (prompt := self._open.get(prompt_id)) is not None:
+            self._forget(prompt)
+
     def _send(self, prompt: _Prompt, question: str) -> None:
         message = SessionMessage(content=question, source=prompt.asker, prompt_id=prompt.id)
         commit = self._hub._deliver(message, to=prompt.asked)

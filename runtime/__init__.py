@@ -5,15 +5,18 @@ Reading order: ``runtime`` (composition), ``activation`` (the shell's loop for m
 tools see), ``code_run``, ``run_handle``; then the models.  What stands where:
 
     runs come and go          ``activations``, ``arrivals``, ``relatives``, ``boot``, ``withheld``
+    what waits for a run      ``mailbox`` (model runs), ``inbox`` (code), ``pauses`` (questions)
     the store                 ``stores``, ``sqlite_store`` (its face), ``sqlite_writer``,
                               ``sqlite_rows``, ``sqlite_addresses``, ``sqlite_reader``,
                               ``sqlite_schema``; ``data_folder``, ``blob_folder``,
                               ``stored_secrets``
-    agents' folders           ``agent_folders``, ``folder_history``, ``folder_files``, ``disk``;
+    agents' folders           ``agent_folders``, ``folder_findings``, ``folder_history``,
+                              ``folder_files``, ``context_files``, ``context_reader``, ``disk``;
                               ``projection`` (behind the store), ``foreign_folders``, ``adoption``
     schedules                 ``schedules``, ``ticks``, ``scheduler``, ``schedule_status``
     the store's command line  ``store_commands``; ``store_file``, ``store_view``, ``replay``,
-                              ``run_export``, ``run_import``, ``store_copy``, ``store_check``
+                              ``run_export``, ``context_export``, ``run_import``, ``store_copy``,
+                              ``store_check``
 """
 
 from hubbub.runtime.run_context import RunContext

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import anyio.lowlevel
 from msgspec import structs
 
+from hubbub.agents.built_in import INTERRUPT
 from hubbub.agents.children import NO_FAMILY
 from hubbub.agents.decide import (
     Activity,
@@ -31,12 +32,12 @@ from hubbub.agents.decide import (
     Do,
     Kind,
     Leave,
+    Lend,
     Park,
     Take,
     Wait,
     decide,
     is_wanted,
-    kind_of,
     needs_record,
 )
 from hubbub.agents.fold import fold_all
@@ -56,6 +57,7 @@ from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.runtime.caller import Caller, stepped
 from hubbub.runtime.current_run import CURRENT_RUN
+from hubbub.runtime.mailbox import KINDS, Mailbox
 from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
 from hubbub.runtime.timers import Timer
 
@@ -74,13 +76,6 @@ _RESERVED: Final = frozenset(
     for event in e.CATALOGUE
     if event.home == "own" and event not in (e.AgentText, e.AgentStatus, e.AgentMessage)
 ) - {e.SessionPrompt, e.SessionPromptEnd}
-
-# Which kinds wait, by three bits, so that asking the core allocates nothing.
-_KINDS: Final = tuple(
-    frozenset(kind for bit, kind in enumerate(("control", "result", "message")) if bits >> bit & 1)
-    for bits in range(8)
-)
-
 
 _NOTHING: Final[frozenset[Kind]] = frozenset()
 _MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))
@@ -101,10 +96,9 @@ class Activation:
     """One model run while it is in memory."""
 
     __slots__ = (
-        "_advancing", "_after", "_asking", "_caller", "_control", "_inline",
-        "_is_answer_under_way", "_is_careful", "_is_closed", "_kept", "_messages", "_next",
-        "_results", "_running", "_runtime", "_seen", "_signals", "lane", "notices", "side",
-        "thread",
+        "_advancing", "_after", "_asking", "_caller", "_inline", "_is_answer_under_way",
+        "_is_careful", "_is_closed", "_kept", "_next", "_running", "_runtime", "_signals", "lane",
+        "mail", "notices", "side", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -126,15 +120,12 @@ class Activation:
         self.lane = lane
         self.thread = thread
         self.side: ActiveSide | None = runtime.definitions.find_side(
-            thread.agent or lane.agent, thread.side
+            thread.agent or lane.agent, thread.acts_as
         )
         """The side at work, its names resolved."""
         self.notices: deque[tuple[str, Any]] = deque()
         """What hooks have yet to be told of."""
-        self._seen = 0
-        self._control: list[InLane] = []
-        self._results: list[InLane] = []
-        self._messages: list[InLane] = []
+        self.mail = Mailbox()
         self._signals: deque[Signal] = deque()
         self._running: dict[Activity, _Ticket] = {}
         self._advancing = False
@@ -146,37 +137,24 @@ class Activation:
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
 
-    def put(self, item: InLane) -> None:
-        """Note an item of the inbox; one that was noted before is passed over."""
-        if item.seq <= self._seen:
-            return
-        self._seen = item.seq
-        match kind_of(item):
-            case "control":
-                self._control.append(item)
-            case "result":
-                self._results.append(item)
-            case "message":
-                self._messages.append(item)
-
     def wake(self, item: InLane) -> None:
-        self.put(item)
+        self.mail.put(item)
         self.advance()
 
     def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
         """The items of a kind that have not been taken."""
-        return tuple(self._waiting(kind))
+        return self.mail.waiting(kind, self._lent)
 
     def pass_deadline(self) -> None:
         """The run's time is over."""
-        if self._control:  # Its start may be among it.
+        if self.mail.control:  # Its start may be among it.
             self._signals.append(self._taken("control"))
         self._finish(DeadlinePassed())
 
     def doom(self, error: Exception) -> None:
         """End the run: it cannot go on.  What waits is not handled."""
         self._runtime.remember_error(self.lane.run_id, error)
-        if self._control:
+        if self.mail.control:
             self._signals.append(self._taken("control"))
         self._finish(LoopFailed(str(error), type(error).__name__))
 
@@ -197,8 +175,10 @@ class Activation:
     @property
     def is_idle(self) -> bool:
         """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
-        mail = self._control or self._results
-        return self.thread.waits and self.is_at_boundary and not mail
+        # What was said is for whoever has the conversation: that is found through this run.
+        mail = self.mail
+        is_wanted = mail.control or mail.results or (mail.said and self.thread.frame is not None)
+        return self.thread.waits and self.is_at_boundary and not is_wanted
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
@@ -213,10 +193,15 @@ class Activation:
         if self._advancing or self._is_closed:
             return
         self._advancing = True
+        mail, frame = self.mail, ""
         try:
             while not self._is_closed:
-                waits = bool(self._control) | bool(self._results) << 1 | bool(self._messages) << 2
-                waiting: frozenset[Kind] = _KINDS[waits]  # type: ignore[assignment]
+                waits = bool(mail.control) | bool(mail.results) << 1
+                if mail.messages:
+                    waits |= 4 | mail.said
+                if self.thread.origin.frame and (lent := self._lent) is not None:
+                    waits |= lent.lends
+                waiting = KINDS[waits]
                 if self._signals:
                     self._signal(self._signals.popleft(), waiting)
                     continue
@@ -235,6 +220,10 @@ class Activation:
                         self._ensure(())
                         self._runtime.runs.waits(self)
                         return
+                    case Lend(frame_run_id=frame):
+                        self._ensure(())
+                        self._runtime.runs.waits(self)
+                        break
                     case Conclude():
                         self._signal(Concluded(), waiting)
                     case Park():
@@ -251,16 +240,16 @@ class Activation:
             self._runtime.runs.died(self, error)
         finally:
             self._advancing = False
+        if frame:  # Not before: what the frame does may come back to this run at once.
+            self._runtime.runs.lend(frame)
 
-    def _waiting(self, kind: Kind) -> list[InLane]:
-        if kind == "control":
-            return self._control
-        return self._results if kind == "result" else self._messages
+    @property
+    def _lent(self) -> Mailbox | None:
+        """The mailbox of the conversation, while this frame has it (I-13)."""
+        return self._runtime.runs.lent_to(self) if self.thread.origin.frame else None
 
     def _taken(self, kind: Kind) -> Taken:
-        waiting = self._waiting(kind)
-        items = tuple(waiting)
-        waiting.clear()
+        items = self.mail.take(kind, self._lent if self.thread.origin.frame else None)
         for item in items:
             if item.__class__ is e.SessionReply:
                 self._runtime.hub._prompts.taken(item.prompt_id)
@@ -269,13 +258,14 @@ class Activation:
 
     def _received(self, signal: Taken) -> None:
         """Hooks have seen these items; now they are no longer waiting."""
-        seqs = {item.seq for item in signal.items}
-        for waiting in (self._control, self._results, self._messages):
-            waiting[:] = [item for item in waiting if item.seq not in seqs]
+        self.mail.remove(signal.items)
+        if (lent := self._lent) is not None:
+            lent.remove(signal.items)
 
     def _signal(self, signal: Signal, waiting: frozenset[Kind]) -> None:
         """Commit what the core makes of ``signal``, while such items wait."""
-        if signal.__class__ is Taken and (self._control or self._results or self._messages):
+        mail = self.mail
+        if signal.__class__ is Taken and (mail.control or mail.results or mail.messages):
             self._received(signal)
         decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
@@ -287,6 +277,8 @@ class Activation:
             deliveries=self._runtime.deliveries(decision.mail, self.lane) if decision.mail else (),
             status=decision.status,
             agent=decision.agent,
+            lent=decision.lent,
+            leave_to=decision.leave_to,
             fold=self._fold,
             after=self.advance,
         )
@@ -299,8 +291,10 @@ class Activation:
         if thread.step != before.step or thread.attempt != before.attempt:
             self._is_answer_under_way = True
         side = self.side
-        if side is None or thread.agent != side.agent or thread.side != side.name:
+        if side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
+        if side is not None and INTERRUPT in side.offered:
+            self._runtime.pauses.follow(before, thread, commit)
         if side is not None and side.hooks:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
@@ -336,7 +330,7 @@ class Activation:
     def _find_side(self) -> None:
         thread = self.thread
         self.side = self._runtime.definitions.find_side(
-            thread.agent or self.lane.agent, thread.side
+            thread.agent or self.lane.agent, thread.acts_as
         )
 
     def _leave(self) -> None:

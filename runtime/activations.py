@@ -32,6 +32,7 @@ from hubbub.runtime.arrivals import Arrivals
 from hubbub.runtime.boot import RestorePolicy
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
+from hubbub.runtime.mailbox import Mailbox
 from hubbub.runtime.relatives import Relatives
 from hubbub.runtime.run_handle import RunOutcome
 
@@ -75,6 +76,7 @@ class Activations:
         self.set_status = relatives.set_status
         self.statuses_of = relatives.statuses_of
         self.waiting_for = relatives.waiting_for
+        self.frame_on_record = relatives.frame_on_record
         self.waits_for = relatives.waits_for
 
     @property
@@ -153,6 +155,11 @@ class Activations:
         if run is not None:
             run.wake(item)
         elif isinstance(item, e.SessionOpen) and run_id not in self._arrivals.loading:
+            if item.frame:
+                log.info(
+                    "frame.pushed", run_id=run_id, agent=item.agent, depth=item.frame,
+                    root_run_id=item.root_run_id,
+                )  # fmt: skip
             if not self._runtime.is_leaving:
                 if item.timeout is not None:
                     self.watch_deadline(run_id, item.at + int(item.timeout * 1_000_000))
@@ -208,9 +215,36 @@ class Activations:
     def waits(self, run: Activation) -> None:
         """A run has nothing to do until one of its children is heard of."""
         self._waiting[run.lane.run_id] = run
+        if run.thread.origin.frame:
+            self._root_may_wait(run)
         if self._ready:
             self.look_for_ready()
         self._runtime.progressed()
+
+    def lent_to(self, run: Activation) -> Mailbox | None:
+        """The mailbox of the conversation that a frame has, if anybody has spoken there (I-13)."""
+        root = self._active.get(run.lane.root_run_id)
+        if not isinstance(root, Activation) or not root.mail.said or not run.thread.converses:
+            return None
+        return root.mail if self._relatives.has_conversation(run.lane) else None
+
+    def lend(self, frame_run_id: str) -> None:
+        """Have a frame look at what was said to its conversation, wherever the frame is."""
+        run = self._active.get(frame_run_id)
+        if isinstance(run, Activation):
+            run.advance()
+        elif above := self._relatives.frame_of(frame_run_id):
+            self.lend(above)
+        elif not self._arrivals.is_loading(frame_run_id):
+            # Room or not: what it is lent stays in memory until the frame has looked at it.
+            self._ready.setdefault(frame_run_id, [])
+            self._activate(frame_run_id)
+
+    def _root_may_wait(self, frame: Activation) -> None:
+        """A frame has taken what it was lent: its conversation may have nothing to do now."""
+        root = self.find_model_run(frame.lane.root_run_id)
+        if root is not None and root.thread.waits:
+            self._waiting[root.lane.run_id] = root
 
     def _make_room(self) -> bool:
         """Let a run that only waits leave memory, unrecorded: its journal says all of it."""
@@ -281,9 +315,21 @@ class Activations:
             if run.thread.phase == "ended":
                 self._relatives.ended(run_id)
                 self._runtime.run_ended(run.lane)
+            if isinstance(run, Activation) and run.thread.origin.frame:
+                self._frame_left(run)
             if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
                 caller.dismiss(_outcome_of(run))
             self.left_id(run_id)
+
+    def _frame_left(self, run: Activation) -> None:
+        """A frame waits for the user, or is over: so does its conversation, as far as it goes."""
+        if run.thread.phase == "ended":
+            log.info(
+                "frame.popped", run_id=run.lane.run_id, agent=run.lane.agent,
+                depth=run.thread.origin.frame - 1, root_run_id=run.lane.root_run_id,
+            )  # fmt: skip
+        self._root_may_wait(run)
+        self._runtime.changed(run.lane.root_run_id)
 
     def left_id(self, run_id: str) -> None:
         if self.callers and (caller := self.callers.pop(run_id, None)) is not None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import SessionMessage
 from hubbub.hub.logs import log
-from hubbub.runtime.agent_folders import AgentFolders, run_id_of
+from hubbub.runtime.agent_folders import run_id_of
 from hubbub.runtime.blob_folder import BlobFolder
 from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.disk import Disk
 from hubbub.runtime.foreign_folders import Adopted, Broken
+from hubbub.runtime.projection import agent_folders
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.sqlite_schema import connect_read_only
 from hubbub.runtime.sqlite_writer import SqliteWriter
@@ -33,9 +34,10 @@ def adopt(
 
     Call in the writing thread, before anything is submitted.
     """
-    reader = SqliteReader(connect_read_only(folder.database))
+    db = connect_read_only(folder.database)
+    reader = SqliteReader(db)
     try:
-        folders = AgentFolders(folder.agents, disk, reader.events_of, folder.blobs)
+        folders = agent_folders(folder, disk, db)
         foreign = folders.foreign(reader.run_ids().__contains__, default_agent=default_agent)
         found = _with_families(_with_free_keys(foreign, reader))
         # Whom a user spoke to last comes last: that order is what recency is read from (P-05).

@@ -3,6 +3,7 @@
     agents/<id>/descriptor.json   what the agent stands for; written once
                 state.json        what it is now; replaced with each commit
                 history.jsonl     what was said; one line each, only ever added to
+                context.jsonl     a conversation with its takeover frames (context_files.py)
                 files/<path>      its files
 
 Rules
@@ -13,6 +14,7 @@ Rules
   the folder's next commit or by ``heal``.
 * What does not fit the store's events is brought in line with them: a torn last line is dropped,
   other damage is reported with file and line and kept beside as ``history.jsonl.corrupt-<n>``.
+* What a takeover frame writes changes the folder of its root, too: the stack, and the context.
 * Nothing is flushed to the device: after a power cut the files may be behind.
 
 Ids of ``a-z0-9_-`` (64 at most) are folder names as they are; others are percent-encoded.
@@ -21,6 +23,7 @@ Ids of ``a-z0-9_-`` (64 at most) are folder names as they are; others are percen
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -30,15 +33,19 @@ from msgspec import Struct
 from hubbub.agents.agent_record import Record, begin, read_state, write_state
 from hubbub.agents.history import follow
 from hubbub.agents.history_lines import write_line
-from hubbub.hub.descriptors import encode_descriptor, read_descriptor
+from hubbub.agents.stack_frame_meta import StackFrameMeta
+from hubbub.hub.descriptors import encode_descriptor
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.journal import RunInfo
 from hubbub.hub.logs import log
 from hubbub.hub.values import Json
+from hubbub.runtime.context_files import ContextFiles
+from hubbub.runtime.context_reader import Conversations
 from hubbub.runtime.disk import Disk
 from hubbub.runtime.folder_files import FolderFiles
-from hubbub.runtime.folder_history import Compared, compare
+from hubbub.runtime.folder_findings import Findings, look
+from hubbub.runtime.folder_history import bring_in_line
 from hubbub.runtime.foreign_folders import Adopted, Broken, read_folder
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
@@ -59,26 +66,25 @@ class Projected(Struct, frozen=True):
 class _Folder:
     """What is known of a folder that is in line with the store."""
 
-    __slots__ = ("path", "record", "size", "unknown")
+    __slots__ = ("info", "path", "record", "shown", "size", "stack", "unknown")
 
-    def __init__(self, path: str, record: Record, size: int, unknown: Mapping[str, Json]) -> None:
+    def __init__(
+        self,
+        info: RunInfo,
+        path: str,
+        record: Record,
+        size: int,
+        unknown: Mapping[str, Json],
+        stack: tuple[StackFrameMeta, ...] = (),
+    ) -> None:
+        self.info = info
         self.path = path
         self.record = record
+        self.shown = record
+        """The record as ``state.json`` shows it, with what the run's frames have done."""
         self.size = size
         self.unknown = unknown
-
-
-class _Findings(Struct, frozen=True, kw_only=True):
-    """What a folder should be, and where it is not."""
-
-    record: Record
-    history: Compared
-    size: int
-    state: bytes | None
-    descriptor: bytes | None
-    unknown: Mapping[str, Json]
-    files: Mapping[str, str]
-    problems: tuple[str, ...]
+        self.stack = stack
 
 
 def folder_name(run_id: str) -> str:
@@ -109,7 +115,8 @@ class AgentFolders:
 
     ``read_events`` gives all durable events of a run's two lanes, in order, the latest commit
     included.  ``blobs`` is where contents of files are; without it there is no ``files/``.
-    ``keep`` bounds how many folders are remembered.
+    ``keep`` bounds how many folders are remembered.  ``conversations`` reads those with takeover
+    frames, and may be left out where there are none: in what is being adopted.
     """
 
     def __init__(
@@ -120,12 +127,16 @@ class AgentFolders:
         blobs: Path | None = None,
         *,
         keep: int = 1_000,
+        conversations: Conversations | None = None,
     ) -> None:
         self._root = str(root)
         self._disk = disk
         self._read_events = read_events
         self._files = FolderFiles(disk, blobs)
         self._keep = keep
+        self._contexts: ContextFiles | None = None
+        if conversations is not None:
+            self._contexts = ContextFiles(disk, conversations, keep)
         self._open: OrderedDict[str, _Folder] = OrderedDict()
         self._failing: dict[str, None] = {}
         self.failures = 0
@@ -135,18 +146,26 @@ class AgentFolders:
 
     def project(self, batch: Sequence[Projected]) -> None:
         """Write down what the commits of a batch wrote.  Raises nothing."""
+        roots: dict[str, None] = {}
         for one in batch:
             if one.info.descriptor is None or not one.events:
                 continue
-            run_id = one.info.run_id
-            try:
-                self._project(one.info, one.events)
-            except Exception as error:  # The commit is done: nothing here may undo it.
-                self._failed(run_id, error)
-            else:
-                if self._failing and run_id in self._failing:
-                    del self._failing[run_id]
-                    log.info("agent_folder.caught_up", run_id=run_id)
+            self._try(one.info.run_id, partial(self._project, one.info, one.events))
+            folder = self._open.get(one.info.run_id)
+            if folder.record.thread.origin.frame if folder else one.info.parent_run_id:
+                roots[one.info.root_run_id] = None
+        for root in roots:
+            self._try(root, partial(self._follow_root, root))
+
+    def _try(self, run_id: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except Exception as error:  # The commit is done: nothing here may undo it.
+            self._failed(run_id, error)
+        else:
+            if self._failing and run_id in self._failing:
+                del self._failing[run_id]
+                log.info("agent_folder.caught_up", run_id=run_id)
 
     def _project(self, info: RunInfo, events: Sequence[Event]) -> None:
         folder = self._open.get(info.run_id)
@@ -163,18 +182,48 @@ class AgentFolders:
             return
         # Until all is written nothing is known of the folder.
         del self._open[info.run_id]
-        record, lines = follow(folder.record, events)
+        before = folder.record.thread.area.files
+        folder.record, lines = follow(folder.record, events)
         if lines:
             data = b"".join([write_line(line) for line in lines])
             self._disk.append(f"{folder.path}/history.jsonl", data)
             folder.size += len(data)
-        state = write_state(record, folder.size, folder.unknown)
-        self._disk.replace(f"{folder.path}/state.json", state)
-        before, after = folder.record.thread.area.files, record.thread.area.files
+        self._follow_context(folder)
+        self._write_state(folder)
+        after = folder.record.thread.area.files
         if before is not after:
             self._say(info.run_id, self._files.update(folder.path, before, after))
-        folder.record = record
         self._remember(info.run_id, folder)
+
+    def _follow_root(self, root_run_id: str) -> None:
+        """A takeover frame has written something: its root shows the stack and what was said."""
+        folder = self._open.pop(root_run_id, None)
+        if folder is None:
+            info = None if self._contexts is None else self._contexts.root(root_run_id)
+            if info is None:
+                return
+            folder = self._read(info)
+            if folder is None:
+                self._report(root_run_id, self._heal(info))
+                return
+        before = folder.shown, folder.stack
+        self._follow_context(folder)
+        if before != (folder.shown, folder.stack):
+            self._write_state(folder)
+        self._remember(root_run_id, folder)
+
+    def _follow_context(self, folder: _Folder) -> None:
+        info = folder.info
+        folder.shown = folder.record
+        if self._contexts is None or not folder.record.took_over or info.parent_run_id is not None:
+            return
+        found, problems = self._contexts.update(folder.path, info)
+        folder.shown, folder.stack = found.of(folder.record)
+        self._report(info.run_id, problems)
+
+    def _write_state(self, folder: _Folder) -> None:
+        state = write_state(folder.shown, folder.size, folder.unknown, folder.stack)
+        self._disk.replace(f"{folder.path}/state.json", state)
 
     def _find(self, info: RunInfo, events: Sequence[Event]) -> _Folder | None:
         """The folder as it stands, or a new one; ``None`` for one that must be looked into."""
@@ -182,24 +231,30 @@ class AgentFolders:
         if self._disk.mkdir(path) and _is_first(events):
             data = bytes(encode_descriptor(info.descriptor)) + b"\n"
             self._disk.write_new(f"{path}/descriptor.json", data)
-            folder = _Folder(path, begin(info), 0, {})
+            folder: _Folder | None = _Folder(info, path, begin(info), 0, {})
         else:
-            data_of_state = self._disk.read(f"{path}/state.json")
-            if data_of_state is None:
-                return None
-            try:
-                state = read_state(data_of_state)
-            except BadValue:
-                return None
-            size = self._disk.size(f"{path}/history.jsonl") or 0
-            has_descriptor = self._disk.size(f"{path}/descriptor.json")
-            if size != state.history_bytes or not has_descriptor:
-                return None
-            if state.record.run_id != info.run_id:
-                return None
-            folder = _Folder(path, state.record, size, state.unknown)
-        self._remember(info.run_id, folder)
+            folder = self._read(info)
+        if folder is not None:
+            self._remember(info.run_id, folder)
         return folder
+
+    def _read(self, info: RunInfo) -> _Folder | None:
+        """The folder as it stands, if it is one of which nothing is missing."""
+        path = self._path(info.run_id)
+        data = self._disk.read(f"{path}/state.json")
+        if data is None:
+            return None
+        try:
+            state = read_state(data)
+        except BadValue:
+            return None
+        size = self._disk.size(f"{path}/history.jsonl") or 0
+        has_descriptor = self._disk.size(f"{path}/descriptor.json")
+        if size != state.history_bytes or not has_descriptor:
+            return None
+        if state.record.run_id != info.run_id:
+            return None
+        return _Folder(info, path, state.record, size, state.unknown, state.stack)
 
     def _remember(self, run_id: str, folder: _Folder) -> None:
         self._open[run_id] = folder
@@ -209,9 +264,9 @@ class AgentFolders:
     # ── looking into a folder ────────────────────────────────────────────────────────────────
 
     def heal(self, info: RunInfo) -> list[str]:
-        """Bring a folder in line with the run's events; returns what was wrong.
+        """Bring a folder in line with the run's events, and a frame's root with the frame's.
 
-        Raises nothing: what could not be done is logged and counted.
+        Returns what was wrong.  Raises nothing: what could not be done is logged and counted.
         """
         try:
             problems = self._heal(info)
@@ -219,6 +274,9 @@ class AgentFolders:
             self._failed(info.run_id, error)
             return [f"{self._root}/{info.run_id}: {error}"]
         self._report(info.run_id, problems)
+        folder = self._open.get(info.run_id)
+        if folder is not None and folder.record.thread.origin.frame:
+            self._try(info.root_run_id, partial(self._follow_root, info.root_run_id))
         return problems
 
     def check(self, info: RunInfo) -> list[str]:
@@ -230,60 +288,11 @@ class AgentFolders:
         except (OSError, BadValue) as error:
             return [f"{self._root}/{info.run_id}: {error}; {REMEDY}"]
 
-    def _look(self, info: RunInfo) -> _Findings:
-        path = self._path(info.run_id)
-        record, lines = follow(begin(info), self._read_events(info.run_id))
-        data = self._disk.read(f"{path}/history.jsonl")
-        history = compare(data, lines)
-        size = len(history.instead) if history.instead is not None else len(data or b"")
-        size += len(history.more)
-        problems = [_problem(path, "history.jsonl", *each) for each in history.problems]
-        descriptor, wrong = self._look_at_descriptor(path, info)
-        problems += wrong
-        unknown, state, wrong = self._look_at_state(path, record, size)
-        files = self._files.differences(path, record.thread.area.files)
-        problems += wrong
-        problems += [_problem(path, f"files/{name}", 0, why) for name, why in files.items()]
-        return _Findings(
-            record=record, history=history, size=size, state=state, descriptor=descriptor,
-            unknown=unknown, files=files, problems=tuple(problems),
+    def _look(self, info: RunInfo) -> Findings:
+        return look(
+            self._disk, self._path(info.run_id), info, self._read_events(info.run_id),
+            files=self._files, contexts=self._contexts,
         )  # fmt: skip
-
-    def _look_at_descriptor(self, path: str, info: RunInfo) -> tuple[bytes | None, list[str]]:
-        wanted = bytes(encode_descriptor(info.descriptor)) + b"\n"
-        data = self._disk.read(f"{path}/descriptor.json")
-        if data is None:
-            return wanted, [_problem(path, "descriptor.json", 0, "missing")]
-        try:
-            if read_descriptor(data) == info.descriptor:
-                return None, []
-            problem = "says something else than the database"
-        except (BadValue, UnicodeDecodeError) as error:
-            problem = f"cannot be read: {error}"
-        return wanted, [_problem(path, "descriptor.json", 1, problem)]
-
-    def _look_at_state(
-        self, path: str, record: Record, size: int
-    ) -> tuple[Mapping[str, Json], bytes | None, list[str]]:
-        """Unknown keys to keep, what should stand there if something else does, and why."""
-        data = self._disk.read(f"{path}/state.json")
-        if data is None:
-            return {}, write_state(record, size), [_problem(path, "state.json", 0, "missing")]
-        try:
-            state = read_state(data)
-        except BadValue as error:
-            wanted = write_state(record, size)
-            return {}, wanted, [_problem(path, "state.json", 1, f"cannot be read: {error}")]
-        wanted = write_state(record, size, state.unknown)
-        # Read again, as what stands there was: a default is left out by identity, not by value.
-        again = read_state(wanted)
-        if (again.record, again.history_bytes) == (state.record, state.history_bytes):
-            return state.unknown, None, []
-        if (state.record.seq, state.record.in_seq) != (record.seq, record.in_seq):
-            problem = f"stands at event {state.record.seq} of {record.seq}"
-        else:
-            problem = "says something else than the database"
-        return state.unknown, wanted, [_problem(path, "state.json", 1, problem)]
 
     def renew(self, info: RunInfo) -> None:
         """Write a folder again whose run was adopted: its events have other numbers now.
@@ -301,36 +310,22 @@ class AgentFolders:
         self._open.pop(info.run_id, None)
         found = self._look(info)
         path = self._path(info.run_id)
-        problems = list(found.problems)
         is_new = self._disk.mkdir(path)
         if found.descriptor is not None:
             self._disk.replace(f"{path}/descriptor.json", found.descriptor)
-        history = f"{path}/history.jsonl"
-        if found.history.keeps and keeps:
-            kept = self._keep_corrupt(path)
-            problems.append(f"{history}: rewritten from the database; what it was is in {kept}")
-        if found.history.instead is not None:
-            self._disk.replace(history, found.history.instead)
-        elif found.history.more:
-            self._disk.append(history, found.history.more)
+        kept = bring_in_line(self._disk, path, "history.jsonl", found.history, keeps=keeps)
+        if found.context is not None and self._contexts is not None:
+            kept += self._contexts.bring_in_line(path, info, found.context, keeps=keeps)
         if found.state is not None:
             self._disk.replace(f"{path}/state.json", found.state)
         if found.files:
             files = found.record.thread.area.files
             sound = {name: ref for name, ref in files.items() if name not in found.files}
             self._say(info.run_id, self._files.update(path, sound, files))
-        folder = _Folder(path, found.record, found.size, found.unknown)
+        folder = _Folder(info, path, found.record, found.size, found.unknown, found.stack)
+        folder.shown = found.shown
         self._remember(info.run_id, folder)
-        return [] if is_new else problems
-
-    def _keep_corrupt(self, path: str) -> str:
-        names = set(self._disk.listdir(path))
-        number = 1
-        while f"history.jsonl.corrupt-{number}" in names:
-            number += 1
-        kept = f"{path}/history.jsonl.corrupt-{number}"
-        self._disk.write_new(kept, self._disk.read(f"{path}/history.jsonl") or b"")
-        return kept
+        return [] if is_new else list(dict.fromkeys([*found.problems, *kept]))
 
     # ── folders of other stores ──────────────────────────────────────────────────────────────
 
@@ -372,6 +367,8 @@ class AgentFolders:
     def _failed(self, run_id: str, error: Exception) -> None:
         self.failures += 1
         self._open.pop(run_id, None)
+        if self._contexts is not None:
+            self._contexts.forget(run_id)
         if run_id in self._failing:
             return
         if len(self._failing) >= self._keep:
@@ -420,10 +417,6 @@ def _follows_at(seq: int, in_seq: int, events: Sequence[Event]) -> bool:
             if event.seq != in_seq:
                 return False
     return True
-
-
-def _problem(path: str, file: str, line: int, what: str) -> str:
-    return f"{path}/{file}:{line}: {what}" if line else f"{path}/{file}: {what}"
 
 
 def _unreadable(path: str, error: OSError) -> Broken:

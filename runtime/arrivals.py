@@ -13,7 +13,7 @@ Rules
   here (T-12).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hubbub.agents.definitions import AgentDefinition
@@ -137,18 +137,22 @@ class Arrivals:
         self._overdue.discard(run_id)
         self._runs.left_id(run_id)
 
-    def _without_pending(self, lane: OwnLane, waiting: Sequence[InLane]) -> Sequence[InLane]:
-        """What is to be handled of what waits; the rest becomes letters (T-09)."""
-        pending = self._boot.pending(lane.run_id, waiting)
-        if not pending:
-            return waiting
+    def _drop(
+        self,
+        lane: OwnLane,
+        pending: Sequence[InLane],
+        after: Callable[[Commit], None] = lambda _: None,
+    ) -> None:
+        """What is not to be handled becomes letters (T-09)."""
 
         def tell(commit: Commit) -> None:
             for item in pending if not commit.error else ():
                 self.withheld.tell(letter(item, CONTEXT_ONLY))
+            after(commit)
 
-        lane.append((), taken=[item.seq for item in pending], after=tell)
-        return tuple(item for item in waiting if item not in pending)
+        if pending:
+            dropped = e.SessionDropped(items=tuple(pending))
+            lane.append((dropped,), taken=[item.seq for item in pending], after=tell)
 
     # ── into memory ──────────────────────────────────────────────────────────────────────────
 
@@ -162,7 +166,7 @@ class Arrivals:
         run = Activation(self._runtime, lane, EMPTY, self._runs.callers.get(run_id))
         self._runs.put(run)
         for item in items:
-            run.put(item)
+            run.mail.put(item)
         run.advance()
 
     def install(
@@ -186,12 +190,13 @@ class Arrivals:
             self._withhold(gone, lane, events, waiting)
             return
         self._relatives.came_back(run_id)
-        waiting = self._without_pending(lane, waiting)
+        pending = self._boot.pending(run_id, waiting)
         caller = self._runs.callers.get(run_id)
         run = Activation(self._runtime, lane, thread, caller, is_careful=is_loaded)
         self._runs.put(run)
         for item in waiting:
-            run.put(item)
+            if item not in pending:
+                run.mail.put(item)
         cause = self._boot.cause(run_id, len(events))
         self._boot.used(run_id)
         if definition is None:
@@ -201,6 +206,8 @@ class Arrivals:
             run.pass_deadline()
         else:
             self._go_on(run, events, cause)
+            if run.thread.phase != "ended":  # Else the end has disposed of them.
+                self._drop(lane, pending, run.advance)
 
     def _go_on(self, run: Activation, events: Sequence[e.Event], cause: str) -> None:
         """Restore a run that was at work, before anything in its inbox is looked at (P-03)."""
@@ -243,7 +250,7 @@ class Arrivals:
         self._runs.put(run)
         self._boot.used(run_id)
         for item in ends:
-            run.put(item)
+            run.mail.put(item)
         if ends:
             run.advance()
         else:
@@ -260,14 +267,16 @@ class Arrivals:
         thread = CodeThread()
         for event in events:
             thread = fold_code(thread, event)
-        waiting = self._without_pending(lane, waiting)
+        pending = self._boot.pending(lane.run_id, waiting)
         recorded = recall(events) if events else NOTHING
         run = CodeRun(self._runtime, definition, lane, thread, recorded)
         self._runs.put(run)
         self._boot.used(lane.run_id)
         again = thread.opened is not None
+        self._drop(lane, pending)
         for item in waiting:
-            run.put(item)
+            if item not in pending:
+                run.put(item)
         if lane.run_id in self._overdue:
             self._overdue.discard(lane.run_id)
             run.pass_deadline()

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hubbub.agents.arguments import BadArguments
+from hubbub.agents.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.decide import RunTool, StartChild
 from hubbub.agents.definitions import Immediate
 from hubbub.agents.delegation import ChildRequest, read_call
-from hubbub.agents.sides import ActiveSide, ChildTool
+from hubbub.agents.sides import FRAME, ActiveSide, ChildTool
 from hubbub.agents.signals import Delegated
+from hubbub.agents.takeover import read_takeover, request_of
 from hubbub.agents.thread import Thread
+from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import Variable
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.values import Secret
@@ -24,13 +27,15 @@ from hubbub.runtime.variables import Environment
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["look_up_call", "look_up_start", "transfer", "wanted"]
+__all__ = ["look_up_call", "look_up_frame", "look_up_start", "transfer", "wanted"]
 
 
 def look_up_call(
     activity: RunTool, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
 ) -> Delegated:
     """What a model's call of a child comes to."""
+    if activity.name in (USE_AGENT, USE_SKILL):
+        return _look_up_takeover(activity, thread, side, runtime, lane)
     try:
         request = read_call(side, activity.name, activity.arguments)
     except BadArguments as error:
@@ -40,6 +45,52 @@ def look_up_call(
     else:
         problem = ""
     return _look_up(activity.step, activity.index, request, problem, thread, side, runtime, lane)
+
+
+def _look_up_takeover(
+    activity: RunTool, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
+) -> Delegated:
+    problem = ""
+    try:
+        request = read_takeover(side, thread.agent, activity.name, activity.arguments)
+    except BadArguments as error:
+        request, problem = request_of("", ""), error.message
+    return look_up_frame(activity, request, side, runtime, lane, problem)
+
+
+def look_up_frame(
+    activity: RunTool,
+    request: ChildRequest,
+    side: ActiveSide,
+    runtime: "Runtime",
+    lane: OwnLane,
+    problem: str = "",
+) -> Delegated:
+    """What a call that gives the conversation away comes to: its variables, its model (I-07)."""
+    now = runtime.ports.clock.now()
+    missing: tuple[str, ...] = ()
+    target = runtime.definitions.find_side(request.agent, FRAME)
+    if target is not None and not problem:
+        definition = runtime.definitions.agent(request.agent)
+        env = Environment.of(runtime, lane, side)
+        below = env.below("", request.agent, target.prompt.env)
+        required = (each for each in target.variables if each.required)
+        missing = tuple(
+            dict.fromkeys(
+                each.name for each in required
+                if below.find(each.name, is_scoped=each.scoped) is None
+            )
+        )  # fmt: skip
+        try:
+            above = ((lane.run_id, lane.agent), *lane.ancestors)
+            runtime.resolved.model_of(target, above, runtime.definitions)
+        except HubbubError as error:
+            problem = f"{definition.name} was not started: {error}"
+    return Delegated(
+        step=activity.step, index=activity.index, request=request, problem=problem, now=now,
+        child_run_id=runtime.ports.ids.run_id(now), missing=missing,
+        room=runtime.trees.room(lane.root_run_id),
+    )  # fmt: skip
 
 
 def look_up_start(

@@ -32,7 +32,7 @@ class Said(Struct, frozen=True, kw_only=True):
 def gist(event: Event) -> str:
     """What an event says beside who and when: its fields that say something."""
     match event:
-        case e.SessionTaken(items=items):
+        case e.SessionTaken(items=items) | e.SessionDropped(items=items):
             return ", ".join(f"{item.type} {item.seq}" for item in items)
         case e.AgentText(text=text) | e.AgentThinking(text=text):
             return text

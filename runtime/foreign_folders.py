@@ -23,7 +23,12 @@ from hubbub.agents.read_back import ReadBack, read_back
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.codec import encode_event
-from hubbub.hub.descriptors import Descriptor, SubagentDescriptor, read_descriptor
+from hubbub.hub.descriptors import (
+    Descriptor,
+    SubagentDescriptor,
+    encode_descriptor,
+    read_descriptor,
+)
 from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.journal import RunInfo, RunStatus
@@ -96,7 +101,9 @@ def read_folder(
         record = replace(record, agent=record.agent or default_agent)
         if not record.agent:
             warnings.append(f"{path}/state.json: names no agent; give the runtime a default_agent")
-        found = read_back(record, history.lines, is_there=is_there)
+        found = read_back(
+            record, history.lines, is_there=is_there, descriptor=encode_descriptor(descriptor)
+        )
         _check_texts(found)
         contents, lost = _contents(files, path, found.thread)
         return Adopted(
@@ -144,7 +151,7 @@ def _descriptor(disk: Disk, path: str) -> Descriptor:
         raise _Unreadable(file, 1, str(error), remedy) from None
 
 
-def _history(disk: Disk, path: str) -> HistoryText:
+def _history(disk: Disk, path: str) -> HistoryText[Line]:
     file = f"{path}/history.jsonl"
     history = read_history(disk.read(file) or b"")
     for line, what in history.broken:
@@ -174,7 +181,9 @@ def _state(disk: Disk, path: str, run_id: str) -> StateText | None:
     return state
 
 
-def _warnings(disk: Disk, path: str, state: StateText | None, history: HistoryText) -> list[str]:
+def _warnings(
+    disk: Disk, path: str, state: StateText | None, history: HistoryText[Line]
+) -> list[str]:
     warnings = []
     if history.torn:
         warnings.append(f"{path}/history.jsonl:{history.torn}: torn off; it is passed over")

@@ -8,7 +8,9 @@ Rules
   of the hub's lane.  One damaged event is one problem; the chain goes on behind it.
 * Both lanes of a run, and the hub's, number their events from 1 without a gap.
 * A body is an event, and says of itself what its columns say.
-* What is in an inbox is what came in and was not taken.
+* What is in an inbox is what came in and was not taken: by its owner, or by a takeover frame of
+  the same tree, which says so in a lane of its own (I-13).  An item is taken once at most, and
+  none after its run has ended: what waited then was moved or is left over.
 """
 
 import zlib
@@ -19,7 +21,7 @@ from msgspec import Struct
 
 from hubbub.hub.codec import decode_event
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event, SessionMessage, SessionTaken
+from hubbub.hub.events import AgentComplete, Event, SessionDropped, SessionMessage, SessionTaken
 from hubbub.runtime.store_file import files_of
 
 __all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem"]
@@ -44,7 +46,10 @@ class Problem(Struct, frozen=True):
 class Lane:
     """How far a run's two lanes (or, as its own, the hub's) have come."""
 
-    __slots__ = ("born", "chains", "in_seq", "is_clear", "name", "seq", "untaken")
+    __slots__ = (
+        "born", "chains", "has_ended", "in_seq", "is_clear", "is_dense", "name", "root", "seq",
+        "untaken",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,7 +63,12 @@ class Lane:
         self.untaken: dict[int, bool] = {}
         """In-lane numbers of what was not taken, and whether it is a message."""
         self.is_clear = True
-        """Whether every event so far could be read."""
+        """Whether every event so far could be read that may have taken something from here."""
+        self.is_dense = True
+        """Whether no number of the in lane is missing so far."""
+        self.has_ended = False
+        self.root: Any = 0
+        """The number of its tree's root."""
 
 
 class Lanes:
@@ -69,6 +79,7 @@ class Lanes:
         self._run_id_of = run_id_of
         self.events = 0
         self.runs: dict[Any, Lane] = {}
+        self._by_id: dict[str, Lane] = {}
         self.hub = Lane("")
         self.digests: dict[str, tuple[int, int]] = {}
         """Position that first names a content, and its size, by digest."""
@@ -77,7 +88,7 @@ class Lanes:
         """What is wrong with the next event."""
         position, run, root, name, seq, type_, crc, body = row
         self.events += 1
-        lane = self.hub if name == "hub" else self._lane(run)
+        lane = self.hub if name == "hub" else self._lane(run, root)
         where = f"{self._table}: position {position}"
         if lane.name:
             where = f"{where}: run {lane.name}"
@@ -93,26 +104,55 @@ class Lanes:
             yield Problem(where, f"its body is no event ({error})", FROM_BACKUP)
             if name == "in":
                 lane.untaken[seq] = type_ == SessionMessage.type
+            elif type_ in (SessionTaken.type, SessionDropped.type):
+                self._blur(root)
             return
         said = (event.type, event.lane, event.seq, event.run_id, event.root_run_id)
         columns = (type_, name, seq, self._name(run), self._name(root))
         if said != columns:
             yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
-        self._follow(lane, name, seq, position, event)
-
-    def _follow(self, lane: Lane, name: Any, seq: Any, position: int, event: Event) -> None:
-        if name == "in":
-            lane.untaken[seq] = isinstance(event, SessionMessage)
-        elif isinstance(event, SessionTaken):
-            for item in event.items:
-                lane.untaken.pop(item.seq, None)
+        yield from self._follow(lane, name, seq, where, event)
         for ref in files_of(event):
             self.digests.setdefault(ref.digest, (position, ref.size))
 
-    def _lane(self, run: Any) -> Lane:
+    def _follow(
+        self, lane: Lane, name: Any, seq: Any, where: str, event: Event
+    ) -> Iterator[Problem]:
+        if name == "in":
+            lane.untaken[seq] = isinstance(event, SessionMessage)
+        elif name != "own":
+            return
+        elif isinstance(event, SessionTaken | SessionDropped):
+            for item in event.items:
+                if what := self._taken(item.run_id, item.seq):
+                    yield Problem(where, what, FROM_BACKUP)
+        elif isinstance(event, AgentComplete):
+            lane.has_ended = True
+
+    def _taken(self, run_id: str, seq: int) -> str:
+        """An item is taken, by its run or by a frame; why it cannot be, empty if it can."""
+        lane = self._by_id.get(run_id)
+        if lane is None:  # A frame may have come here in an export without those above it.
+            return ""
+        if lane.untaken.pop(seq, None) is not None and not lane.has_ended:
+            return ""
+        if lane.has_ended:
+            return f"it takes in {seq} of run {run_id}, which had ended"
+        if lane.is_dense and 0 < seq <= lane.in_seq:
+            return f"it takes in {seq} of run {run_id}, which was taken before"
+        return ""
+
+    def _blur(self, root: Any) -> None:
+        """A record of what was taken cannot be read: it may be from any inbox of the tree."""
+        for lane in self.runs.values():
+            lane.is_clear = lane.is_clear and lane.root != root
+
+    def _lane(self, run: Any, root: Any) -> Lane:
         lane = self.runs.get(run)
         if lane is None:
             lane = self.runs[run] = Lane(self._run_id_of(run) or f"number {run}")
+            lane.root = root
+            self._by_id[lane.name] = lane
         return lane
 
     def _name(self, run: Any) -> str | None:
@@ -138,6 +178,7 @@ def _numbered(lane: Lane, where: str, name: Any, seq: Any) -> Iterator[Problem]:
         return
     wanted = (lane.in_seq if name == "in" else lane.seq) + 1
     if seq != wanted:
+        lane.is_dense = lane.is_dense and name != "in"
         yield Problem(where, f"it is {name} {seq!r} where {name} {wanted} is due", FROM_BACKUP)
     reached = seq if isinstance(seq, int) and seq > wanted else wanted
     if name == "in":

@@ -2,19 +2,20 @@
 
 The module is imported as Python would, the current folder first.  ``AGENT`` names one of its
 attributes: an ``AgentDefinition``, or a list of definitions whose first agent is meant.  Without
-``:AGENT`` the module must have exactly one agent.  The prompts, tools and further agents that
-the module itself has come along, so that definitions may refer to each other by name.
+``:AGENT`` the module must have exactly one agent.  The prompts, tools, skills and further agents
+that the module itself has come along, so that definitions may refer to each other by name.
 """
 
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct, structs
 
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool, error_text
 from hubbub.hub.errors import OperatorError
 
@@ -36,6 +37,7 @@ class LoadedAgents(Struct, frozen=True):
     agents: tuple[AgentDefinition, ...]
     prompts: tuple[PromptDefinition, ...]
     tools: tuple[Tool[..., Any], ...]
+    skills: tuple[Skill, ...] = ()
 
 
 def load_agents(spec: str) -> LoadedAgents:
@@ -64,6 +66,8 @@ def load_agents(spec: str) -> LoadedAgents:
         _of_kind(AgentDefinition, everything),
         _of_kind(PromptDefinition, everything),
         _of_kind(Tool, everything),
+        # ``load_skills`` gives a tuple, and that is how a module has it.
+        _of_kind(Skill, _opened(everything)),
     )
 
 
@@ -137,6 +141,15 @@ def _known(name: str, found: dict[str, Any]) -> str:
     if not names:
         return f"{name} has no agents; define one with @agent or AgentDefinition"
     return "write " + " or ".join(f"{name}:{each}" for each in names)
+
+
+def _opened(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, and what is in the lists and tuples among them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
 
 
 def _of_kind(kind: Any, values: Iterable[Any]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from hubbub.agents.area import find_files
 from hubbub.agents.arguments import BadArguments
+from hubbub.agents.built_in import USE_SKILL
 from hubbub.agents.decide import (
     Activity,
     CallModel,
@@ -22,6 +23,7 @@ from hubbub.agents.decide import (
     StartChild,
     TellHooks,
 )
+from hubbub.agents.frames import activated_in, first_message
 from hubbub.agents.model import (
     Delta,
     ModelMessage,
@@ -44,6 +46,7 @@ from hubbub.agents.signals import (
     ToolFinished,
 )
 from hubbub.agents.stop import paths_of
+from hubbub.agents.takeover import message_of_skill, request_of
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool, ToolResult, render_failure
 from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
@@ -53,7 +56,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.runtime.call_tool import invoke
-from hubbub.runtime.delegate import look_up_call, look_up_start
+from hubbub.runtime.delegate import look_up_call, look_up_frame, look_up_start
 from hubbub.runtime.hook_runner import (
     filtered_items,
     filtered_reply,
@@ -186,18 +189,26 @@ def _cancelled_from_within(activity: Activity) -> Signal:
 
 async def _run_call(activity: RunTool, at: AtWork) -> Signal:
     """Run a tool, or look up what a call of a child needs."""
-    tool = at.side.tools.get(activity.name)
+    side = at.side
+    tool = side.tool_of(activity.name, activity.arguments)
     if tool is None:
-        if activity.name in at.side.offered:
-            return look_up_call(activity, at.thread, at.side, at.runtime, at.run.lane)
+        if activity.name in side.offered:
+            return look_up_call(activity, at.thread, side, at.runtime, at.run.lane)
         text = f"the tool {activity.name!r} is gone"
         return ToolFinished(activity.step, activity.index, text, True, ran=False)
     state = at.state(f"{activity.step}.{activity.index}")
-    result, ran = await _run_tool(tool, activity, at, state)
+    try:
+        result, ran = await _run_tool(tool, activity, at, state)
+    except BaseException as error:
+        # A tool may give the conversation away; what it raises passes every ``except Exception``.
+        if (frame := activated_in(error)) is None:
+            raise
+        request = request_of(frame.agent_name, first_message(frame))
+        return look_up_frame(activity, request, side, at.runtime, at.run.lane)
     if result.is_error and tool.variables:
         result = _masked(result, tool, at)
-    if at.side.hooks:
-        result = await filtered_result(at.side, state, result, at.run.lane.run_id)
+    if side.hooks:
+        result = await filtered_result(side, state, result, at.run.lane.run_id)
     return ToolFinished(
         activity.step, activity.index, result.content, result.is_error, result.attachments, ran
     )
@@ -221,7 +232,10 @@ async def _run_tool(
     if has_needs and (problem := _not_ready(tool, activity, at)):
         return ToolResult(problem, is_error=True), False
     try:
-        kwargs = tool.parse(activity.arguments)
+        arguments = activity.arguments
+        if activity.name == USE_SKILL:  # What carries the skill out takes the message alone.
+            arguments = message_of_skill(arguments)
+        kwargs = tool.parse(arguments)
     except BadArguments as error:
         return render_failure(error), False
     if not at.side.hooks:
@@ -257,7 +271,11 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
     if activity.delay:
         await runtime.ports.clock.sleep(activity.delay)
     try:
-        model = runtime.resolved.model(side.prompt.model)
+        model = (
+            runtime.resolved.model(side.prompt.model)
+            if side.is_plain
+            else runtime.resolved.model_of(side, at.run.lane.ancestors, runtime.definitions)
+        )
         if side.is_plain:
             request = build_request(at.thread, side, runtime.resolved.specs_of(side))
         else:
@@ -265,7 +283,7 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         reply = await model.call(request, _deltas(activity, at))
         if side.hooks:
             reply = await filtered_reply(side, at.state(), reply, run_id)
-        return ModelReplied(reply, activity.turn, _delegations(reply, at) if side.children else ())
+        return ModelReplied(reply, activity.turn, () if side.is_plain else _delegations(reply, at))
     except ProviderError as error:
         failure = Failure(
             kind=error.kind,
@@ -299,9 +317,7 @@ def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:
                 at.run.lane,
             )
             for index, call in enumerate(first)
-            if call.name not in side.tools
-            and call.name not in side.handoffs
-            and call.name in side.offered
+            if side.delegates(call.name, call.arguments)
         ]
     )  # fmt: skip
 

@@ -9,6 +9,7 @@
 * Folders of runs that the store does not know are adopted when it is opened (P-02, P-03).
 """
 
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -20,10 +21,12 @@ from hubbub.hub.events import Event
 from hubbub.hub.journal import RunInfo
 from hubbub.hub.ports import Clock, Worker
 from hubbub.runtime.agent_folders import AgentFolders, Projected
+from hubbub.runtime.context_reader import ContextReader
 from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.disk import Disk
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.sqlite_schema import connect_read_only
+from hubbub.runtime.store_file import StoreFile
 
 __all__ = ["Projection", "agent_folders"]
 
@@ -37,9 +40,11 @@ MAX_BEHIND: Final = 50_000
 """Events by which the folders may be behind before commits wait for them."""
 
 
-def agent_folders(folder: DataFolder, disk: Disk, reader: SqliteReader) -> AgentFolders:
-    """The agents' folders of a store, as read by ``reader``."""
-    return AgentFolders(folder.agents, disk, reader.events_of, folder.blobs)
+def agent_folders(folder: DataFolder, disk: Disk, db: sqlite3.Connection) -> AgentFolders:
+    """The agents' folders of a store, whose events are read through ``db``."""
+    conversations = ContextReader(StoreFile(folder, db))
+    read_events = SqliteReader(db).events_of
+    return AgentFolders(folder.agents, disk, read_events, folder.blobs, conversations=conversations)
 
 
 class Projection:
@@ -70,8 +75,9 @@ class Projection:
         self._to_heal = deque(behind)
 
     def _open(self, safe: int) -> Sequence[RunInfo]:
-        self._reader = SqliteReader(connect_read_only(self._folder.database))
-        self._folders = agent_folders(self._folder, self._disk, self._reader)
+        db = connect_read_only(self._folder.database)
+        self._reader = SqliteReader(db)
+        self._folders = agent_folders(self._folder, self._disk, db)
         return self._reader.described_since(safe)
 
     def committed(self, batch: Iterable[tuple[RunInfo, Sequence[Event]]], position: int) -> None:

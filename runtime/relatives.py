@@ -25,12 +25,14 @@ __all__ = ["Relatives"]
 class Relatives:
     """The families of one runtime's runs."""
 
-    __slots__ = ("_code_waits", "_evicted", "_runtime", "_statuses")
+    __slots__ = ("_code_waits", "_evicted", "_frames", "_runtime", "_statuses")
 
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self._evicted: dict[str, tuple[str, ...]] = {}
         """The children that runs wait for that have left memory meanwhile."""
+        self._frames: dict[str, str] = {}
+        """The same, of those that wait for a frame."""
         self._code_waits: dict[str, list[str]] = {}
         """The runs that the code of runs waits for just now."""
         self._statuses: dict[str, dict[str, str]] = {}
@@ -41,9 +43,12 @@ class Relatives:
     def evicted(self, run_id: str, thread: Thread) -> None:
         """A run leaves memory while it waits for its children."""
         self._evicted[run_id] = _waited_for(thread)
+        if (call := thread.frame) is not None:
+            self._frames[run_id] = call.child
 
     def came_back(self, run_id: str) -> None:
         self._evicted.pop(run_id, None)
+        self._frames.pop(run_id, None)
 
     def ended(self, run_id: str) -> None:
         self._statuses.pop(run_id, None)
@@ -129,6 +134,37 @@ class Relatives:
         await self.load(loaded)
         return lane, lambda: thread
 
+    # ── who has the conversation ─────────────────────────────────────────────────────────────
+
+    def has_conversation(self, lane: OwnLane) -> bool:
+        """Whether a frame is the one that its caller waits for, and so on down to the root.
+
+        As far as is known in memory; who is not there is brought there by ``Activations.lend``.
+        """
+        frame = lane.run_id
+        for run_id, _ in lane.ancestors:
+            if self.frame_of(run_id) != frame:
+                return False
+            frame = run_id
+        return frame == lane.root_run_id
+
+    def frame_of(self, run_id: str) -> str:
+        """The frame that a run in memory, or one that has left it while it waits, waits for."""
+        run = self._runtime.runs.find_model_run(run_id)
+        if run is not None:
+            call = run.thread.frame
+            return call.child if call is not None else ""
+        return self._frames.get(run_id, "")
+
+    async def frame_on_record(self, run_id: str) -> str:
+        """The same, of a run that need not have been in memory yet."""
+        frame = self.frame_of(run_id)
+        if frame or self._runtime.runs.find_model_run(run_id) is not None:
+            return frame
+        loaded = await self._runtime.hub.journal.load(run_id)
+        call = fold_all(EMPTY, loaded.events).frame if loaded is not None else None
+        return call.child if call is not None else ""
+
     # ── who waits for whom ───────────────────────────────────────────────────────────────────
 
     def interrupted_with(self, run_id: str) -> tuple[str, ...]:
@@ -169,6 +205,6 @@ class Relatives:
 def _waited_for(thread: Thread) -> tuple[str, ...]:
     """The children that a run waits for."""
     calls = thread.open.calls if thread.open is not None else ()
-    waited = [call.child for call in calls if call.status == "waiting"]
+    waited = [call.child for call in calls if call.status == "waiting" and call.child]
     waited += [start.child for start in thread.family.starts if start.status == "waiting"]
     return tuple(dict.fromkeys(waited))

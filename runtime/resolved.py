@@ -5,7 +5,7 @@ what decodes its input.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -14,7 +14,10 @@ import msgspec
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.delegation import child_specs
 from hubbub.agents.model import Model, ToolSpec
-from hubbub.agents.sides import ActiveSide
+from hubbub.agents.resolution import Definitions
+from hubbub.agents.sides import FRAME, ActiveSide
+from hubbub.agents.skill_agents import CALLERS_MODEL
+from hubbub.agents.takeover import takeover_specs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json, decode_value
 
@@ -58,9 +61,24 @@ class Resolved:
                 with anyio.CancelScope(shield=True):
                     await close()
 
-    def model_of(self, side: ActiveSide) -> Model:
-        """The model of a side; raises ``UnknownModel``, ``MissingKey``, ``MissingExtra``."""
-        return self.model(side.prompt.model)
+    def model_of(
+        self,
+        side: ActiveSide,
+        above: Iterable[tuple[str, str]],
+        definitions: Definitions,
+    ) -> Model:
+        """The model of a side: its own, or that of whoever began the frame.
+
+        ``above`` are run id and agent of the runs above, the caller first.  Raises
+        ``UnknownModel``, ``MissingKey``, ``MissingExtra``.
+        """
+        model = side.prompt.model
+        for _, agent in above:
+            if model != CALLERS_MODEL:
+                break
+            caller = definitions.find_side(agent, FRAME) or definitions.find_side(agent, "side_a")
+            model = caller.prompt.model if caller is not None else model
+        return self.model(model)
 
     def model(self, model: str | Model) -> Model:
         """Resolve a model by name, once."""
@@ -86,7 +104,7 @@ class Resolved:
         self, side: ActiveSide, is_enabled: Callable[[str], bool]
     ) -> tuple[ToolSpec, ...]:
         """The same, with the agents that the model may call just now (C-03)."""
-        place = (side.agent, side.name)
+        place = (side.agent, side.acts_as)
         gates = self._gates.get(place)
         if gates is None:
             gates = self._gates[place] = side.gates
@@ -94,7 +112,7 @@ class Resolved:
         key = (*place, enabled)
         found = self._child_specs.get(key)
         if found is None:
-            own = child_specs(side, enabled.__contains__)
+            own = (*child_specs(side, enabled.__contains__), *takeover_specs(side))
             found = self._child_specs[key] = (*self.specs_of(side), *own)
         return found
 

@@ -61,8 +61,10 @@ class Run:
         """The latest session's outcome, once everything accepted so far is handled (R-14).
 
         Returns when a model run is idle with an empty inbox, or the run has ended (a code run:
-        only then); never waits for a terminal event that need not come.  Raises ``Closed`` when
-        the runtime is left, ``UnknownRun`` when the run is no longer kept.
+        only then); never waits for a terminal event that need not come.  While a takeover frame has
+        the conversation and waits for the user, the outcome is that frame's, and ``run_id`` says so
+        (I-01).  Raises ``Closed`` when the runtime is left, ``UnknownRun`` when the run is no
+        longer kept.
         """
         return await self._runtime.result(self.run_id)
 

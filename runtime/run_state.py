@@ -1,13 +1,15 @@
 """``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11, T-01)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 from msgspec import structs
 
 from hubbub.agents.area import Area, find_files
+from hubbub.agents.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.children import NOTICE
+from hubbub.agents.frame_turns import give_away
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.registry import SubagentRegistryEntry, entry_of
 from hubbub.agents.sides import ActiveSide
@@ -176,6 +178,21 @@ class ThreadState:
     def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
         self._record.check()
         return self._runtime.spawn(self.run_id, agent, input, name=name)
+
+    # ── takeover ─────────────────────────────────────────────────────────────────────────────
+
+    def use_agent(self, name: str, message: str) -> NoReturn:
+        self._give_away(USE_AGENT, name, message)
+
+    def use_skill(self, name: str, message: str) -> NoReturn:
+        self._give_away(USE_SKILL, name, message)
+
+    def _give_away(self, tool: str, name: str, message: str) -> NoReturn:
+        self._record.check()
+        if self._side is None or not self.call_id:
+            raise CallerError(f"{tool}: only a tool can give the conversation away; call it there")
+        frame_id = f"{self.run_id}.{self.call_id}"
+        give_away(self._runtime.definitions, self._side, tool, name, message, frame_id)
 
     def __repr__(self) -> str:
         return f"<ThreadState {self.agent} {self.run_id}>"

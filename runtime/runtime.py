@@ -7,9 +7,9 @@ and let go again.  At most ``max_live`` are in memory at once; ready runs beyond
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -20,6 +20,7 @@ from hubbub.agents.definitions import AgentDefinition, PromptDefinition
 from hubbub.agents.hooks import Hook
 from hubbub.agents.model import Model
 from hubbub.agents.resolution import Definitions
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import env_problems
 from hubbub.hub import events as e
@@ -48,6 +49,7 @@ from hubbub.runtime.boot import RestorePolicy
 from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
 from hubbub.runtime.current_run import CURRENT_RUN
+from hubbub.runtime.pauses import Pauses
 from hubbub.runtime.pending_variables import PendingVariables, pending, provide
 from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_handle import Run, RunOutcome
@@ -62,6 +64,9 @@ if TYPE_CHECKING:
     from anyio import TaskHandle
 
 __all__ = ["ExecutableAgent", "Runtime"]
+
+Met: TypeAlias = Callable[[RunInfo], Awaitable[RunInfo | None]]
+"""Whose outcome is returned, once a run is as it is waited for."""
 
 
 class ExecutableAgent:
@@ -92,7 +97,8 @@ class Runtime:
     Leaving it accepts nothing new, gives steps in flight ``grace`` seconds to reach their
     boundary and cancels the rest unrecorded; no run ends by it (R-16).
 
-    * ``agents``, ``prompts``, ``tools``, ``hooks``: the definitions; ``models`` names ``Model``
+    * ``agents``, ``prompts``, ``tools``, ``hooks``, ``skills`` (see ``load_skills``): the
+      definitions; ``models`` names ``Model``
       objects.
     * ``env``: values of variables that nothing else gives (D-07).
     * ``store``: ``"sqlite:PATH"`` (default ``sqlite:.hubbub``, a folder where the program runs),
@@ -116,6 +122,7 @@ class Runtime:
         tools: Iterable[Tool[..., Any]] = (),
         *,
         hooks: Iterable[Hook] = (),
+        skills: Iterable[Skill] = (),
         env: Mapping[str, str] | None = None,
         models: Mapping[str, Model] | None = None,
         store: str | Journal = DEFAULT_STORE,
@@ -138,7 +145,7 @@ class Runtime:
             max_live=max_live, keep=keep, max_depth=max_depth, max_descendants=max_descendants,
             max_spawns=max_spawns, grace=grace,
         )  # fmt: skip
-        self.definitions = Definitions(agents, prompts, tools, hooks)
+        self.definitions = Definitions(agents, prompts, tools, hooks, skills)
         self.env = dict(env or {})
         if problems := list(env_problems("env", self.env)):
             raise DefinitionError("runtime", problems)
@@ -166,6 +173,7 @@ class Runtime:
             raise BadValue("restore", f"a RestorePolicy is wanted, not {restore!r}")
         self.runs = Activations(self, max_live, restore)
         self.trees = Trees(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
+        self.pauses = Pauses(self)
         self._grace = grace
         self._keep = keep
         self._ended_roots: deque[str] = deque()
@@ -204,6 +212,7 @@ class Runtime:
         self.hub.addressing.conversations = self.definitions.conversations
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
+        await self.pauses.begin()
         await self.runs.begin()
         await self._scheduler.begin()
         for problem in self.hub.journal.problems:
@@ -478,20 +487,20 @@ class Runtime:
 
     async def result(self, run_id: str) -> RunOutcome:
         """See ``Run.result``."""
-        return await self._wait_for(run_id, lambda info: self._is_settled(info))
+        return await self._wait_for(run_id, self._settled)
 
     async def finished(self, run_id: str) -> RunOutcome:
         """See ``Run.finished``."""
-        return await self._wait_for(run_id, lambda info: info.status == "ended")
+        return await self._wait_for(run_id, self._over)
 
-    async def _wait_for(self, run_id: str, is_met: Callable[[RunInfo], bool]) -> RunOutcome:
+    async def _wait_for(self, run_id: str, is_met: Met) -> RunOutcome:
         waiter = CURRENT_RUN.get()
         if waiter and (waiter == run_id or self.runs.waits_for(run_id, waiter)):
             raise WaitCycle(waiter, run_id)
         with self.runs.waiting_for(waiter, run_id):
             return await self._watch(run_id, is_met)
 
-    async def _watch(self, run_id: str, is_met: Callable[[RunInfo], bool]) -> RunOutcome:
+    async def _watch(self, run_id: str, is_met: Met) -> RunOutcome:
         await self.hub.journal.flush()
         while True:
             # Watched before it is looked at: what happens in between is not missed.
@@ -501,9 +510,8 @@ class Runtime:
                 info = await self.hub.journal.info(run_id)
                 if info is None:
                     raise UnknownRun(run_id)
-                is_over = info.status == "ended"
-                if is_met(info) and (is_over or not self.runs.is_busy(run_id)):
-                    return await self._outcome(info)
+                if (met := await is_met(info)) is not None:
+                    return await self._outcome(met)
                 if (error := self.runs.withheld.error(run_id)) is not None:
                     raise error
                 if self.is_gone or self.hub.is_closed:
@@ -518,8 +526,26 @@ class Runtime:
                     if not watchers:
                         del self._watchers[run_id]
 
-    def _is_settled(self, info: RunInfo) -> bool:
-        return info.status == "ended" or (info.status == "parked" and not info.waiting)
+    async def _over(self, info: RunInfo) -> RunInfo | None:
+        return info if info.status == "ended" else None
+
+    async def _settled(self, info: RunInfo) -> RunInfo | None:
+        """The run whose outcome it is, once nothing more is to be expected.
+
+        A conversation rests when the frame that has it waits for the user.
+        """
+        if info.status == "ended":
+            return info
+        while info.status == "waiting" and not info.waiting:
+            frame = await self.runs.frame_on_record(info.run_id)
+            above = await self.hub.journal.info(frame) if frame else None
+            if above is None:
+                return None
+            if (error := self.runs.withheld.error(above.run_id)) is not None:
+                raise error
+            info = above
+        is_idle = info.status == "parked" and not info.waiting
+        return info if is_idle and not self.runs.is_busy(info.run_id) else None
 
     async def _outcome(self, info: RunInfo) -> RunOutcome:
         wanted = (e.SessionEnd.type, e.AgentComplete.type)

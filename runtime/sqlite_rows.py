@@ -1,7 +1,7 @@
-"""A run's row in the store, as its writer holds it."""
+"""The rows of runs in the store, as its writer holds them."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from hubbub.hub.codec import decode_event
@@ -14,7 +14,10 @@ from hubbub.hub.descriptors import (
 from hubbub.hub.events import InLane
 from hubbub.hub.journal import NewRun, RunInfo, RunStatus
 
-__all__ = ["Row", "put_rows", "read_row"]
+__all__ = ["Row", "Rows"]
+
+KEPT_ROWS: Final = 256
+"""Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
 
 
 class Row:
@@ -63,7 +66,59 @@ class Row:
         )  # fmt: skip
 
 
-def read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], int]) -> Row | None:
+class Rows:
+    """The rows at hand, and the numbers that stand for run ids.  What is ``changed`` is written
+    with ``flush``."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._rows: dict[str, Row] = {}
+        self._numbers: dict[str, int] = {}
+        self.changed: dict[Row, None] = {}
+
+    def find(self, run_id: str) -> Row | None:
+        """The row of a run.  Raises ``BadValue`` for one that is damaged."""
+        row = self._rows.get(run_id)
+        if row is None:
+            row = _read_row(self._db, run_id, self.number)
+            if row is not None:
+                self._rows[run_id] = row
+        return row
+
+    def create(self, new: NewRun, at: int) -> Row:
+        row = Row(self.number(new.run_id), self.number(new.root_run_id), new, at)
+        self._rows[new.run_id] = row
+        self.changed[row] = None
+        return row
+
+    def number(self, run_id: str) -> int:
+        number = self._numbers.get(run_id)
+        if number is None:
+            insert = "INSERT INTO address (run_id) VALUES (?) ON CONFLICT DO NOTHING"
+            if self._db.execute(insert, (run_id,)).rowcount:
+                number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
+            else:
+                select = "SELECT number FROM address WHERE run_id = ?"
+                number = self._db.execute(select, (run_id,)).fetchone()[0]
+            self._numbers[run_id] = number
+        assert number is not None
+        return number
+
+    def flush(self) -> None:
+        """Give the database what has changed, new rows too."""
+        if self.changed:
+            self._db.executemany(_PUT_ROW, [_values(row) for row in self.changed])
+            self.changed.clear()
+
+    def trim(self) -> None:
+        """Let go of rows with nothing to do, once there are many."""
+        if len(self._rows) > KEPT_ROWS:
+            self._rows = {run_id: row for run_id, row in self._rows.items() if not row.is_idle}
+        if len(self._numbers) > 4 * KEPT_ROWS:
+            self._numbers.clear()
+
+
+def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], int]) -> Row | None:
     """The row of a run, with what waits.  Raises ``BadValue`` for one that is damaged."""
     found = db.execute(_SELECT_ROW, (run_id,)).fetchone()
     if found is None:
@@ -84,11 +139,6 @@ def read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], int
         items = [decode_event(body) for (body,) in db.execute(_SELECT_WAITING, (number,))]
         row.waiting = {item.seq: item for item in items}  # type: ignore[misc]
     return row
-
-
-def put_rows(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    """Write rows, new ones and changed ones."""
-    db.executemany(_PUT_ROW, [_values(row) for row in rows])
 
 
 _SELECT_ROW: Final = (

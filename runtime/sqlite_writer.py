@@ -16,19 +16,24 @@ from msgspec import structs
 from hubbub.hub.addressing import identity_of
 from hubbub.hub.codec import decode_event, encode_event
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event, SessionMessage
-from hubbub.hub.inbox_rules import can_be_left_over, found_instead, judge, numbered
+from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.inbox_rules import (
+    can_be_left_over,
+    found_instead,
+    judge,
+    lenders,
+    moved,
+    numbered,
+    take_out,
+)
 from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo
 from hubbub.runtime.sqlite_addresses import candidates
-from hubbub.runtime.sqlite_rows import Row, put_rows, read_row
+from hubbub.runtime.sqlite_rows import Row, Rows
 
 __all__ = ["Applied", "Depths", "Operation", "SecretChange", "SqliteWriter"]
 
 Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
-
-KEPT_ROWS: Final = 256
-"""Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
 
 
 class SecretChange(msgspec.Struct, frozen=True):
@@ -57,9 +62,7 @@ class SqliteWriter:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._rows: dict[str, Row] = {}
-        self._numbers: dict[str, int] = {}
-        self._dirty: dict[Row, None] = {}
+        self._rows = Rows(db)
         self._written: dict[Row, list[Event]] = {}
         self._events: list[tuple[Any, ...]] = []
         self._added: list[tuple[int, int, int]] = []
@@ -115,10 +118,7 @@ class SqliteWriter:
             raise
         described = [(row.info(), events) for row, events in self._written.items()]
         self._written.clear()
-        if len(self._rows) > KEPT_ROWS:
-            self._rows = {run_id: row for run_id, row in self._rows.items() if not row.is_idle}
-        if len(self._numbers) > 4 * KEPT_ROWS:
-            self._numbers.clear()
+        self._rows.trim()
         return Applied(self.tip, self.depths, described)
 
     def checkpoint(self) -> None:
@@ -147,31 +147,56 @@ class SqliteWriter:
             )
 
     def _write_own(self, commit: Commit) -> None:
-        row = self._row(commit.run_id)
+        row = self._rows.find(commit.run_id)
         if row is None or row.seq != commit.expect or row.status == "ended":
+            commit.error = "conflict"
+            return
+        lent = lenders(commit, row, self._rows.find) if commit.lent else ()
+        if lent is None:
             commit.error = "conflict"
             return
         before = row.status, len(row.waiting)
         self._append(row, commit.events, [encode_event(event) for event in commit.events])
         commit.written.extend(commit.events)
         row.seq += len(commit.events)
-        self._dirty[row] = None
+        self._rows.changed[row] = None
         for seq in commit.taken:
-            if row.waiting.pop(seq).__class__ is SessionMessage:
-                row.messages -= 1
+            take_out(row, seq)
             self._removed.append((row.number, seq))
+        for lender, seq in lent:
+            self._lend(lender, seq)
         if commit.agent:
             row.agent = commit.agent
         if commit.status is not None:
             row.status = commit.status
             if commit.status == "ended":
-                commit.leftovers = [x for x in row.waiting.values() if can_be_left_over(x)]
-                self._removed.extend((row.number, seq) for seq in row.waiting)
-                row.waiting.clear()
-                row.messages = 0
-                if row.inbox != "terminated":
-                    row.inbox = "ended"
+                self._end(commit, row)
         self._count(before, row)
+
+    def _lend(self, lender: Row, seq: int) -> None:
+        before = lender.status, len(lender.waiting)
+        take_out(lender, seq)
+        self._removed.append((lender.number, seq))
+        self._rows.changed[lender] = None
+        self._count(before, lender)
+
+    def _end(self, commit: Commit, row: Row) -> None:
+        """Close a run's inbox, and dispose of what it holds."""
+        commit.leftovers = [x for x in row.waiting.values() if can_be_left_over(x)]
+        self._removed.extend((row.number, seq) for seq in row.waiting)
+        row.waiting.clear()
+        row.messages = 0
+        if row.inbox != "terminated":
+            row.inbox = "ended"
+        if not commit.leave_to:
+            return
+        try:
+            heir = self._rows.find(commit.leave_to)
+        except BadValue:  # What waits there is damaged: that must not keep this run from ending.
+            return
+        for message in moved(commit, heir):
+            assert heir is not None
+            self._put(commit, heir, message, (heir.status, len(heir.waiting)))
 
     def _count(self, before: tuple[str, int], row: Row) -> None:
         live, parked, waiting = self.depths
@@ -191,8 +216,8 @@ class SqliteWriter:
         for event, body in zip(events, bodies, strict=True):
             self.tip += 1
             self._hub_chain = zlib.crc32(body, self._hub_chain)
-            run = self._number(event.run_id) if event.run_id else 0
-            root = self._number(event.root_run_id) if event.root_run_id else 0
+            run = self._rows.number(event.run_id) if event.run_id else 0
+            root = self._rows.number(event.root_run_id) if event.root_run_id else 0
             self._events.append(
                 (self.tip, run, root, "hub", event.seq, event.type, self._hub_chain, body.decode())
             )
@@ -238,7 +263,7 @@ class SqliteWriter:
             agent=info.agent, name=info.name, session_key=info.session_key,
             wake_at=info.wake_at, descriptor=info.descriptor,
         )  # fmt: skip
-        row = self._create(new, info.created_at)
+        row = self._rows.create(new, info.created_at)
         left = set(pending)
         before = [item for item in items if item.seq not in left]
         after = [item for item in items if item.seq in left]
@@ -286,21 +311,26 @@ class SqliteWriter:
         delivery.outcome = "accepted"
         if delivery.closes and row.inbox != "terminated":
             row.inbox = delivery.closes
-        self._append(row, (event,), (encode_event(event),))
         if row.is_new:
-            row.born, row.is_new = self.tip, False
+            row.is_new = False
             before = "ended", 0
+        self._put(commit, row, event, before)
         if delivery.touches:
             self._recent = row.recent = max(event.at, self._recent + 1)
         if delivery.key:
             self._accepted[row.number, delivery.source, delivery.key] = (self.tip, event)
-        row.waiting[row.in_seq] = event
-        self._added.append((row.number, row.in_seq, self.tip))
-        if event.__class__ is SessionMessage:
+
+    def _put(self, commit: Commit, row: Row, item: InLane, before: tuple[str, int]) -> None:
+        """Write the next item of a run's in lane, which waits from now on."""
+        self._append(row, (item,), (encode_event(item),))
+        row.born = row.born or self.tip
+        row.waiting[item.seq] = item
+        self._added.append((row.number, item.seq, self.tip))
+        if item.__class__ is SessionMessage:
             row.messages += 1
-        self._dirty[row] = None
+        self._rows.changed[row] = None
         self._count(before, row)
-        commit.written.append(event)
+        commit.written.append(item)
 
     def _takes(self, row: Row, delivery: Delivery) -> bool:
         if found_instead(row, delivery):
@@ -335,10 +365,10 @@ class SqliteWriter:
             keyed = self._candidates(new.session_key, "key") if new.session_key else ()
             run_id = keyed[0] if keyed else new.run_id
             delivery.run_ids = (run_id,)
-            return self._row(run_id) or self._create(new, delivery.event.at)
+            return self._rows.find(run_id) or self._rows.create(new, delivery.event.at)
         found = self._candidates(delivery.to, delivery.by)
         delivery.run_ids = tuple(found)
-        row = self._row(found[0]) if len(found) == 1 else None
+        row = self._rows.find(found[0]) if len(found) == 1 else None
         if row is None:
             delivery.outcome = "rejected"
             delivery.reason = "ambiguous" if len(found) > 1 else "unknown"
@@ -350,41 +380,10 @@ class SqliteWriter:
         self._flush()
         return candidates(self._db, to, by)
 
-    # ── rows ─────────────────────────────────────────────────────────────────────────────────
-
-    def _create(self, new: NewRun, at: int) -> Row:
-        row = Row(self._number(new.run_id), self._number(new.root_run_id), new, at)
-        self._rows[new.run_id] = row
-        self._dirty[row] = None
-        return row
-
-    def _row(self, run_id: str) -> Row | None:
-        row = self._rows.get(run_id)
-        if row is None:
-            row = read_row(self._db, run_id, self._number)
-            if row is not None:
-                self._rows[run_id] = row
-        return row
-
-    def _number(self, run_id: str) -> int:
-        number = self._numbers.get(run_id)
-        if number is None:
-            insert = "INSERT INTO address (run_id) VALUES (?) ON CONFLICT DO NOTHING"
-            if self._db.execute(insert, (run_id,)).rowcount:
-                number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
-            else:
-                select = "SELECT number FROM address WHERE run_id = ?"
-                number = self._db.execute(select, (run_id,)).fetchone()[0]
-            self._numbers[run_id] = number
-        assert number is not None
-        return number
-
     def _flush(self) -> None:
         """Give the database what the batch has changed so far."""
         many = self._db.executemany
-        if self._dirty:
-            put_rows(self._db, self._dirty)
-            self._dirty.clear()
+        self._rows.flush()
         if self._events:
             many("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._events)
             self._events.clear()

@@ -20,6 +20,7 @@ from hubbub.hub.descriptors import kind_of_descriptor, read_descriptor
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.events import Event
 from hubbub.runtime.agent_folders import AgentFolders
+from hubbub.runtime.context_reader import ContextReader
 from hubbub.runtime.data_folder import DataFolder, FolderLock
 from hubbub.runtime.disk import RealDisk
 from hubbub.runtime.foreign_folders import Broken
@@ -192,7 +193,10 @@ class StoreCheck:
             return [x.event for x in store.events(run_id) if x.event.lane in ("own", "in")]
 
         reader = SqliteReader(store.db)
-        folders = AgentFolders(store.folder.agents, RealDisk(), events_of, store.folder.blobs)
+        folders = AgentFolders(
+            store.folder.agents, RealDisk(), events_of, store.folder.blobs,
+            conversations=ContextReader(store),
+        )  # fmt: skip
         select = "SELECT run_id FROM run WHERE descriptor IS NOT NULL ORDER BY number"
         try:
             run_ids = [run_id for (run_id,) in store.db.execute(select)]

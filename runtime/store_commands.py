@@ -7,7 +7,7 @@ wrong is raised, and the command line makes one line of it.
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -270,6 +270,8 @@ def _export_command(write: Write) -> Callable[..., int]:
         *,
         out: Path | None = None,
         no_files: bool = False,
+        context: bool = False,
+        state: bool = False,
         store: str = DEFAULT_STORE,
     ) -> int:
         """Write a run and everything below it as JSON lines, which hubbub import takes in.
@@ -284,16 +286,29 @@ def _export_command(write: Write) -> Callable[..., int]:
             Write to this file. Default: standard output.
         no_files
             Leave out the contents of files.
+        context
+            Write a conversation as context.jsonl tells it instead: what was said to and by the
+            main agent and each agent and skill that took over, in order.
+        state
+            Write what state.json says of the run instead, with its active_stack.
         store
             sqlite:PATH, the folder that a runtime uses.
         """
+        from hubbub.runtime.context_export import export_context, export_state
         from hubbub.runtime.run_export import export_run
         from hubbub.runtime.store_file import open_store_file
 
-        with (
-            open_store_file(store) as opened,
-            closing(export_run(opened, opened.find(run), contents=not no_files)) as lines,
-        ):
+        if context and state:
+            raise OperatorError("--context and --state are two exports; give one of them")
+        with open_store_file(store) as opened, ExitStack() as stack:
+            run_id = opened.find(run)
+            if context:
+                lines: Iterator[bytes] = export_context(opened, run_id)
+            elif state:
+                lines = iter((export_state(opened, run_id),))
+            else:
+                exported = export_run(opened, run_id, contents=not no_files)
+                lines = stack.enter_context(closing(exported))
             if out is None:
                 _write_all(write, (line[:-1].decode() for line in lines))
             else:

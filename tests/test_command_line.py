@@ -12,21 +12,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-import anyio
 import pytest
 
 from hubbub.__main__ import main
-from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.call_tool import call_tool
+from hubbub.runtime.chat_agents import ChatModels, chat_agents
+from hubbub.runtime.chat_tools import clock_tool, file_tools
 from hubbub.runtime.load_agent import CannotLoad, load_agents, with_model
-from hubbub.runtime.offline_agents import assistant, assistant_tools, offline_model
 from hubbub.runtime.runtime import Runtime
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
@@ -161,14 +161,18 @@ def test_the_installed_command_is_this_one() -> None:
         (["chat", "my_wrong:agent"], 2, "no prompt named 'lost'"),
         (["chat", "my_agents:shout", "--model", "openai:x"], 2, "leave --model out"),
         (["chat", "my_agents:adder", "--model", "openai:x"], 2, "OPENAI_API_KEY"),
-        (["chat", "my_agents:adder", "--system", "x"], 2, "--system and --folder"),
+        (["chat", "my_agents:adder", "--system", "x"], 2, "--system, --folder and --skills are"),
+        (["chat", "my_agents:adder", "--skills", "texts"], 2, "--skills are for the assistant"),
+        (["chat", "--skills", "file.txt"], 2, "file.txt: is not a folder; name the folder of your"),
+        (["chat", "--skills", "wrong"], 2, "the skills of wrong cannot be used - a.md: no front"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_one_line_with_the_remedy(
     arguments: list[str], code: int, message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for folder in ("empty", "pictures", "texts"):
+    for folder in ("empty", "pictures", "texts", "wrong"):
         (here / folder).mkdir()
+    (here / "wrong" / "a.md").write_text("no skill")
     (here / "file.txt").write_text("x")
     (here / "texts" / "a.txt").write_text("x")
     (here / "pictures" / "a.png").write_bytes(b"\0")
@@ -375,12 +379,12 @@ def test_chat_through_a_pipe_answers_on_stdout_and_says_on_stderr_that_it_is_off
     assert "no API key in the environment, so this is the offline model" in err
 
 
-def test_chat_uses_its_tools_on_the_folder_it_was_given_and_no_other(tmp_path: Path) -> None:
+def test_chat_reads_the_folder_it_was_given_and_no_other(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.md").write_text("# Title\n\nfour little words here\n")
     (tmp_path / "secret.txt").write_text("nobody may read this")
-    say = "list files\nread a.md\nread ../secret.txt\nwhat time is it?\n"
+    say = "list files\nread a.md\nread ../secret.txt\ndone\nwhat time is it?\n"
     code, out, _ = hubbub("chat", "--folder", "folder", "--backend", "trio", say=say, cwd=tmp_path)
     assert code == 0
     assert "I see these text files:\n  a.md\n" in out
@@ -388,6 +392,28 @@ def test_chat_uses_its_tools_on_the_folder_it_was_given_and_no_other(tmp_path: P
     assert "'../secret.txt' lies outside of the folder" in out
     assert "nobody may read this" not in out
     assert re.search(r"It is \w+day, 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\.", out)
+
+
+@pytest.mark.spec("I-14")
+def test_chat_writes_a_skill_and_the_next_chat_offers_it(tmp_path: Path) -> None:
+    say = "make a skill that greets people\nno\nwrite it\n"
+    code, out, err = hubbub("chat", say=say, cwd=tmp_path)
+    assert (code, is_one_line(err)) == (0, True)
+    assert "wrote skills/greets-people.md; the next `hubbub chat` offers" in out
+    code, out, _ = hubbub("chat", say="use greets-people\n", cwd=tmp_path)
+    assert code == 0
+    assert "Your task: greets people." in out
+    code, out, _ = hubbub("chat", "--skills", ".", say="use greets-people\n", cwd=tmp_path)
+    assert "You said “use greets-people”" in out, "another folder, other skills"
+
+
+def test_a_usual_folder_that_holds_no_skills_is_told_of_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "README.md").write_text("What we are good at.")
+    code, out, err = hubbub("chat", say="hi\n", cwd=tmp_path)
+    assert code == 0
+    assert "You said “hi”" in out
+    assert "README.md: no front matter" in err and "--skills FOLDER names another" in err
 
 
 def test_chat_with_an_agent_of_ones_own(tmp_path: Path) -> None:
@@ -495,6 +521,26 @@ def test_another_model_replaces_that_of_the_agent(here: Path) -> None:
         with_model(load_agents("my_agents:shout"), "openai:other")
 
 
+@pytest.mark.spec("I-14")
+def test_an_agent_comes_with_the_skills_of_its_module_also_those_of_a_folder(here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "sing.md").write_text("---\ndescription: Sings.\n---\nSing.\n")
+    (here / "my_skills.py").write_text(
+        "from hubbub import *\n"
+        "dance = Skill(name='dance', description='Dances.', instructions='Dance.')\n"
+        "of_folder = load_skills('mine')\n"
+        "prompt = PromptDefinition(name='p', prompt='', model=FunctionModel(lambda _: 'hi'),\n"
+        "    skills=['sing', dance])\n"
+        "bot = AgentDefinition(name='bot', side_a=SideConfig(prompt=prompt))\n"
+    )
+    loaded = load_agents("my_skills:bot")
+    assert sorted(each.name for each in loaded.skills) == ["dance", "sing"]
+    runtime = Runtime(
+        loaded.agents, loaded.prompts, loaded.tools, skills=loaded.skills, store="memory"
+    )
+    assert set(runtime.definitions.side("bot").skills) == {"dance", "sing"}
+
+
 # ── the assistant ────────────────────────────────────────────────────────────────────────────
 
 
@@ -519,7 +565,7 @@ async def test_no_name_leads_out_of_the_folder(tmp_path: Path, ports: Ports) -> 
     (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
     (folder / "up").symlink_to(tmp_path)
     os.mkfifo(folder / "pipe")
-    tools = assistant_tools(ports, folder)
+    tools = file_tools(ports, folder)
     assert await used(tools, "read_file", name="sub/a.txt") == ("inside", False)
     assert await used(tools, "read_file", name="sub/../sub/a.txt") == ("inside", False)
     for name in (
@@ -535,48 +581,57 @@ async def test_no_name_leads_out_of_the_folder(tmp_path: Path, ports: Ports) -> 
 
 @pytest.mark.anyio
 async def test_without_a_folder_there_are_no_file_tools(ports: Ports) -> None:
-    tools = assistant_tools(ports)
-    assert [each.name for each in tools] == ["current_time"]
-    assert await used(tools, "current_time") == ("Thursday, 2026-01-01 00:00:00 UTC", False)
+    assert file_tools(ports, None) == ()
+    assert await used((clock_tool(ports),), "current_time") == (
+        "Thursday, 2026-01-01 00:00:00 UTC",
+        False,
+    )
 
 
 @pytest.mark.anyio
 async def test_long_files_are_cut_with_a_note(tmp_path: Path, ports: Ports) -> None:
     (tmp_path / "long.txt").write_text("x" * 100_000)
-    content, _ = await used(assistant_tools(ports, tmp_path), "read_file", name="long.txt")
+    content, _ = await used(file_tools(ports, tmp_path), "read_file", name="long.txt")
     assert content.endswith("\n[cut: only the first 65,536 bytes are shown]")
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("one two three", "“one two three”: 3 words."),
-        ("who are you?", "hubbub's offline model"),
-        ("please list the files", "a.md"),
-        ("Read a.md.", "2 words in 1 line"),
-        ("show me the file missing.txt", "That did not work"),
-        ("what is the time?", "It is Thursday, 2026-01-01"),
-    ],
-)
-async def test_the_offline_model_converses_and_uses_tools(
-    tmp_path: Path, ports: Ports, said: str, expected: str
+@pytest.mark.spec("I-14")
+def test_who_may_give_the_conversation_to_whom(ports: Ports, tmp_path: Path) -> None:
+    given = skill_of_ones_own("greet"), skill_of_ones_own("other")
+    runtime = assistants(ports, tmp_path, given)
+    side = runtime.definitions.side("main")
+    assert (set(side.tools), set(side.agents)) == ({"current_time"}, {"research"})
+    assert set(side.skills) == {"skill-writer", "greet", "other"}
+    writer = runtime.definitions.side("skill:skill-writer")
+    assert (set(writer.tools), set(writer.agents)) == ({"write_skill"}, {"research"})
+    assert writer.prompt.model == "openai:c"
+    research = runtime.definitions.side("research")
+    assert set(research.tools) == {"list_files", "read_file"}
+    assert not research.agents and not research.skills
+
+
+def test_a_skill_of_ones_own_takes_the_place_of_the_one_that_comes_along(
+    ports: Ports, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.md").write_text("# Title\n")
-    definition = assistant(offline_model(ports), ports, folder=tmp_path)
-    async with Runtime([definition], ports=ports, store="memory") as runtime:
-        with anyio.fail_after(60):
-            outcome = await runtime.run("assistant", said)
-    assert expected in outcome.output
+    runtime = assistants(ports, tmp_path, [skill_of_ones_own("skill-writer")])
+    assert runtime.definitions.side("skill:skill-writer").prompt.prompt == "Do it."
+    assert set(runtime.definitions.side("main").skills) == {"skill-writer"}
 
 
-@pytest.mark.anyio
-async def test_the_offline_model_is_a_function_of_the_conversation(ports: Ports) -> None:
-    model = offline_model(ports)
-    history = (UserMessage(content="a"), AssistantMessage(text="b"), UserMessage(content="c d"))
-    answer = await model.call(ModelRequest(messages=history))
-    assert answer == await model.call(ModelRequest(messages=history))
-    assert answer.text == "You said “c d”: 2 words."
+def test_system_is_what_main_is_told_to_be(ports: Ports, tmp_path: Path) -> None:
+    runtime = assistants(ports, tmp_path, [], system="You are a pirate.")
+    assert runtime.definitions.side("main").prompt.prompt == "You are a pirate."
+    assert "pirate" not in runtime.definitions.side("research").prompt.prompt
+
+
+def assistants(ports: Ports, folder: Path, skills: Sequence[Skill], system: str = "") -> Runtime:
+    models = ChatModels("openai:a", "openai:b", "openai:c")
+    made = chat_agents(models, ports, folder=folder, skills=skills, system=system)
+    return Runtime(made.agents, made.prompts, made.tools, skills=made.skills, store="memory")
+
+
+def skill_of_ones_own(name: str) -> Skill:
+    return Skill(name=name, description="Mine.", instructions="Do it.")
 
 
 # ── assets ───────────────────────────────────────────────────────────────────────────────────

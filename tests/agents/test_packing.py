@@ -29,11 +29,13 @@ from hubbub.agents.package_format import (
     PromptPart,
     ResumablePart,
     SidePart,
+    SkillPart,
     SubagentPart,
     VariablePart,
 )
 from hubbub.agents.packing import Package, pack, unpack
 from hubbub.agents.resolution import Definitions
+from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool, tool
 from hubbub.agents.variables import VariableDefinition
 from hubbub.hub.errors import DefinitionError, UnknownAgent
@@ -59,7 +61,14 @@ def no_hook(state: Any, value: Any) -> Any:
 
 FIRST = Hook("first", "filter_messages", no_hook)
 SECOND = Hook("second", "after_session", no_hook)
-TOOLS: list[Tool[..., Any]] = [finish, look]
+
+
+@tool
+def say(message: str = "") -> None:
+    raise AssertionError("loading calls no tool")
+
+
+TOOLS: list[Tool[..., Any]] = [finish, look, say]
 HOOKS = [FIRST, SECOND]
 SCHEMA = {
     "type": "object",
@@ -119,7 +128,9 @@ def team() -> Definitions:
 
 
 def again(package: Package) -> Definitions:
-    return Definitions(package.agents, package.prompts, package.tools, package.hooks)
+    return Definitions(
+        package.agents, package.prompts, package.tools, package.hooks, package.skills
+    )  # fmt: skip
 
 
 def problems(data: Any, **given_: Any) -> tuple[str, ...]:
@@ -188,6 +199,7 @@ def test_prompts_given_inline_and_tools_are_packed_by_name() -> None:
         (BindingPart, SessionToolBinding),
         (PromptPart, PromptDefinition),
         (VariablePart, VariableDefinition),
+        (SkillPart, Skill),
         (SubagentPart, SubagentToolConfig),
         (ImmediatePart, Immediate),
         (ResumablePart, Resumable),
@@ -542,6 +554,8 @@ looking = st.none() | st.builds(
 )
 
 
+TALKERS = ["talker1", "talker2"]
+
 # What a prompt shows may not be handed over as a secret: such names are refused (C-05).
 SHOWN = {"A", "B_1", "c", "C"}
 hidden = st.lists(names.filter(lambda name: name not in SHOWN)).map(tuple)
@@ -570,18 +584,39 @@ def subagents(draw: Any, name: str, *, may_start: bool) -> SubagentToolConfig:
 
 
 @st.composite
-def prompts(draw: Any, name: str, children: list[str], handoffs: list[str]) -> PromptDefinition:
+def skills(draw: Any, name: str, agents: list[str]) -> Skill:
+    about: dict[str, Any] = {
+        "name": name, "description": draw(names), "variables": tuple(draw(variables)),
+        "env": draw(envs), "max_iterations": draw(st.integers(1, 99)),
+    }  # fmt: skip
+    if draw(st.booleans()):
+        return Skill(**about, instructions=draw(texts), passthrough=draw(st.sampled_from(["say"])))
+    tools = draw(st.none() | st.lists(st.sampled_from(["look", "finish"]), unique=True))
+    if tools is not None:
+        tools = (*tools, "use_agent")
+    called = draw(st.none() | st.lists(st.sampled_from(agents), unique=True).map(tuple))
+    model = draw(st.just("") | names)
+    return Skill(**about, instructions=draw(names), tools=tools, agents=called, model=model)
+
+
+@st.composite
+def prompts(
+    draw: Any, name: str, children: list[str], handoffs: list[str], skilled: list[str]
+) -> PromptDefinition:
     tools: list[Any] = ["finish", "look"]
     for each in draw(st.lists(st.sampled_from(children), unique=True)):
         plain = draw(st.booleans())
         tools.append(each if plain else draw(subagents(each, may_start=name == "main")))
     if name == "main" and handoffs:
         tools += draw(st.lists(st.sampled_from(handoffs), unique=True))
+    talks = name == "main"
     return PromptDefinition(
         name=name,
         prompt=draw(texts),
         model=draw(names),
         tools=tuple(draw(st.permutations(tools))),
+        agents=tuple(draw(st.lists(st.sampled_from(TALKERS), unique=True))) if talks else (),
+        skills=tuple(draw(st.lists(st.sampled_from(skilled), unique=True))) if talks else (),
         variables=tuple(draw(variables)),
         env=draw(envs),
         hooks=draw(st.none() | hook_ids.map(tuple)),
@@ -612,7 +647,9 @@ def families(draw: Any) -> Definitions:
     """Definitions whose names are all by name, with ``main`` reaching any part of the rest."""
     children = [f"child{index}" for index in range(draw(st.integers(1, 3)))]
     handoffs = ["other"] if draw(st.booleans()) else []
-    known = [draw(prompts(name, children, handoffs)) for name in ("main", "p1", "p2")]
+    skilled = ["skill1", "skill2"]
+    about_skills = [draw(skills(name, TALKERS)) for name in skilled]
+    known = [draw(prompts(name, children, handoffs, skilled)) for name in ("main", "p1", "p2")]
     reads = st.sampled_from(["p1", "p2"])
     metadata = ("package_name", "version", "author", "license")
     shown = ("title", "description", "icon", "tool_description")
@@ -626,7 +663,9 @@ def families(draw: Any) -> Definitions:
         return drawn
 
     exposed = st.just(True)
-    agents = [agent("main", side_a=sides("main"), expose_as_tool=st.booleans())]
+    asks = {"supports_checkpointing": st.booleans()}
+    agents = [agent("main", side_a=sides("main"), expose_as_tool=st.booleans(), **asks)]
+    agents += [agent(name, side_a=sides(draw(reads)), expose_as_tool=exposed) for name in TALKERS]
     agents += [
         agent(
             name, type=st.just("dual_ai"), side_a=sides(draw(reads)), side_b=sides(draw(reads)),
@@ -635,7 +674,7 @@ def families(draw: Any) -> Definitions:
         for name in children
     ]  # fmt: skip
     agents += [agent(name, side_a=sides("main"), expose_as_tool=exposed) for name in handoffs]
-    return Definitions(agents, known, TOOLS, HOOKS)
+    return Definitions(agents, known, TOOLS, HOOKS, about_skills)
 
 
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -650,6 +689,10 @@ def test_a_package_holds_equal_definitions_and_packs_to_the_same_bytes(family: D
         assert agent == family.agent(agent.name)
     for each in package.prompts:
         assert each == family.prompts[each.name]
+    for skill in package.skills:
+        given_ = family.skills[skill.name]
+        assert skill == msgspec.structs.replace(given_, passthrough=skill.passthrough)
+        assert skill.passthrough == getattr(given_.passthrough, "name", "")
     root = family.agent("main")
     for field in ("package_name", "version", "author", "license"):
         assert getattr(package, field) == getattr(root, field)
@@ -672,7 +715,11 @@ def reachable(family: Definitions, agent: str) -> set[str]:
         definition = family.agent(name)
         for side in (definition.side_a, definition.side_b):
             if side is not None and isinstance(side.prompt, str):
-                for each in family.prompts[side.prompt].tools:
+                prompt_ = family.prompts[side.prompt]
+                left += prompt_.agents
+                for skill in prompt_.skills:
+                    left += family.skills[str(skill)].agents or ()
+                for each in prompt_.tools:
                     other = each.name if isinstance(each, SubagentToolConfig) else each
                     if other in family.names:
                         left.append(str(other))
@@ -731,3 +778,95 @@ def test_the_value_of_a_secret_variable_is_not_packed() -> None:
     text = refusal(solo(variables=[token], env={"TOKEN": "planted", "REGION": "north"}))
     assert "prompts.p.env.TOKEN: the variable is secret" in text
     assert "planted" not in text and "REGION" not in text
+
+
+# ── takeover ─────────────────────────────────────────────────────────────────────────────────
+
+
+def stacked() -> Definitions:
+    """A main agent that gives the conversation away, to agents and to skills."""
+    talker = AgentDefinition(
+        name="talker", expose_as_tool=True, supports_checkpointing=True,
+        side_a=SideConfig(prompt=prompt("talk", agents=["far"])),
+    )  # fmt: skip
+    far = AgentDefinition(name="far", expose_as_tool=True, side_a=SideConfig(prompt=prompt("far")))
+    stranger = AgentDefinition(
+        name="stranger", expose_as_tool=True, side_a=SideConfig(prompt=prompt("odd"))
+    )
+    token = VariableDefinition(name="TOKEN", required=True)
+    skills_ = (
+        Skill(name="writer", description="Writes.", instructions="Write.", tools=(look,),
+              model="openai:gpt", max_iterations=7, variables=(token,)),
+        Skill(name="asker", description="Asks.", instructions="Ask.", tools=("use_agent",),
+              agents=("talker",)),
+        Skill(name="all", description="Does all.", instructions="Do."),
+        Skill(name="code", description="Codes.", passthrough=say),
+    )  # fmt: skip
+    return solo(agents=(talker, far, stranger), skills=skills_, tools=[finish])
+
+
+def test_whom_a_conversation_may_be_given_to_is_packed_skills_by_value() -> None:
+    file = json.loads(pack(stacked(), "a"))
+    assert [each["name"] for each in file["agents"]] == ["a", "talker", "far"]
+    assert file["agents"][1]["supports_checkpointing"] is True
+    assert file["prompts"][0]["skills"] == ["writer", "asker", "all", "code"]
+    assert file["skills"] == [
+        {
+            "name": "writer", "description": "Writes.", "instructions": "Write.",
+            "tools": ["look"], "model": "openai:gpt", "max_iterations": 7,
+            "variables": [{"name": "TOKEN", "required": True}],
+        },
+        {
+            "name": "asker", "description": "Asks.", "instructions": "Ask.",
+            "tools": ["use_agent"], "agents": ["talker"],
+        },
+        {"name": "all", "description": "Does all.", "instructions": "Do."},
+        {"name": "code", "description": "Codes.", "passthrough": "say"},
+    ]  # fmt: skip
+    assert file["tools"] == ["finish", "look", "say"]
+
+
+def test_a_loaded_skill_is_ready_for_a_runtime() -> None:
+    data = pack(stacked(), "a")
+    package = unpack(data, tools=TOOLS)
+    runtime = Runtime(
+        package.agents, package.prompts, package.tools, skills=package.skills, store="memory"
+    )
+    side = runtime.definitions.side("a")
+    assert list(side.skills) == ["writer", "asker", "all", "code"]
+    assert side.skills["code"].passthrough is say
+    assert list(runtime.definitions.side("skill:writer").tools) == ["look"]
+    assert list(runtime.definitions.side("skill:asker").agents) == ["talker"]
+    assert "interrupt" in runtime.definitions.side("talker").offered
+    assert pack(again(package), "a") == data
+
+
+def test_a_package_without_skills_is_what_it_always_was() -> None:
+    data = pack(team(), "lead")
+    assert "skills" not in json.loads(data)
+    assert unpack(data, tools=TOOLS, hooks=HOOKS).skills == ()
+
+
+def test_what_a_skill_names_must_be_in_the_package() -> None:
+    file = json.loads(pack(stacked(), "a"))
+    file["skills"][0]["tools"] = ["gone"]
+    file["skills"][1]["agents"] = ["nobody"]
+    file["skills"][3]["passthrough"] = "gone"
+    file["prompts"][0]["skills"].append("unknown")
+    assert problems(json.dumps(file)) == (
+        "prompts[0].skills: the package has no skill named 'unknown'",
+        "skills[0].tools: the package has no tool named 'gone'",
+        "skills[1].agents: the package has no agent named 'nobody'",
+        "skills[3].passthrough: the package has no tool named 'gone'",
+    )
+
+
+def test_what_of_a_skill_cannot_be_packed_is_told() -> None:
+    token = VariableDefinition(name="TOKEN")
+    skill = Skill(
+        name="s", description="d", instructions="i", model=ScriptedModel([]), variables=(token,),
+        env={"TOKEN": "x"}, tools=(),
+    )  # fmt: skip
+    found = refusal(solo(skills=(skill,)))
+    assert "skills.s.model: a Model object cannot be packed" in found
+    assert "skills.s.env.TOKEN: the variable is secret" in found

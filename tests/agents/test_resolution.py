@@ -7,6 +7,7 @@ import pytest
 from msgspec import Struct
 
 from hubbub.agents.arguments import BadArguments
+from hubbub.agents.built_in import BUILT_IN
 from hubbub.agents.definitions import (
     AgentDefinition,
     PromptDefinition,
@@ -18,7 +19,6 @@ from hubbub.agents.definitions import (
 from hubbub.agents.delegation import ChildRequest, child_specs, read_call
 from hubbub.agents.hooks import Hook
 from hubbub.agents.resolution import Definitions
-from hubbub.agents.sides import BUILT_IN
 from hubbub.agents.tools import tool
 from hubbub.agents.variables import VariableDefinition
 from hubbub.hub.errors import DefinitionError

@@ -1,10 +1,19 @@
 """A terminal without a terminal: typed lines in, a screen out."""
 
 import re
+import sys
 from collections.abc import Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
+
+from hubbub import Runtime
+from hubbub.channels import run_console
+
+# Makes the modules beside this folder importable by name: tests are no package.
+sys.path.append(str(Path(__file__).parent.parent))
 
 
 class FakeTerminal:
@@ -87,3 +96,32 @@ def pipe():
     pipe = FakeTerminal(is_terminal=False)
     yield pipe
     pipe.close()
+
+
+@pytest.fixture
+def converse(journal, ports):
+    """Run a console over a terminal beside the test; yields the runtime and the exit codes."""
+
+    @asynccontextmanager
+    async def converse(terminal, *agents, **options):
+        codes = []
+        async with Runtime(agents=agents, store=journal, ports=ports, grace=0) as rt:
+
+            async def talk():
+                codes.append(
+                    await run_console(
+                        rt.hub, agents[0].name, reader=terminal, writer=terminal, **options
+                    )
+                )
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(talk)
+                await anyio.sleep(0.5)
+                yield rt, codes
+                terminal.end()
+                with anyio.move_on_after(3600) as scope:
+                    while not codes:  # noqa: ASYNC110
+                        await anyio.sleep(1)
+                assert not scope.cancelled_caught, "the console did not leave"
+
+    return converse

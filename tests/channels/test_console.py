@@ -1,6 +1,5 @@
 """The console over a fake terminal: what is shown, and what keys do (K-03)."""
 
-from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -62,35 +61,6 @@ def model_agent(*script, name="bot", max_steps=None, tools=TOOLS, parallel=False
         parallel_tool_calls=parallel,
     )  # fmt: skip
     return AgentDefinition(name=name, side_a=SideConfig(prompt=prompt, max_steps=max_steps))
-
-
-@pytest.fixture
-def converse(journal, ports):
-    """Run a console over a terminal beside the test; yields the runtime and the exit codes."""
-
-    @asynccontextmanager
-    async def converse(terminal, *agents, **options):
-        codes = []
-        async with Runtime(agents=agents, store=journal, ports=ports, grace=0) as rt:
-
-            async def talk():
-                codes.append(
-                    await run_console(
-                        rt.hub, agents[0].name, reader=terminal, writer=terminal, **options
-                    )
-                )
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(talk)
-                await anyio.sleep(0.5)
-                yield rt, codes
-                terminal.end()
-                with anyio.move_on_after(3600) as scope:
-                    while not codes:  # noqa: ASYNC110
-                        await anyio.sleep(1)
-                assert not scope.cancelled_caught, "the console did not leave"
-
-    return converse
 
 
 # ── what is said ─────────────────────────────────────────────────────────────────────────────

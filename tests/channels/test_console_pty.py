@@ -1,23 +1,18 @@
 """The console in a real terminal, in a process of its own (K-03).  Real time, so: quick."""
 
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
 import termios
-import time
-from pathlib import Path
 
 import pytest
+from pty_terminal import Terminal
 
 pytestmark = pytest.mark.spec("K-03")
 
 SCRIPT = """
 import fcntl, sys, termios
 import anyio
-from hubbub import AgentDefinition, PromptDefinition, Runtime, SideConfig, tool
+from hubbub import AgentDefinition, PromptDefinition, Runtime, SideConfig, agent, tool
 from hubbub.channels import run_console
 from hubbub.runtime.scripted_model import ScriptedModel, call
 
@@ -35,58 +30,18 @@ model = ScriptedModel(script, latency=0.2)
 prompt = PromptDefinition(name="p", prompt="", model=model, tools=(nap,))
 bot = AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt))
 
+@agent("coded")
+async def coded(input, ctx):
+    ctx.say("I begin")
+    await anyio.sleep(60)
+    ctx.say("too late")
+
 async def main():
-    async with Runtime(agents=[bot]) as rt:
-        return await run_console(rt.hub, "bot")
+    async with Runtime(agents=[bot, coded]) as rt:
+        return await run_console(rt.hub, sys.argv[2] if sys.argv[2:] else "bot")
 
 sys.exit(anyio.run(main, backend=sys.argv[1]))
 """
-
-
-class Terminal:
-    """A pseudo-terminal with the script in it; ``wait`` reads what appears."""
-
-    def __init__(self, script: Path, backend: str, **environ: str) -> None:
-        self.master, slave = pty.openpty()
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
-        self.shown = ""
-        self.process = subprocess.Popen(
-            [sys.executable, str(script), backend],
-            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            env={**os.environ, "TERM": "xterm", "PYTHONDONTWRITEBYTECODE": "1", **environ},
-        )  # fmt: skip
-
-    def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
-
-    def wait(self, text: str, seconds: float = 20.0) -> None:
-        """Read until ``text`` is there, after what earlier waits have seen."""
-        deadline = time.monotonic() + seconds
-        while text not in self.shown:
-            assert time.monotonic() < deadline, f"no {text!r} in {self.shown!r}"
-            self._read()
-        self.seen, self.shown = self.shown.split(text, 1)
-
-    def wait_end(self, seconds: float = 20.0) -> int:
-        """The exit code; what is still shown is in ``shown``."""
-        deadline = time.monotonic() + seconds
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, f"it does not leave: {self.shown!r}"
-            self._read()
-        self._read()
-        return self.process.returncode
-
-    def _read(self) -> None:
-        if select.select([self.master], [], [], 0.05)[0]:
-            self.shown += os.read(self.master, 65536).decode()
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -153,16 +108,38 @@ def test_ctrl_c_twice_leaves_in_the_middle_of_a_turn(terminal):
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
+def test_ctrl_c_interrupts_a_code_agent_that_is_busy_and_the_next_one_leaves(script, backend):
+    terminal = Terminal(script, backend, "coded")
+    try:
+        terminal.wait("> ")
+        terminal.type("go\n")
+        terminal.wait("I begin")
+        terminal.wait("> ")  # It has spoken and is quiet, and works all the same.
+        terminal.type("\x03")
+        terminal.wait("interrupting; press Ctrl-C again to leave")
+        terminal.wait("interrupted: Ctrl-C")
+        terminal.wait("> ")
+        assert terminal.process.poll() is None
+        terminal.type("\x03")
+        assert terminal.wait_end() == 0
+        assert "too late" not in terminal.shown
+        assert "Traceback" not in terminal.shown
+    finally:
+        terminal.close()
+
+
 def test_a_pipe_in_a_process_of_its_own_gets_the_answer_only(script, backend):
     command = [sys.executable, str(script), backend]
-    done = subprocess.run(command, input=b"hi\n", capture_output=True, timeout=20, check=False)
+    done = subprocess.run(
+        command, input=b"hi\n", capture_output=True, timeout=20, check=False, cwd=script.parent
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"one two three four\n", b"")
 
 
 def test_a_reader_that_has_left_causes_no_traceback(script, backend):
     process = subprocess.Popen(
         [sys.executable, str(script), backend],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=script.parent,
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None

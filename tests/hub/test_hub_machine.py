@@ -1,4 +1,5 @@
-"""The hub beside a model of plain data: inboxes, deduplication, closing, dead letters, order.
+"""The hub beside a model of plain data: inboxes, deduplication, closing, dead letters, order, and
+what goes from one inbox of a tree to another.
 
 Whatever is called, in whatever order, awaited or not, over a store that commits at once or late:
 the receipts, the inboxes, what was dispatched and what was kept are the model's.
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import CustomEvent, Hub, Message
-from hubbub.hub.events import AgentComplete, AgentStatus, SessionTaken
+from hubbub.hub.events import AgentComplete, AgentStatus, SessionOpen, SessionTaken
 from hubbub.hub.late_journal import LateJournal
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.own_lane import OwnLane
@@ -38,6 +39,7 @@ class Address:
     items: int = 0
     waiting: dict = field(default_factory=dict)
     keys: dict = field(default_factory=dict)
+    root: int | None = None
 
     def put(self, text):
         self.items += 1
@@ -94,6 +96,12 @@ class Model:
         self.log.append((number, f"say {text}"))
         return "accepted", ""
 
+    def spawn(self, number, agent):
+        run = self.runs[number]
+        self.runs.append(Address(agent, "", root=number if run.root is None else run.root))
+        self.runs[-1].put("open")
+        self.log.append((len(self.runs) - 1, "open"))
+
     def _reject(self, text, reason):
         self.dead.append((text, reason))
         return "rejected", reason
@@ -107,7 +115,8 @@ class Model:
         return [n for n in self.live if self.runs[n].agent == agent]
 
     def only(self):
-        return [n for n in self.open_ones if self.runs[n].key] or self.live
+        keyed = [n for n in self.open_ones if self.runs[n].key]
+        return keyed or [n for n in self.live if self.runs[n].root is None]
 
     def control(self, number, act):
         run = self.runs[number]
@@ -131,14 +140,28 @@ class Model:
         self.log.append((number, "take"))
         return taken
 
-    def end(self, number):
+    def lend(self, taker, lender, seqs):
+        """Whether all of them wait in another inbox of the same tree."""
+        trees = {n if self.runs[n].root is None else self.runs[n].root for n in (taker, lender)}
+        waiting = self.runs[lender].waiting
+        if taker == lender or len(trees) > 1 or not waiting.keys() >= set(seqs):
+            return not seqs
+        for seq in seqs:
+            del waiting[seq]
+        return True
+
+    def end(self, number, heir=None):
         run = self.runs[number]
-        self.log.append((number, "end"))
-        for text in run.waiting.values():
-            if text.startswith("say "):
-                self.dead.append((text[4:], "ended"))
-        run.waiting.clear()
         run.state = "ended"
+        self.log.append((number, "end"))
+        said = [text for text in run.waiting.values() if text.startswith("say ")]
+        run.waiting.clear()
+        if heir is not None and self.runs[heir].state == "open":
+            for text in said:
+                self.runs[heir].put(text)
+                self.log.append((heir, text))
+        else:
+            self.dead += [(text[4:], "ended") for text in said]
 
     def emit(self, text):
         self.log.append((None, text))
@@ -161,6 +184,9 @@ acts = st.one_of(
     st.tuples(st.just("interrupt"), runs),
     st.tuples(st.just("take"), runs, st.integers(0, 4)),
     st.tuples(st.just("end"), runs),
+    st.tuples(st.just("spawn"), runs, st.sampled_from(AGENTS)),
+    st.tuples(st.just("lend"), runs, runs, st.lists(st.integers(1, 4), max_size=2, unique=True)),
+    st.tuples(st.just("leave"), runs, runs),
     st.tuples(st.just("emit"), texts),
 )
 
@@ -174,6 +200,7 @@ class Both:
         self.ids = []
         self.lanes = []
         self.receipts = []
+        self.lent = []
         self.seen = []
         self.dead = []
         hub.subscribe("*", self._see)
@@ -254,6 +281,35 @@ class Both:
             self.model.end(number)
             self.lanes[number].append((AgentComplete(),), status="ended")
 
+    def _spawn(self, wanted, agent):
+        number = self._number(wanted)
+        if number is None or self.model.runs[number].state == "ended":
+            return
+        self.model.spawn(number, agent)
+        above, run_id = self.lanes[number], f"child-{len(self.ids)}"
+        ids = {"root_run_id": above.root_run_id, "parent_run_id": above.run_id}
+        opening = self.hub.addressing.delivery(SessionOpen(open_agent=agent, **ids), to=run_id)
+        above.append((), deliveries=(opening,))
+        self.ids.append(run_id)
+        self.lanes.append(OwnLane(self.hub, run_id=run_id, agent=agent, **ids))
+
+    def _lend(self, wanted, other, seqs):
+        taker, lender = self._number(wanted), self._number(other)
+        if taker is None or self.model.runs[taker].state == "ended":
+            return
+        lane, lent = self.lanes[taker], [(self.ids[lender], seq) for seq in seqs]
+        is_lent = self.model.lend(taker, lender, seqs)
+        commit = lane.append((AgentStatus(),), lent=lent)
+        if not is_lent:
+            lane.seq -= 1
+        self.lent.append((commit, is_lent))
+
+    def _leave(self, wanted, other):
+        number, heir = self._number(wanted), self._number(other)
+        if number is not None and self.model.runs[number].state != "ended":
+            self.model.end(number, heir)
+            self.lanes[number].append((AgentComplete(),), status="ended", leave_to=self.ids[heir])
+
     def _emit(self, text):
         self.model.emit(text)
         self.hub.emit(CustomEvent.of("test:tick", text=text))
@@ -266,6 +322,8 @@ class Both:
         for receipt, outcome in self.receipts:
             await receipt
             assert (receipt.status, receipt.reason) == outcome
+        for commit, is_lent in self.lent:
+            assert (commit.error, len(commit.written)) == (("", 1) if is_lent else ("conflict", 0))
         assert [self._words(event) for event in self.seen if event.type != "agent:status"] == (
             self.model.log
         )
@@ -295,7 +353,7 @@ class Both:
         return self.ids.index(event.run_id), words
 
 
-@pytest.mark.spec("H-07", "H-08", "H-09", "H-14", "H-17", "P-06")
+@pytest.mark.spec("H-07", "H-08", "H-09", "H-14", "H-17", "I-13", "P-06")
 @settings(max_examples=200, deadline=None)
 @given(plan=st.lists(st.tuples(acts, st.booleans()), max_size=40), turns=st.integers(0, 2))
 async def test_hub_does_what_the_model_does(plan, turns):

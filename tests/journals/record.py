@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from little_agents import echo_model, model_agent
 from little_families import Recorder, child, config, parent, write_file
+from little_frames import KEY, Talk, complete, frame, use
 
 from hubbub import (
     AgentDefinition,
@@ -97,8 +98,20 @@ def _of_model(thread: Thread) -> dict[str, Any]:
         "outcome": outcome and [outcome.session, outcome.success, outcome.outcome, outcome.reason],
         "children": [[each.agent, each.name, each.ended, each.reports] for each in family.children],
         "deferred": [[each.agent, list(each.required)] for each in family.deferred],
+        **_of_takeover(thread),
         **_of_area(thread),
     }
+
+
+def _of_takeover(thread: Thread) -> dict[str, Any]:
+    """Only where there is any: what was recorded before knows nothing of it."""
+    frame, pause = thread.frame, thread.pause
+    facts = {
+        "place": [thread.origin.frame, thread.acts_as] if thread.origin.frame else None,
+        "frame": [frame.name, frame.child] if frame is not None else None,
+        "pause": [pause.key, pause.expires_at] if pause is not None else None,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def _of_code(thread: CodeThread) -> dict[str, Any]:
@@ -353,13 +366,43 @@ async def future(store: MemoryJournal, ports: Ports) -> None:
         await rt.result(run.run_id)
 
 
+async def takeover(store: MemoryJournal, ports: Ports) -> None:
+    """Frames three deep: words, a result, a question; and two that are still open at the end."""
+    main = ScriptedModel([use("writer", "A page."), "Main: as you like.", use("writer", "Again.")])
+    writer = ScriptedModel([use("research", "Sources."), "Which?", use("research", "More.")])
+    research = ScriptedModel([
+        "Which version?", reply("", call("look", what="3.13"), complete("3 sources")),
+        call("interrupt", prompt="All of them?", options=["yes", "no"]), "Then I wait.",
+    ])  # fmt: skip
+    agents = (
+        frame(main, agents=("writer",)), frame(writer, name="writer", agents=("research",)),
+        frame(research, look, name="research", supports_checkpointing=True),
+    )  # fmt: skip
+    async with Runtime(agents, store=store, ports=ports) as rt:
+        talk = Talk(rt)
+        for line in ("Write.", "3.13", "/back", "Once more."):
+            await talk.say(line)
+        await rt.hub.send("all", session_key=KEY)
+        await anyio.sleep(10)
+        await talk.say("yes")
+
+
+async def paused(store: MemoryJournal, ports: Ports) -> None:
+    """A main agent that waits for an answer."""
+    main = ScriptedModel([call("interrupt", prompt="Which plan?", options=["a", "b"])])
+    agent = frame(main, supports_checkpointing=True)
+    async with Runtime([agent], store=store, ports=ports) as rt:
+        await rt.hub.open("main", "Plan.", session_key=KEY)
+        await anyio.sleep(10)
+
+
 Story = Callable[[MemoryJournal, Ports], Awaitable[None]]
 
 STORIES: dict[str, Story] = {
     story.__name__: story
     for story in (
         conversation, interrupted, two_sides, children, deferred, handoff, files_and_values,
-        code_agent, restored, failed, reset, future,
+        code_agent, restored, failed, reset, future, takeover, paused,
     )
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.scripted_model import ScriptedModel, call
 from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.store_check import StoreCheck
 
 pytestmark = pytest.mark.anyio
 
@@ -479,3 +480,4 @@ async def test_a_conversation_goes_on_over_the_disk(policy: RestorePolicy, tmp_p
     else:
         assert outcome.outcome == "interrupted"
         assert (restore.reason, letters) == (CONTEXT_ONLY, ["more"])
+    assert list(StoreCheck(f"sqlite:{tmp_path}", thorough=True).problems()) == []

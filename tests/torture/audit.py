@@ -16,7 +16,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.values import decode_value
 from hubbub.runtime.sqlite_schema import connect_read_only
 
-__all__ = ["Audit", "lane_problems", "read_runs"]
+__all__ = ["Audit", "doubled_items", "inbox_problems", "lane_problems", "read_runs"]
 
 
 def lane_problems(db: Any) -> list[str]:
@@ -103,6 +103,7 @@ class Audit:
         self.doubled += len(doubled)
         problems += [f"lost: {each}" for each in lost] + [f"doubled: {each}" for each in doubled]
         problems += [p for run in runs.values() for p in self._life_problems(run)]
+        problems += inbox_problems(runs)
         if is_quiet:
             problems += [p for run in runs.values() for p in _unfinished(run)]
         self.restarts = sum(isinstance(x, e.AgentRestore) for r in runs.values() for x in r.own)
@@ -143,13 +144,12 @@ class Audit:
     def _doubled(self, runs: dict[str, _Run]) -> list[str]:
         problems = [f"{key} of {run_id}" for run_id, key, status in self._acknowledged["again"]
                     if status != "duplicate"]  # fmt: skip
+        problems += doubled_items(runs)
         effects = self._effects()
         problems += [f"effect {what} {name}: {times} times" for (what, name), times in
                      effects.items() if what == "risky" and times > 1]  # fmt: skip
         for run in runs.values():
             problems += _twice([k for k in map(_key, run.inbox) if k], f"message of {run.run_id}")
-            taken = [i.seq for x in run.own if isinstance(x, e.SessionTaken) for i in x.items]
-            problems += _twice([*taken, *run.waiting], f"item taken by {run.run_id}")
             problems += self._calls_twice(run, effects)
             records = [(x.name, x.index) for x in run.own if isinstance(x, e.AgentRecord)]
             problems += _twice(records, f"step of {run.run_id}")
@@ -197,14 +197,34 @@ class Audit:
         ends = types.count("agent:complete")
         if ends > 1 or (ends and types[-1] != "agent:complete") or (run.status == "ended") != ends:
             problems.append(f"{run.run_id} is {run.status} and has {ends} ends")
-        taken = {i.seq for x in run.own if isinstance(x, e.SessionTaken) for i in x.items}
-        missing = {x.seq for x in run.inbox} - taken - run.waiting
-        if missing and run.status != "ended":
-            problems.append(f"{run.run_id}: items {missing} neither wait nor were taken")
         return problems
 
 
-def read_runs(db: sqlite3.Connection) -> dict[str, _Run]:
+def inbox_problems(runs: dict[str, _Run]) -> list[str]:
+    """Items of runs that go on which nobody has."""
+    taken, waiting = _taken(runs), _waiting(runs)
+    came = [(x.run_id, x.seq) for r in runs.values() if r.status != "ended" for x in r.inbox]
+    return [f"item {x} neither waits nor was taken" for x in {*came} - {*taken} - {*waiting}]
+
+
+def doubled_items(runs: dict[str, _Run]) -> list[str]:
+    """Items that two have taken, or that wait all the same."""
+    return _twice([*_taken(runs), *_waiting(runs)], "item")
+
+
+def _taken(runs: dict[str, _Run]) -> list[tuple[str, int]]:
+    """By run and number: a takeover frame takes items of the conversation's, too."""
+    return [
+        (i.run_id, i.seq)
+        for run in runs.values() for x in run.own if isinstance(x, e.SessionTaken) for i in x.items
+    ]  # fmt: skip
+
+
+def _waiting(runs: dict[str, _Run]) -> list[tuple[str, int]]:
+    return [(run.run_id, seq) for run in runs.values() for seq in run.waiting]
+
+
+def read_runs(db: Any) -> dict[str, _Run]:
     """Every run of a store."""
     numbers: dict[int, _Run] = {}
     for number, run_id, agent, status in db.execute(

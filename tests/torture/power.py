@@ -12,14 +12,22 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from crash_vfs import PATH, Connection, CrashDisk, Fault, PowerLost, connect
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import AgentStatus, SessionMessage, SessionOpen
+from hubbub.hub.events import (
+    AgentComplete,
+    AgentStatus,
+    Event,
+    InLane,
+    SessionMessage,
+    SessionOpen,
+    SessionTaken,
+)
 from hubbub.hub.journal import Commit, Delivery, NewRun
 from hubbub.runtime.sqlite_schema import prepare
 from hubbub.runtime.sqlite_writer import Operation, SecretChange, SqliteWriter
-from torture.audit import lane_problems
+from torture.audit import doubled_items, inbox_problems, lane_problems, read_runs
 
 __all__ = ["Loss", "PowerCount", "Weakness", "lose_power"]
 
@@ -46,12 +54,16 @@ Batch = Callable[[], list[Operation]]
 
 
 class _Batches:
-    """Chance batches for a store."""
+    """Chance batches for a store.  Its runs are one tree, whose items go from one to another."""
 
     def __init__(self, draw: random.Random, db: sqlite3.Connection) -> None:
         self._draw = draw
-        select = "SELECT address.run_id, seq FROM run JOIN address USING (number)"
-        self._seqs: dict[str, int] = dict(db.execute(select))
+        runs = read_runs(db)
+        live = [run for run in runs.values() if run.status != "ended"]
+        self._root = next(iter(runs), "")
+        self._seqs = {run.run_id: len(run.own) for run in live}
+        self._came = {run.run_id: len(run.inbox) for run in live}
+        self._waiting = {run.run_id: sorted(run.waiting) for run in live}
         self._count = db.execute("SELECT count(*) FROM event").fetchone()[0]
 
     def next(self) -> Batch:
@@ -64,26 +76,67 @@ class _Batches:
         text = f"{self._count} {draw.random()}" + "x" * draw.choice((0, 10, 300, 5000))
         what = draw.random()
         if not runs or what < 0.1:
-            run_id = f"run-{text[:30]}"
-            self._seqs[run_id] = 0
-            new = NewRun(run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="a")
-            opening = SessionOpen(name=text)
-            return lambda: Commit(deliveries=(Delivery(opening, run_id, new=new),))
+            return self._opening(f"run-{text[:30]}", text)
         run_id = draw.choice(runs)
         if what < 0.4:
+            self._put(run_id)
             letter = SessionMessage(content=text, key=text)
             return lambda: Commit(deliveries=(Delivery(letter, run_id, key=text, source="p"),))
         if what < 0.5:
             key = f"{run_id}\n{draw.randrange(5)}"
             return lambda: SecretChange(key, text)
-        seq = self._seqs[run_id]
-        events = [
-            AgentStatus(run_id=run_id, root_run_id=run_id, lane="own", seq=seq + n + 1, status=text)
-            for n in range(draw.randint(1, 3))
-        ]
-        self._seqs[run_id] += len(events)
+        if what < 0.7:
+            return self._taking(run_id)
+        if what < 0.75 and len(runs) > 1:
+            return self._end(run_id, draw.choice(runs))
+        seq, events = self._stamped(run_id, *[AgentStatus(status=text)] * draw.randint(1, 3))
         notes = {f"note-{draw.randrange(9)}": text}
         return lambda: Commit(run_id, events, expect=seq, notes=notes)
+
+    def _opening(self, run_id: str, text: str) -> Callable[[], Operation]:
+        parent = self._root or None
+        self._root = root = self._root or run_id
+        self._seqs[run_id], self._came[run_id], self._waiting[run_id] = 0, 0, []
+        self._put(run_id)
+        new = NewRun(run_id=run_id, root_run_id=root, parent_run_id=parent, agent="a")
+        opening = SessionOpen(name=text)
+        return lambda: Commit(deliveries=(Delivery(opening, run_id, new=new),))
+
+    def _taking(self, run_id: str) -> Callable[[], Operation]:
+        """A run takes some of its own items, and some of others'."""
+        every = [(of, seq) for of, seqs in self._waiting.items() for seq in seqs]
+        some = self._draw.sample(every, min(len(every), self._draw.randint(0, 4)))
+        for of, item in some:
+            self._waiting[of].remove(item)
+        items: list[InLane] = [SessionMessage(run_id=of, lane="in", seq=item) for of, item in some]
+        seq, events = self._stamped(run_id, SessionTaken(items=tuple(items)))
+        taken = [item for of, item in some if of == run_id]
+        lent = [(of, item) for of, item in some if of != run_id]
+        return lambda: Commit(run_id, events, expect=seq, taken=taken, lent=lent)
+
+    def _end(self, run_id: str, heir: str) -> Callable[[], Operation]:
+        """A run ends, and leaves what waits to another, maybe to itself: to nobody."""
+        seq, events = self._stamped(run_id, AgentComplete())
+        del self._seqs[run_id]
+        for item in self._waiting.pop(run_id):
+            if item > 1 and heir != run_id:  # The first is its opening.
+                self._put(heir)
+        return lambda: Commit(run_id, events, expect=seq, status="ended", leave_to=heir)
+
+    def _put(self, run_id: str) -> None:
+        self._came[run_id] += 1
+        self._waiting[run_id].append(self._came[run_id])
+
+    def _stamped(self, run_id: str, *events: Event) -> tuple[int, list[Event]]:
+        """Where a run's lane ends, and what comes next in it."""
+        seq = self._seqs[run_id]
+        self._seqs[run_id] += len(events)
+        return seq, [
+            structs.replace(
+                event, run_id=run_id, root_run_id=self._root, lane="own", seq=seq + number
+            )
+            for number, event in enumerate(events, 1)
+        ]
 
 
 State = tuple[list[tuple[Any, ...]], ...]
@@ -192,7 +245,8 @@ def _audited(disk: CrashDisk, life: _Life) -> State:
     try:
         if (verdict := db.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
             raise Loss(f"the file is damaged: {verdict}")
-        if problems := lane_problems(db):
+        runs = read_runs(db)
+        if problems := [*lane_problems(db), *inbox_problems(runs), *doubled_items(runs)]:
             raise Loss("; ".join(problems))
         found, wanted = _state(db), life.expected.state
     except sqlite3.Error as error:

@@ -1,0 +1,17 @@
+"""The names of the tools that come with every runtime; no other tool may have one (D-11)."""
+
+from typing import Final
+
+__all__ = [
+    "BUILT_IN", "COMPLETE", "CREATE", "INTERRUPT", "MESSAGE", "SEND", "USE_AGENT", "USE_SKILL",
+]  # fmt: skip
+
+COMPLETE: Final = "complete"
+INTERRUPT: Final = "interrupt"
+USE_AGENT: Final = "use_agent"
+USE_SKILL: Final = "use_skill"
+CREATE: Final = "subagent_create"
+MESSAGE: Final = "subagent_message"
+SEND: Final = "send_agent_message"
+
+BUILT_IN: Final = (COMPLETE, INTERRUPT, USE_AGENT, USE_SKILL, CREATE, MESSAGE, SEND)
