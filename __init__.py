@@ -15,6 +15,15 @@ from hubbub.agents.definitions import (
     SubagentToolConfig,
     agent,
 )
+from hubbub.agents.frames import (
+    AgentResponse,
+    AgentStack,
+    AgentStackManager,
+    ChildActivated,
+    StackFrame,
+    TurnAction,
+    TurnResult,
+)
 from hubbub.agents.hooks import Hook
 from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
 from hubbub.agents.registry import SubagentRegistryEntry
@@ -39,12 +48,18 @@ from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
 if TYPE_CHECKING:
     from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
     from hubbub.runtime.skill_folder import load_skills
+    from hubbub.runtime.turn_driver import AgentExecutor, execute_turn
 
 __version__ = "0.1.0"
 
 __all__ = [
     "START",
     "AgentDefinition",
+    "AgentExecutor",
+    "AgentResponse",
+    "AgentStack",
+    "AgentStackManager",
+    "ChildActivated",
     "Cron",
     "CustomEvent",
     "Event",
@@ -74,15 +89,19 @@ __all__ = [
     "SessionToolBinding",
     "SideConfig",
     "Skill",
+    "StackFrame",
     "SubagentRegistryEntry",
     "SubagentToolConfig",
     "Tool",
     "ToolCall",
     "ToolError",
     "ToolResult",
+    "TurnAction",
+    "TurnResult",
     "Usage",
     "VariableDefinition",
     "agent",
+    "execute_turn",
     "load_skills",
     "send_agent_message",
     "tool",
@@ -99,4 +118,8 @@ def __getattr__(name: str) -> Any:
         from hubbub.runtime import skill_folder
 
         return skill_folder.load_skills
+    if name in ("AgentExecutor", "execute_turn"):
+        from hubbub.runtime import turn_driver
+
+        return getattr(turn_driver, name)
     raise AttributeError(f"module 'hubbub' has no attribute {name!r}")

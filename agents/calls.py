@@ -114,6 +114,8 @@ def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
             return "a skill cannot use skills; do it yourself, or complete and say what is missing"
         known = ", ".join(sorted(side.offered)) or "none"
         return f"there is no tool named {call.name!r}; available tools: {known}"
+    if call.name == INTERRUPT and not thread.converses:
+        return "nobody is there who could answer; go on without an answer"
     arguments = _ARGUMENTS.get(call.name)
     if arguments is not None:
         try:
@@ -165,22 +167,27 @@ def _interrupt(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide)
     )
 
 
-def refuse_open_calls(thread: Thread, reason: str) -> Iterator[Event]:
-    """An error result for every call that has none yet; what it waited for is no longer wanted."""
+def refuse_open_calls(thread: Thread, reason: str, depth: int | None = None) -> Iterator[Event]:
+    """An error result for every call that has none yet; what it waited for is no longer wanted.
+
+    ``depth`` is how many frames are left of the stack, where not only those above go.
+    """
     step = thread.open
     for call in step.calls if step is not None else ():
         if call.status != "done":
             assert step is not None
-            yield from given_up(thread, step, call, reason)
+            yield from given_up(thread, step, call, reason, depth)
             yield answer(thread, step, call, reason, ran=call.status == "started")
 
 
-def given_up(thread: Thread, step: OpenStep, call: OpenCall, reason: str) -> Iterator[Event]:
+def given_up(
+    thread: Thread, step: OpenStep, call: OpenCall, reason: str, depth: int | None = None
+) -> Iterator[Event]:
     """What stands before the answer of a call that is no longer waited for."""
     if call.status != "waiting":
         return
     if call.takeover:
-        yield popped(thread, step, call, is_error=True)
+        yield popped(thread, step, call, is_error=True, depth=depth)
     elif not call.child:
         yield SessionPromptEnd(
             prompt_id=call.key, reason=reason, turn=thread.turn,
@@ -188,13 +195,15 @@ def given_up(thread: Thread, step: OpenStep, call: OpenCall, reason: str) -> Ite
         )  # fmt: skip
 
 
-def popped(thread: Thread, step: OpenStep, call: OpenCall, *, is_error: bool) -> SessionPop:
+def popped(
+    thread: Thread, step: OpenStep, call: OpenCall, *, is_error: bool, depth: int | None = None
+) -> SessionPop:
     """The frame that a call has waited for gives the conversation back."""
     child = thread.family.find(call.child)
     return SessionPop(
         frame_run_id=call.child,
         frame_agent=child.agent if child is not None else "",
-        depth=thread.origin.frame or 1,
+        depth=(thread.origin.frame or 1) if depth is None else depth,
         is_error=is_error,
         turn=thread.turn,
         call_id=f"{step.number}.{call.index}",

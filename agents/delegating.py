@@ -11,7 +11,7 @@ looked up (Delegated) ─► refused: an error result, or a failure text for one
 from msgspec.structs import replace
 
 from hubbub.agents.area import find_files
-from hubbub.agents.calls import answer
+from hubbub.agents.calls import answer, popped
 from hubbub.agents.decide import Kind
 from hubbub.agents.delegation import (
     REQUEST_SECONDS,
@@ -27,14 +27,14 @@ from hubbub.agents.delegation import (
 from hubbub.agents.fold import fold_all
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.sides import FRAME, ActiveSide, ChildTool
-from hubbub.agents.signals import Decision, Delegated
+from hubbub.agents.signals import Decision, Delegated, FrameGone
 from hubbub.agents.steps import go_on
-from hubbub.agents.takeover import push
+from hubbub.agents.takeover import not_completed, push
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
 
-__all__ = ["also_delegated", "delegated"]
+__all__ = ["also_delegated", "delegated", "given_back"]
 
 
 def delegated(
@@ -60,6 +60,32 @@ def delegated(
         events, mail = _create(thread, signal, side.children[signal.request.agent], step, call)
     decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
     return replace(decision, mail=(*decision.mail, *mail))
+
+
+def given_back(
+    thread: Thread,
+    signal: FrameGone,
+    side: ActiveSide,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """Somebody speaks to a frame that is gone: its caller gets the conversation, and an error."""
+    step, call = thread.open, thread.frame
+    if step is None or call is None or call.child != signal.frame_run_id:
+        return Decision()
+    child = thread.family.find(call.child)
+    text = not_completed(child.agent if child is not None else "the frame", signal.why)
+    words, mine = signal.words, thread.origin.run_id
+    events: list[Event] = [e.SessionTaken(items=words)] if words else []
+    events.append(popped(thread, step, call, is_error=True))
+    events.append(answer(thread, step, call, text, ran=True))
+    cancel = e.SessionCancel(reason=signal.why, depth=thread.origin.frame or 1)
+    decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
+    return replace(
+        decision, mail=(*decision.mail, (call.child, cancel)),
+        taken=tuple([item.seq for item in words if item.run_id == mine]),
+        lent=tuple([(item.run_id, item.seq) for item in words if item.run_id != mine]),
+    )  # fmt: skip
 
 
 def also_delegated(

@@ -107,16 +107,20 @@ def conclusion(thread: Thread) -> e.AgentComplete:
     )  # fmt: skip
 
 
-def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> Decision:
+def end_run(
+    thread: Thread, outcome: OutcomeName, reason: str, *also: Event, depth: int = 0
+) -> Decision:
     """End the run from outside, answering every open call first.
+
+    ``depth`` is how many frames are left, where the stack is unwound from further below.
 
     When it is terminated its children end with it, and whoever else is left below it, which is
     what mail to the run itself means; else those it waits for are interrupted, whose results
     nobody can use any more (T-05, T-06).
     """
-    events: list[Event] = list(
-        refuse_open_calls(thread, f"{outcome}: {reason}" if reason else outcome)
-    )
+    left = depth or max(0, thread.origin.frame - 1)
+    why = f"{outcome}: {reason}" if reason else outcome
+    events: list[Event] = list(refuse_open_calls(thread, why, left))
     if thread.in_session:
         events.append(session_end(thread, outcome, reason))
     events.extend(also)
@@ -129,7 +133,7 @@ def end_run(thread: Thread, outcome: OutcomeName, reason: str, *also: Event) -> 
             usage=thread.total_usage,
         )
     )
-    mail = interrupted_children(thread, f"its parent {outcome}")
+    mail = interrupted_children(thread, f"its parent {outcome}", left)
     if outcome == "terminated":
         origin = thread.origin
         why = f"run {origin.run_id} was terminated"
@@ -147,14 +151,20 @@ def interruption(thread: Thread, reason: str) -> list[Event]:
     ]
 
 
-def interrupted_children(thread: Thread, reason: str) -> tuple[tuple[str, InLane], ...]:
-    """An interruption reaches the children that are waited for, and no other (T-10)."""
+def interrupted_children(
+    thread: Thread, reason: str, depth: int | None = None
+) -> tuple[tuple[str, InLane], ...]:
+    """An interruption reaches the children that are waited for, and no other (T-10).
+
+    ``depth`` is how many frames are left, where this run goes, too.
+    """
     if not thread.in_session:
         return ()
     calls = thread.open.calls if thread.open is not None else ()
     waited = [call.child for call in calls if call.status == "waiting" and call.child]
     waited += [start.child for start in thread.family.starts if start.status == "waiting"]
-    abort, cancel = e.SessionAbort(reason=reason), e.SessionCancel(reason=reason)
+    left = (thread.origin.frame or 1) if depth is None else depth
+    abort, cancel = e.SessionAbort(reason=reason), e.SessionCancel(reason=reason, depth=left)
     frame = thread.frame
     return tuple(
         (child, cancel if frame is not None and child == frame.child else abort)
@@ -213,10 +223,17 @@ def _results(
 
 
 def _last_word(thread: Thread) -> e.SessionResult:
-    """The end of a run outside of any session."""
+    """The end of a run outside of any session.
+
+    A frame for one session that something else came for meanwhile has completed none the less.
+    """
+    last = thread.outcome
+    content = decode_value(last.output_json) if last is not None and last.success else ""
     return e.SessionResult(
         child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
-        session=0, success=False, outcome=_cut_off(thread), reason=_why(thread), final=True,
+        session=0, success=bool(thread.origin.frame and last is not None and last.success),
+        outcome=_cut_off(thread), reason=_why(thread), final=True,
+        content=content if thread.origin.frame and isinstance(content, str) else "",
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from hubbub.agents.decide import Kind
-from hubbub.agents.delegating import also_delegated, delegated
+from hubbub.agents.delegating import also_delegated, delegated, given_back
 from hubbub.agents.delegation import Room
 from hubbub.agents.endings import conclusion, end_run, reported
 from hubbub.agents.fold import fold_all
@@ -30,6 +30,7 @@ from hubbub.agents.signals import (
     DeadlinePassed,
     Decision,
     Delegated,
+    FrameGone,
     LoopFailed,
     ModelFailed,
     ModelReplied,
@@ -85,6 +86,9 @@ def interpret(
                 thread, definitions
             )
             decision = delegated(thread, signal, side, waiting, definitions)
+        case FrameGone():
+            side = definitions.side(thread.agent, thread.acts_as)
+            decision = given_back(thread, signal, side, waiting, definitions)
         case Restored():
             decision = restored(thread, signal, definitions)
         case DeadlinePassed():

@@ -20,6 +20,7 @@ __all__ = [
     "DeadlinePassed",
     "Decision",
     "Delegated",
+    "FrameGone",
     "LoopFailed",
     "ModelFailed",
     "ModelReplied",
@@ -106,6 +107,17 @@ class Restored(Struct, frozen=True, gc=False):
     before: tuple[str, ...] = ()
 
 
+class FrameGone(Struct, frozen=True, gc=False):
+    """Somebody speaks to a frame that cannot be gone on with: its definition is gone.
+
+    ``words`` are those that ask for what follows anyway.
+    """
+
+    frame_run_id: str
+    why: str
+    words: tuple[InLane, ...] = ()
+
+
 class DeadlinePassed(Struct, frozen=True, gc=False):
     """The time the run was given is over."""
 
@@ -136,6 +148,7 @@ Signal: TypeAlias = (
     | ToolFinished
     | Delegated
     | Restored
+    | FrameGone
     | DeadlinePassed
     | LoopFailed
     | Concluded

@@ -42,7 +42,8 @@ class Skill(Struct, frozen=True, kw_only=True):
     * ``agents``: whom ``use_agent`` may call.  ``None``: every exposed ``ai_human`` agent, unless
       ``tools`` leaves ``use_agent`` out.  ``()``: none.
     * ``model``: as in a prompt; ``""`` is the model of whoever calls the skill.
-    * ``max_iterations``: model calls of one invocation.
+    * ``max_iterations``: model calls from its beginning, or from what the user says, to its next
+      word for the user; over it the skill is popped with an error for its caller.
     * ``variables``: what it reads.  ``env``: values for what is not set otherwise.
     * ``passthrough``: a tool, or the name of one, that is the skill: it is called with the
       ``message``, and what it returns is the result of the call.  Such a skill has no model, so

@@ -35,6 +35,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.signals import Delegated
 from hubbub.agents.signature import Parameter
+from hubbub.agents.skills import SKILL_PREFIX
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
@@ -43,6 +44,7 @@ from hubbub.hub.values import encode_value
 __all__ = [
     "message_of_skill",
     "model_name",
+    "not_completed",
     "push",
     "read_takeover",
     "request_of",
@@ -166,7 +168,8 @@ def _refusal(thread: Thread, signal: Delegated, target: ActiveSide | None) -> st
         return "`message` is empty: say what it is to do"
     if signal.missing:
         names = ", ".join(signal.missing)
-        return f"{request.agent} was not started: {names} is not set; go on without it"
+        name = request.agent.removeprefix(SKILL_PREFIX)
+        return f"{name} was not started: {names} is not set; go on without it"
     refused = (signal.room or Room()).refusal(thread.origin.depth + 1)
     return f"not started: {refused}" if refused else ""
 
@@ -232,4 +235,9 @@ def result_of(call: OpenCall, item: e.SessionResult) -> tuple[str, bool]:
         why = item.reason
     else:
         why = failure_of(item)
-    return f"{item.child_agent} did not complete: {why}", True
+    return not_completed(item.child_agent, why), True
+
+
+def not_completed(agent: str, why: str) -> str:
+    """What the caller of a frame reads when it is popped without a result."""
+    return f"{agent.removeprefix(SKILL_PREFIX)} did not complete: {why}"

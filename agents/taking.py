@@ -176,7 +176,10 @@ def _ended(
     events.append(e.SessionTaken(items=items))
     last = until[-1]
     outcome: OutcomeName = "interrupted" if isinstance(last, e.SessionCancel) else "terminated"
-    end = end_run(fold_all(thread, events), outcome, getattr(last, "reason", ""))
+    end = end_run(
+        fold_all(thread, events), outcome, getattr(last, "reason", ""),
+        depth=getattr(last, "depth", 0),
+    )  # fmt: skip
     return Decision((*events, *end.events), seqs, "ended", mail=end.mail)
 
 

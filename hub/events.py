@@ -606,9 +606,13 @@ class SessionAbort(Event, tag="session:abort", home="in"):
 
 
 class SessionCancel(Event, tag="session:cancel", home="in"):
-    """Unwind the frames above the main agent; to a frame: it is popped, with those above it."""
+    """Unwind the frames above the main agent; to a frame: it is popped, with those above it.
+
+    ``depth``: how many frames are left of the stack, where it is being unwound already.
+    """
 
     reason: str = ""
+    depth: int = 0
 
 
 class SessionClose(Event, tag="session:close", home="in"):

@@ -151,6 +151,17 @@ def take_out(row: InboxRow, seq: int) -> None:
         row.messages -= 1
 
 
+def heir_of(commit: Commit, find: Callable[[str], R | None]) -> R | None:
+    """Where a commit's leftovers go: to the run that it names, or, if that is over, the one below.
+
+    A stack that is unwound ends from below.
+    """
+    row = find(commit.leave_to) if commit.leave_to != commit.run_id else None
+    while row is not None and row.status == "ended" and row.parent_run_id is not None:
+        row = find(row.parent_run_id)
+    return row
+
+
 def moved(commit: Commit, heir: InboxRow | None) -> list[SessionMessage]:
     """The messages among a commit's leftovers as the next items of ``heir``, in order.
 

@@ -15,6 +15,7 @@ from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.inbox_rules import (
     can_be_left_over,
     found_instead,
+    heir_of,
     judge,
     lenders,
     moved,
@@ -174,7 +175,7 @@ class MemoryJournal:
 
     def _move(self, commit: Commit) -> None:
         """Put the messages that are left where they are to go."""
-        heir = self._rows.get(commit.leave_to)
+        heir = heir_of(commit, self._rows.get)
         for message in moved(commit, heir):
             assert heir is not None
             heir.waiting[message.seq] = message

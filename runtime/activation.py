@@ -44,7 +44,15 @@ from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import interpret
 from hubbub.agents.notices import notices_of
 from hubbub.agents.sides import ActiveSide
-from hubbub.agents.signals import Concluded, DeadlinePassed, LoopFailed, Parked, Signal, Taken
+from hubbub.agents.signals import (
+    Concluded,
+    DeadlinePassed,
+    FrameGone,
+    LoopFailed,
+    Parked,
+    Signal,
+    Taken,
+)
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, UnknownAgent
@@ -177,8 +185,10 @@ class Activation:
         """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
         # What was said is for whoever has the conversation: that is found through this run.
         mail = self.mail
-        is_wanted = mail.control or mail.results or (mail.said and self.thread.frame is not None)
-        return self.thread.waits and self.is_at_boundary and not is_wanted
+        thread = self.thread
+        lends = mail.said and thread.frame is not None and not thread.origin.frame
+        is_wanted = mail.control or mail.results or lends
+        return thread.waits and self.is_at_boundary and not is_wanted
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
@@ -240,8 +250,9 @@ class Activation:
             self._runtime.runs.died(self, error)
         finally:
             self._advancing = False
-        if frame:  # Not before: what the frame does may come back to this run at once.
-            self._runtime.runs.lend(frame)
+        # Not before: what the frame does may come back to this run at once.
+        if frame and (gone := self._runtime.runs.lend(frame)):
+            self._finish(FrameGone(frame, gone, self.mail.take("back", self._lent)))
 
     @property
     def _lent(self) -> Mailbox | None:

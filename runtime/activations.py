@@ -228,17 +228,36 @@ class Activations:
             return None
         return root.mail if self._relatives.has_conversation(run.lane) else None
 
-    def lend(self, frame_run_id: str) -> None:
-        """Have a frame look at what was said to its conversation, wherever the frame is."""
+    def has_only_its_own(self, run_id: str) -> bool:
+        """Whether a run that waits for a frame has mail, but none that anybody takes meanwhile."""
+        run = self.find_model_run(run_id)
+        return run is not None and run.is_idle and not run.mail.said
+
+    def lend(self, frame_run_id: str) -> str:
+        """Have a frame look at what was said to its conversation, wherever the frame is.
+
+        Returns why it cannot; empty where it can, or where that is about to turn out.
+        """
+        if why := self.withheld.why(frame_run_id):
+            return why
         run = self._active.get(frame_run_id)
         if isinstance(run, Activation):
             run.advance()
-        elif above := self._relatives.frame_of(frame_run_id):
-            self.lend(above)
-        elif not self._arrivals.is_loading(frame_run_id):
+            return ""
+        above = self._relatives.frame_of(frame_run_id)
+        if above and not self.lend(above):
+            return ""
+        if not (self._arrivals.is_loading(frame_run_id) or self._runtime.is_leaving):
             # Room or not: what it is lent stays in memory until the frame has looked at it.
             self._ready.setdefault(frame_run_id, [])
             self._activate(frame_run_id)
+        return ""
+
+    def lend_again(self, lane: OwnLane) -> None:
+        """A frame turned out to be gone: whoever speaks to it is to hear of that."""
+        for run_id in (lane.parent_run_id, lane.root_run_id):
+            if (run := self.find_model_run(run_id or "")) is not None:
+                run.advance()
 
     def _root_may_wait(self, frame: Activation) -> None:
         """A frame has taken what it was lent: its conversation may have nothing to do now."""

@@ -235,10 +235,11 @@ class Arrivals:
     ) -> None:
         """Leave a run as it is, unless it is to end, which needs no definition (P-14)."""
         run_id = lane.run_id
-        ends = [item for item in waiting if isinstance(item, e.SessionTerminate)]
+        ends = [x for x in waiting if isinstance(x, e.SessionTerminate | e.SessionCancel)]
         if run_id in self.deaths or not (ends or run_id in self._overdue):
             self.withheld.add(run_id, gone, lane)
             self._runs.left_id(run_id)
+            self._runs.lend_again(lane)
             return
         self.withheld.let_go(run_id)
         code = CodeThread()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hubbub.agents.definitions import AgentDefinition
+from hubbub.agents.frames import activated_in
 from hubbub.agents.lifecycle import (
     CodeThread,
     admit,
@@ -163,9 +164,13 @@ class CodeRun:
         except Exception as error:
             self._raised(_only(error))
         except BaseException as error:
-            if not is_stray_cancellation(error):
+            if activated_in(error) is not None:
+                text = "ChildActivated: only a tool of a model agent gives the conversation away"
+                self._raised(CallerError(text))
+            elif is_stray_cancellation(error):
+                self._raised(CallerError("it awaited something that was cancelled elsewhere"))
+            else:
                 raise
-            self._raised(CallerError("it awaited something that was cancelled elsewhere"))
         else:
             self.runtime.remember_return(self.lane.run_id, encoded)
             if self.reader is not None:

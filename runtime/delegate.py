@@ -16,6 +16,7 @@ from hubbub.agents.definitions import Immediate
 from hubbub.agents.delegation import ChildRequest, read_call
 from hubbub.agents.sides import FRAME, ActiveSide, ChildTool
 from hubbub.agents.signals import Delegated
+from hubbub.agents.skills import SKILL_PREFIX
 from hubbub.agents.takeover import read_takeover, request_of
 from hubbub.agents.thread import Thread
 from hubbub.hub.errors import HubbubError
@@ -85,7 +86,7 @@ def look_up_frame(
             above = ((lane.run_id, lane.agent), *lane.ancestors)
             runtime.resolved.model_of(target, above, runtime.definitions)
         except HubbubError as error:
-            problem = f"{definition.name} was not started: {error}"
+            problem = f"{definition.name.removeprefix(SKILL_PREFIX)} was not started: {error}"
     return Delegated(
         step=activity.step, index=activity.index, request=request, problem=problem, now=now,
         child_run_id=runtime.ports.ids.run_id(now), missing=missing,

@@ -4,7 +4,7 @@
 
 The loop of ``activation`` without a hub and a journal: nothing is kept but the frame's session,
 nothing is told but the turn's result.  What a model, a tool or a lookup needs of a runtime,
-``Surroundings`` has; the rest of one is not there, and says so when it is asked for.
+``surroundings`` has; the rest of one is not there, and says so when it is asked for.
 """
 
 import dataclasses
@@ -48,73 +48,25 @@ from hubbub.agents.steps import go_on
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool
 from hubbub.hub import events as e
-from hubbub.hub.addressing import Addressing
 from hubbub.hub.errors import CallerError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.ports import Ports
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.mailbox import KINDS, Mailbox
 from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
-from hubbub.runtime.resolved import Resolved
 from hubbub.runtime.run_state import ThreadState, recorder
-from hubbub.runtime.trees import Trees
+from hubbub.runtime.surroundings import ALONE, Mouth, Surroundings
 
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["FrameTurn", "Say", "Surroundings"]
+__all__ = ["FrameTurn", "Say"]
 
 Say: TypeAlias = Callable[[str], Awaitable[object]]
 """Where it goes what a frame says beside its calls."""
 
 _NOTHING: Final[frozenset[Kind]] = frozenset()
 _OF_A_PROGRAM: Final = encode_value("descriptor", {"type": "subagent"})
-_ALONE: Final = "a turn that is driven by hand has no {}; use a Runtime"
-
-
-class Surroundings:
-    """What a turn finds of a runtime where there is none."""
-
-    def __init__(
-        self, definitions: Definitions, resolved: Resolved, ports: Ports, env: dict[str, str]
-    ) -> None:
-        self.definitions = definitions
-        self.resolved = resolved
-        self.ports = ports
-        self.env = env
-        self.hub = _NoHub(ports)
-        self.runs = _NoRuns()
-        self.trees = Trees(max_depth=16, max_live=1_000, max_spawns=10_000)
-
-    def remember_error(self, run_id: str, error: Exception) -> None:
-        """Nobody waits for an outcome: the turn's result says what went wrong."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise CallerError(_ALONE.format(name))
-
-
-class _NoHub:
-    """Nobody listens."""
-
-    def __init__(self, ports: Ports) -> None:
-        self.addressing = Addressing(ports, 0)
-
-    def has(self, *_: object, **__: object) -> bool:
-        return False
-
-    def __getattr__(self, name: str) -> Any:
-        raise CallerError(_ALONE.format("hub"))
-
-
-class _NoRuns:
-    """There are no other runs."""
-
-    def statuses_of(self, run_id: str) -> dict[str, str]:
-        return {}
-
-    def __getattr__(self, name: str) -> Any:
-        raise CallerError(_ALONE.format("runs"))
 
 
 class FrameTurn:
@@ -214,6 +166,7 @@ class FrameTurn:
             await self._work()
         finally:
             self.is_live = False
+            self._around.left(self.thread)
             self._frame.iteration = self.thread.turn_steps
             self._frame.agent_name = self.thread.agent
         return turn_result(self.thread, self._session, self._said)
@@ -354,12 +307,13 @@ class FrameTurn:
         frame.parent_tool_use_id = frame.parent_tool_use_id or tool_use_id(int(step), int(index))
         frame.session.ancestors = ((self.lane.run_id, self.lane.agent), *self._session.ancestors)
         self._session.children[event.frame_run_id] = frame
+        self._around.trees.started(self.lane.root_run_id)
 
 
 def _without_children(signal: Signal) -> Signal:
     """The signal, where it is about other children than frames a refusal of them."""
     if isinstance(signal, Delegated) and not signal.request.takeover:
-        return structs.replace(signal, problem=_ALONE.format("subagents"))
+        return structs.replace(signal, problem=ALONE.format("subagents"))
     if isinstance(signal, ModelReplied) and signal.looked_up:
         found = tuple([cast("Delegated", _without_children(each)) for each in signal.looked_up])
         return structs.replace(signal, looked_up=found)
@@ -384,24 +338,8 @@ class _ByHand(AtWork):
         return ThreadState(
             self.runtime, turn.lane, lambda: turn.thread,
             recorder(turn.record, lambda: turn.is_live),
-            hub=_Mouth(turn), side=self.side, call_id=call_id,
+            hub=Mouth(turn.speak), side=self.side, call_id=call_id,
         )  # fmt: skip
-
-
-class _Mouth:
-    """The hub of a tool: it can speak, and reaches nobody."""
-
-    def __init__(self, turn: FrameTurn) -> None:
-        self._turn = turn
-
-    def emit(self, event: Event) -> None:
-        self._turn.speak(event)
-
-    async def publish(self, event: Event) -> None:
-        self._turn.speak(event)
-
-    def __getattr__(self, name: str) -> Any:
-        raise CallerError(_ALONE.format("hub"))
 
 
 def _watched(tool: Tool[..., Any], keep: Callable[[StackFrame], None]) -> Tool[..., Any]:

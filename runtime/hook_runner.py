@@ -9,6 +9,7 @@ from msgspec import structs
 
 from hubbub.agents.children import failure_of, succeeded
 from hubbub.agents.fold import awaited
+from hubbub.agents.frames import activated_in
 from hubbub.agents.hooks import HOOK_TIMEOUT, Hook, misfit
 from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
 from hubbub.agents.notices import Notice
@@ -55,7 +56,10 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
         elif returned is not None:
             problem = misfit(hook.point, value, returned)
     except BaseException as error:
-        if not isinstance(error, Exception) and not is_stray_cancellation(error):
+        # A hook gives no conversation away; what it raises for that leaves the runtime no more
+        # than any other error.
+        is_contained = isinstance(error, Exception) or activated_in(error) is not None
+        if not is_contained and not is_stray_cancellation(error):
             raise
         problem = f"it raised {type(error).__name__}"
         log.error("hook.failed", hook=hook.id, point=hook.point, run_id=run_id, exc_info=error)

@@ -23,7 +23,7 @@ from hubbub.agents.interpret import interpret
 from hubbub.agents.model import Model
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.sides import ActiveSide
-from hubbub.agents.signals import Restored, Signal, Taken
+from hubbub.agents.signals import Delegated, Restored, Signal, Taken, ToolFinished
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool
 from hubbub.hub import events as e
@@ -180,7 +180,11 @@ class ModelSession:
     async def _perform(self, activity: Activity) -> Signal:
         seconds = timeout_of(activity, self.side)
         with anyio.move_on_after(seconds):
-            return await perform(activity, AtWork(self._run.runtime, self, self._run))
+            signal = await perform(activity, AtWork(self._run.runtime, self, self._run))
+            if not isinstance(signal, Delegated):
+                return signal
+            text = "ChildActivated: there is no conversation here that could be given away"
+            return ToolFinished(signal.step, signal.index, text, True)
         assert seconds is not None
         return timed_out(activity, seconds)
 

@@ -536,15 +536,19 @@ class Runtime:
         """
         if info.status == "ended":
             return info
-        while info.status == "waiting" and not info.waiting:
+        has_mail = False
+        while info.status == "waiting":
             frame = await self.runs.frame_on_record(info.run_id)
             above = await self.hub.journal.info(frame) if frame else None
             if above is None:
                 return None
             if (error := self.runs.withheld.error(above.run_id)) is not None:
                 raise error
+            has_mail = has_mail or (
+                info.waiting > 0 and not self.runs.has_only_its_own(info.run_id)
+            )
             info = above
-        is_idle = info.status == "parked" and not info.waiting
+        is_idle = info.status == "parked" and not (info.waiting or has_mail)
         return info if is_idle and not self.runs.is_busy(info.run_id) else None
 
     async def _outcome(self, info: RunInfo) -> RunOutcome:

@@ -14,8 +14,8 @@
     agents          the same, of agents that ``use_agent`` may call   every exposed one
     model           ``"provider:name"`` or a registered name          its caller's
     max_iterations  a number                                          25
-    env             names of secret variables that are required, or   none
-                    names with their default values (no value: required)
+    env             names of variables that are required, or names    none
+                    with their default values (no value: required)
     passthrough     the name of the tool that is the skill            none
 
 Rules
@@ -346,14 +346,20 @@ def _place(key: str, value: Any) -> str:
 
 
 def _read_env(env: list[str] | dict[str, str | None], fields: dict[str, Any]) -> Iterable[str]:
-    """Declare the variables, with the defaults that are given for them."""
+    """Declare the variables, with the defaults that are given for them.
+
+    What has its value in the file is no secret: the instructions may show it, as ``{{NAME}}``.
+    """
     defaults = {name: value or "" for name, value in env.items()} if isinstance(env, dict) else {}
     problems = list(env_problems("env", defaults or dict.fromkeys(env, "")))
     if len(set(env)) < len(env):
         problems.append("env: a name is listed twice; list it once")
     if not problems:
         fields["variables"] = tuple(
-            VariableDefinition(name=name, required=not defaults.get(name)) for name in env
+            VariableDefinition(name=name, type="text")
+            if defaults.get(name)
+            else VariableDefinition(name=name, required=True)
+            for name in env
         )
         fields["env"] = {name: value for name, value in defaults.items() if value}
     return problems

@@ -20,6 +20,7 @@ from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.inbox_rules import (
     can_be_left_over,
     found_instead,
+    heir_of,
     judge,
     lenders,
     moved,
@@ -191,7 +192,7 @@ class SqliteWriter:
         if not commit.leave_to:
             return
         try:
-            heir = self._rows.find(commit.leave_to)
+            heir = heir_of(commit, self._rows.find)
         except BadValue:  # What waits there is damaged: that must not keep this run from ending.
             return
         for message in moved(commit, heir):

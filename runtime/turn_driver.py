@@ -34,8 +34,9 @@ from hubbub.agents.variables import env_problems
 from hubbub.hub import events as e
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.frame_turn import FrameTurn, Say, Surroundings
+from hubbub.runtime.frame_turn import FrameTurn, Say
 from hubbub.runtime.resolved import Resolved
+from hubbub.runtime.surroundings import Surroundings
 
 __all__ = ["AgentExecutor", "execute_turn"]
 
@@ -161,6 +162,10 @@ class AgentExecutor:
         decision = interpret(thread, Taken((item,)), self.definitions)
         frame.session.fold(*decision.events)
         frame.session.children.clear()
+        if is_main:
+            self._around.trees.rooms.pop(thread.origin.root_run_id, None)
+        else:
+            self._around.left(frame.session.thread)
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,14 @@ from msgspec import structs
 
 from hubbub.agents.gone import Gone
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import Event, HubDeadLetter, HubErrorEvent, InLane, SessionTerminate
+from hubbub.hub.events import (
+    Event,
+    HubDeadLetter,
+    HubErrorEvent,
+    InLane,
+    SessionCancel,
+    SessionTerminate,
+)
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 
@@ -60,12 +67,17 @@ class Withheld:
         why = self._why.get(item.run_id)
         if why is None:
             return False
-        return why.reason == UNREADABLE or not isinstance(item, SessionTerminate)
+        return why.reason == UNREADABLE or not isinstance(item, SessionTerminate | SessionCancel)
 
     def reason(self, run_id: str) -> str:
         """Why messages to a run are refused; empty where they are not."""
         why = self._why.get(run_id)
         return why.reason if why is not None else ""
+
+    def why(self, run_id: str) -> str:
+        """The same, in words for whoever has called the run."""
+        why = self._why.get(run_id)
+        return why.remedy.partition(";")[0] if why is not None else ""
 
     def error(self, run_id: str) -> OperatorError | None:
         """What somebody is told who waits for a run that does not go on."""

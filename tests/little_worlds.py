@@ -53,6 +53,7 @@ class World:
 
     async def begin(self) -> None:
         """A process begins."""
+        self._is_running = True
         self.inner = self.journal()
         self.store = CrashJournal(self.inner)
         journal: Any = self.store
@@ -64,7 +65,10 @@ class World:
         )  # fmt: skip
         await self.runtime.__aenter__()
         self.hub = self.runtime.hub
-        self.hub.subscribe("hub:dead_letter", lambda x: self.letters.append(x.message))
+        self.hub.subscribe("hub:dead_letter", self._dropped)
+
+    def _dropped(self, event: Any) -> None:
+        self.letters.append(event.message)
 
     async def rest(self) -> None:
         """Until nothing more happens by itself: retries and models take less."""
@@ -77,9 +81,18 @@ class World:
     async def end(self) -> None:
         """The process is gone, as it was."""
         await self.runtime.__aexit__(None, None, None)
+        self._is_running = False
 
     async def tally(self) -> Tally:
-        return await read_tally(self.inner, self.letters)
+        """What the store holds just now."""
+        if self._is_running:
+            return await read_tally(self.inner, self.letters)
+        journal = self.journal()
+        await journal.open()
+        try:
+            return await read_tally(journal, self.letters)
+        finally:
+            await journal.aclose()
 
 
 def traces(tally: Tally) -> dict[str, list[str]]:

@@ -103,7 +103,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         variables=(
             VariableDefinition(name="TOKEN", required=True),
             VariableDefinition(name="EMPTY", required=True),
-            VariableDefinition(name="PORT"),
+            VariableDefinition(name="PORT", type="text"),
         ),
         env={"PORT": "8080"},
     )
@@ -175,7 +175,8 @@ def skills(draw: st.DrawFn) -> Skill:
         model=draw(TEXTS),
         max_iterations=draw(st.integers(1, 2**80)),
         variables=[
-            VariableDefinition(name=name, required=not value) for name, value in defaults.items()
+            VariableDefinition(name=name, required=not value, type="text" if value else "secret")
+            for name, value in defaults.items()
         ],
         env={name: value for name, value in defaults.items() if value},
     )
@@ -448,3 +449,10 @@ def test_importing_hubbub_loads_neither_yaml_nor_what_reads_folders() -> None:
     code = f"import sys, hubbub; print({names})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_what_has_its_value_in_the_file_may_stand_in_the_text(tmp_path: Path) -> None:
+    text = "---\ndescription: d\nenv: {CITY: Paris}\n---\nGreet {{CITY}}.\n"
+    (tmp_path / "greet.md").write_text(text)
+    (greet,) = load_skills(tmp_path)
+    assert (greet.env, greet.variables[0].type) == ({"CITY": "Paris"}, "text")

@@ -11,7 +11,7 @@ from hubbub import AgentDefinition, Hook, Message, PromptDefinition, SideConfig,
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelRequest, UserMessage
 from hubbub.agents.variables import VariableDefinition
 from hubbub.hub import events as e
-from hubbub.hub.errors import DefinitionError, HubbubError
+from hubbub.hub.errors import DefinitionError
 from hubbub.hub.journal import Journal
 from hubbub.hub.ports import Ports
 from hubbub.runtime.scripted_model import Fault, FunctionModel, ScriptedModel, call, reply
@@ -896,6 +896,32 @@ async def test_pushes_and_pops_are_events_and_log_lines(
 
 
 @pytest.mark.spec("I-16")
+async def test_the_last_pop_of_an_unwinding_says_how_many_frames_are_left(
+    journal: Journal, ports: Ports
+) -> None:
+    async with open_runtime(*deep(), journal=journal, ports=ports) as runtime:
+        talk = Talk(runtime)
+        await talk.say("go")
+        await talk.say("/stop")
+        for run_id in (*talk.frames("writer"), *talk.frames("research")):
+            await runtime.finished(run_id)
+    assert [(x.frame_agent, x.depth) for x in talk.of(e.SessionPop)] == [
+        ("writer", 1), ("research", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("I-15")
+async def test_with_nobody_there_a_pause_is_an_error_at_once(
+    journal: Journal, ports: Ports
+) -> None:
+    async with open_runtime(planner(ASK, "Alone."), journal=journal, ports=ports) as runtime:
+        talk = Talk(runtime)
+        assert (await runtime.run("main", "go")).output == "Alone."
+    ((text, is_error),) = talk.results("interrupt")
+    assert is_error and "nobody is there" in text
+
+
+@pytest.mark.spec("I-16")
 async def test_an_error_below_leaves_no_frame_above(journal: Journal, ports: Ports) -> None:
     async with open_runtime(*deep(), journal=journal, ports=ports) as runtime:
         talk = Talk(runtime)
@@ -977,18 +1003,43 @@ async def test_frames_need_no_more_room_in_memory_than_there_is(
 
 
 @pytest.mark.spec("I-01", "P-14")
-async def test_a_frame_whose_agent_is_gone_is_told_of_and_can_be_left(
-    journal: Journal, ports: Ports
+@pytest.mark.parametrize("line", ["are you there?", "/back"])
+@pytest.mark.parametrize("max_live", [1, 20_000])
+async def test_whoever_speaks_to_a_frame_that_is_gone_gets_its_caller(
+    line: str, max_live: int, journal: Journal, ports: Ports
 ) -> None:
     main, writer, research = deep()
     async with open_runtime(main, writer, research, journal=journal, ports=ports) as runtime:
         talk = Talk(runtime)
         await talk.say("go")
-        root = talk.root
-    poorer = frame(FunctionModel(lambda _: "Writer."), name="writer")
-    async with open_runtime(main, poorer, journal=journal, ports=ports) as runtime:
+        (gone,) = talk.frames("research")
+    poorer = frame(FunctionModel(lambda r: f"Writer: {heard(r)[-1]}"), name="writer")
+    options: Any = {"journal": journal, "ports": ports, "max_live": max_live}
+    async with open_runtime(main, poorer, **options) as runtime:
         talk = Talk(runtime)
-        with pytest.raises(HubbubError, match="research"):
-            await talk.say("are you there?")
-        talk.root = root
-        assert ("main", "Main: hello") in [*await talk.say("/stop"), *await talk.say("hello")]
+        said = await talk.say(line)
+        assert said[-1] == ("writer", f"Writer: {'Go.' if line == '/back' else line}")
+        ((text, is_error),) = talk.results("use_agent")
+        assert is_error and "no agent 'research' any more" in text
+        assert line not in talk.taken("main")
+        assert await talk.say("/back") == [("main", "Main: go")]
+        assert (await runtime.finished(gone)).outcome == "interrupted"
+
+
+@pytest.mark.spec("I-01", "P-14")
+async def test_a_frame_that_is_gone_is_unwound_with_the_others(
+    journal: Journal, ports: Ports
+) -> None:
+    main, writer, research = deep()
+    async with open_runtime(main, writer, research, journal=journal, ports=ports) as runtime:
+        await Talk(runtime).say("go")
+    alone = frame(FunctionModel(lambda r: f"Main: {heard(r)[-1]}"))
+    async with open_runtime(alone, journal=journal, ports=ports) as runtime:
+        talk = Talk(runtime)
+        assert await talk.say("/stop") == []
+        assert await talk.say("hello") == [("main", "Main: hello")]
+    async with open_runtime(main, writer, research, journal=journal, ports=ports) as runtime:
+        talk = Talk(runtime)
+        assert await talk.say("again") == [("main", "Main: again")]
+        live = await runtime.hub.journal.runs()
+        assert [run.agent for run in live] == ["main"]
