@@ -123,3 +123,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(turn_driver, name)
     raise AttributeError(f"module 'hubbub' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -53,7 +53,7 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.mailbox import KINDS, Mailbox
-from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
+from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of, together
 from hubbub.runtime.run_state import ThreadState, recorder
 from hubbub.runtime.surroundings import ALONE, Mouth, Surroundings
 
@@ -193,7 +193,7 @@ class FrameTurn:
             case Take(kind=kind):
                 self._signal(Taken(mail.take(kind)))
             case Do(activities=activities):
-                for signal in await self._perform_all(activities):
+                for signal in await together(activities, self._perform):
                     self._signal(signal)
             case Conclude():
                 self._signal(Concluded())
@@ -235,19 +235,6 @@ class FrameTurn:
             await self._say(self._said.pop(0))
 
     # ── what is done, and what comes of it ───────────────────────────────────────────────────
-
-    async def _perform_all(self, activities: tuple[Activity, ...]) -> list[Signal]:
-        if len(activities) == 1:
-            return [await self._perform(activities[0])]
-        signals: dict[int, Signal] = {}
-
-        async def one(number: int, activity: Activity) -> None:
-            signals[number] = await self._perform(activity)
-
-        async with anyio.create_task_group() as group:
-            for number, activity in enumerate(activities):
-                group.start_soon(one, number, activity)
-        return [signals[number] for number in sorted(signals)]
 
     async def _perform(self, activity: Activity) -> Signal:
         side = self.side

@@ -30,7 +30,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import Closed, RunFailed
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
-from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of
+from hubbub.runtime.perform import AtWork, perform, timed_out, timeout_of, together
 
 if TYPE_CHECKING:
     from hubbub.runtime.code_run import CodeRun
@@ -105,7 +105,7 @@ class ModelSession:
                 return self._commit(Taken(items))
             case Do(activities=activities):
                 events = []
-                for signal in await self._do(activities):
+                for signal in await together(activities, self._perform):
                     events += self._commit(signal)
                 return events
             case _:
@@ -163,19 +163,6 @@ class ModelSession:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    async def _do(self, activities: tuple[Activity, ...]) -> list[Signal]:
-        if len(activities) == 1:
-            return [await self._perform(activities[0])]
-        signals: dict[int, Signal] = {}
-
-        async def one(number: int, activity: Activity) -> None:
-            signals[number] = await self._perform(activity)
-
-        async with anyio.create_task_group() as group:
-            for number, activity in enumerate(activities):
-                group.start_soon(one, number, activity)
-        return [signals[number] for number in sorted(signals)]
 
     async def _perform(self, activity: Activity) -> Signal:
         seconds = timeout_of(activity, self.side)

@@ -5,7 +5,7 @@ in ``hubbub.agents.interpret``.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import anyio
@@ -70,7 +70,15 @@ from hubbub.runtime.variables import Environment
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["MODEL_TIMEOUT", "AtWork", "Performer", "perform", "timed_out", "timeout_of"]
+__all__ = [
+    "MODEL_TIMEOUT",
+    "AtWork",
+    "Performer",
+    "perform",
+    "timed_out",
+    "timeout_of",
+    "together",
+]
 
 MODEL_TIMEOUT = 600.0
 """Seconds that one model call may take (S-10)."""
@@ -135,6 +143,23 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
             raise
         log.warning("activity.cancelled_from_within", run_id=run.lane.run_id, exc_info=error)
         return _cancelled_from_within(activity)
+
+
+async def together(
+    activities: tuple[Activity, ...], do: Callable[[Activity], Awaitable[Signal]]
+) -> list[Signal]:
+    """Do activities side by side; what they came to, in their order."""
+    if len(activities) == 1:
+        return [await do(activities[0])]
+    signals: dict[int, Signal] = {}
+
+    async def one(number: int, activity: Activity) -> None:
+        signals[number] = await do(activity)
+
+    async with anyio.create_task_group() as group:
+        for number, activity in enumerate(activities):
+            group.start_soon(one, number, activity)
+    return [signals[number] for number in sorted(signals)]
 
 
 class AtWork:
