@@ -15,7 +15,7 @@ Rules
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -227,6 +227,7 @@ class _State(Struct, frozen=True, kw_only=True):
 
 
 _KNOWN: Final = frozenset(field.encode_name for field in msgspec.structs.fields(_State))
+_Value = TypeVar("_Value")
 _decoder: Final = msgspec.json.Decoder(_State)
 _objects: Final = msgspec.json.Decoder(dict[str, Json])
 _encoder: Final = msgspec.json.Encoder()
@@ -322,7 +323,8 @@ def _entry(child: Child, record: Record) -> _Entry:
         status = "idle"
     return _Entry(
         reference=child.run_id, agent=child.agent, name=child.name, status=status,
-        title=child.title, description=child.description, tool=child.tool, side=child.side,
+        title=child.title, description=child.description, tool=child.tool,
+        side=_known(child.side, "side_a"),
         group=child.group, created_at=child.created_at, resumable=child.resumable,
         blocking=child.blocking, explicit=child.explicit, reports=child.reports,
         takeover=child.takeover, number=record.spawned.get(child.run_id, 0),
@@ -339,22 +341,28 @@ def _child(entry: _Entry) -> Child:
     )  # fmt: skip
 
 
+def _known(value: _Value, default: _Value) -> _Value:
+    """A default as itself: msgspec leaves out what is the same object, and keeps what is equal."""
+    return default if value == default else value
+
+
 def _run_of(record: Record) -> _Run:
     thread, step, last = record.thread, record.thread.open, record.thread.outcome
     family, origin = thread.family, thread.origin
     return _Run(
         phase=thread.phase, two_sided=thread.two_sided, once=thread.once, closing=thread.closing,
         session=thread.session, in_session=thread.in_session, turn=thread.turn,
-        side=thread.side,  # type: ignore[arg-type]
+        side=_known(thread.side, "side_a"),  # type: ignore[arg-type]
         session_turns=thread.session_turns, step=thread.step, turn_steps=thread.turn_steps,
         attempt=thread.attempt, has_spoken=thread.has_spoken, unseen=thread.unseen,
-        answering=thread.answering, usage=thread.usage, total_usage=thread.total_usage,
+        answering=thread.answering, usage=_known(thread.usage, NO_USAGE),
+        total_usage=_known(thread.total_usage, NO_USAGE),
         outcome=None if last is None else _Outcome(
             session=last.session, success=last.success, outcome=last.outcome, reason=last.reason,
-            output=last.output_json, usage=last.usage,
+            output=_known(last.output_json, NULL), usage=_known(last.usage, NO_USAGE),
         ),
         parked=thread.parked, restarts=thread.restarts, depth=origin.depth,
-        receives=origin.receives,  # type: ignore[arg-type]
+        receives=_known(origin.receives, "side_a"),  # type: ignore[arg-type]
         reports=origin.reports, opened=bool(origin.run_id),
         name=origin.name, frame=origin.frame, took_over=record.took_over,
         is_conversation=None

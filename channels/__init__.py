@@ -2,7 +2,7 @@
 
 Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal), and
 what the console is made of: ``stack`` (who has the conversation), ``transcript``, ``speech``,
-``questions``, ``pace``, ``screen``, ``terminal``.
+``questions``, ``ctrl_c``, ``pace``, ``screen``, ``terminal``.
 """
 
 from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels

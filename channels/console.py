@@ -1,7 +1,7 @@
 """The console: a conversation in a terminal, or through a pipe (K-03).
 
     lines typed ──► hub.open(agent, line, session_key)      events ──► Transcript ──► Screen
-    Ctrl-C      ──► hub.interrupt(run)                             └──► Stack (who speaks)
+    Ctrl-C      ──► CtrlC ──► hub.interrupt(run)                   └──► Stack (who speaks)
                                                             ask    ──► the next line is the reply
 
 Rules
@@ -13,12 +13,13 @@ Rules
   where the agents run.
 * While a question is open, the next line is its answer; the number of an option stands for it.
 * Ctrl-C interrupts the turn at work, of whoever has the conversation.  A child that waits for the
-  user is sent back by it, with those below, to the main agent (I-08).  When nothing is at work
-  there, or within two seconds of the one before, it leaves; and from a pipe always.
+  user is sent back by it, with those below, to the main agent (I-08).  At main two presses within
+  two seconds leave; the first drops what was typed, and says so.  From a pipe one leaves.
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
   any more interrupts its turn; one over which a model has paused stays for a later console.
 * A conversation that was given no ``session_key`` ends with the console: the run is closed.  One
   with a key stays open, and a later console goes on with it, with whomever it has reached.
+* A later console that finds the user being waited for shows what was said last.
 * The console is *plain* when either end is no terminal: answers on standard output, trouble on
   standard error, no prompt, no colour, no activity.
 
@@ -33,8 +34,9 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.channels.channel import Channel, ChannelContext, Channels
+from hubbub.channels.ctrl_c import CtrlC, hint
 from hubbub.channels.pace import QUIET, Pace, Phase
-from hubbub.channels.questions import Questions, chosen, is_for_anybody, is_word
+from hubbub.channels.questions import BY_WORD, Questions, chosen, is_for_anybody, is_word
 from hubbub.channels.screen import Screen, Writer
 from hubbub.channels.stack import Stack
 from hubbub.channels.terminal import LineReader, TerminalReader, TerminalWriter
@@ -46,9 +48,6 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.receipt import Receipt
 
 __all__ = ["Console", "run_console"]
-
-TWICE: Final = 2.0
-"""Seconds within which a second Ctrl-C leaves."""
 
 INTERRUPTED: Final = 130
 """The exit code of a program that Ctrl-C ended, as shells have it."""
@@ -67,7 +66,8 @@ async def run_console(
 
     ``reader`` and ``writer`` are by default the program's standard streams; ``first`` is said
     before anything is read.  Returns 0; from or into a pipe 1 when the last answer was not
-    completed, 130 after Ctrl-C.  Raises ``BadValue`` when the hub has a console already.
+    completed, unless the user's own word has ended it, and 130 after Ctrl-C.  Raises ``BadValue``
+    when the hub has a console already.
 
         async with Runtime(agents=[assistant], prompts=[prompt]) as rt:
             sys.exit(await run_console(rt.hub, "assistant"))
@@ -116,8 +116,7 @@ class Console:
         # The way out.
         self._has_input_ended = False
         self._is_leaving = False
-        self._interrupted_at = float("-inf")
-        self._is_unwinding = False
+        self._ctrl_c = CtrlC(once=self._is_plain)
         self._code = 0
         self._failure: Exception | None = None
 
@@ -252,6 +251,7 @@ class Console:
             return
         self._questions.close(question.prompt_id)
         receipt = await self._hub.reply(question.prompt_id, answer, source="console")
+        self._is_untouched = False  # Whoever has asked goes on.
         if receipt.rejected:
             self._screen.trouble(f"not sent: the question is closed ({receipt.reason})", "warning")
 
@@ -283,7 +283,8 @@ class Console:
             self._begin(receipt.run_id)
         if receipt.cursor:
             self._untaken.add(receipt.cursor)
-        self._is_untouched = self._is_unwinding = False
+        self._is_untouched = False
+        self._ctrl_c.spoke()
         self._transcript.user_spoke()
 
     def _refuse(self, reason: str) -> None:
@@ -299,9 +300,10 @@ class Console:
         try:
             for run_id in await self._hub.journal.find(self._session_key, "key"):
                 self._begin(run_id)
-                for event in await self._stack.read(self._hub):
-                    if not isinstance(event, e.SessionPrompt) or event.pauses:
-                        self._questions.follow(event)
+                past = await self._stack.read(self._hub)
+                self._questions.resume(past)
+                if not self._stack.is_at_work:
+                    self._transcript.remind(past)
                 for question in self._questions:
                     self._transcript.show(question)
         finally:
@@ -317,27 +319,23 @@ class Console:
 
     def _interrupt(self) -> None:
         """Ctrl-C was pressed."""
-        now = self._hub.ports.clock.monotonic()
-        is_second = now - self._interrupted_at < TWICE
-        self._interrupted_at = now
         # A code agent that rests as far as one can see may be at work all the same.
         is_working = self._stack.is_at_work or (bool(self._root) and self._phase() != "resting")
-        is_waiting = self._stack.has_frames and not is_working and not self._is_plain
-        if (is_working or is_waiting) and not self._hub.is_closed:
-            run_id = self._root if is_waiting else self._stack.at_work.run_id
+        deed = self._ctrl_c.press(
+            self._hub.ports.clock.monotonic(),
+            has_frames=self._stack.has_frames,
+            is_working=is_working,
+        )
+        if (is_working or deed == "go back") and not self._hub.is_closed:
+            run_id = self._root if deed == "go back" else self._stack.at_work.run_id
             self._hub.interrupt(run_id, "Ctrl-C")
-        if self._is_plain:
-            self._leave(INTERRUPTED)
-        elif is_waiting and not (is_second and self._is_unwinding):
-            # What comes of it has a line of its own.
-            self._is_unwinding = True
-            self._screen.interrupted()
-            self._change()
-        elif is_second or not is_working:
-            self._leave(0)
-        else:
-            self._screen.interrupted()
-            self._screen.line("interrupting; press Ctrl-C again to leave", "dim")
+        if deed == "leave":
+            self._leave(INTERRUPTED if self._is_plain else 0)
+            return
+        self._screen.interrupted()
+        if text := hint(deed):
+            self._screen.line(text, "dim")
+        self._change()
 
     # ── what happens ─────────────────────────────────────────────────────────────────────────
 
@@ -380,9 +378,10 @@ class Console:
                 # The conversation's items are taken by whoever has it (I-13).
                 self._untaken.difference_update(map(self._hub.cursor, event.items))
             case e.SessionPop():
-                self._is_unwinding = False
+                self._ctrl_c.went_back()
             case e.SessionEnd() | e.AgentComplete() if is_heard and not self._is_leaving:
-                self._code = int(self._is_plain and not event.success)
+                failed = not event.success and event.reason not in BY_WORD
+                self._code = int(self._is_plain and failed)
         if event.run_id == self._root:
             self._pace.follow(event)
             if isinstance(event, e.AgentComplete):

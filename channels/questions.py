@@ -4,16 +4,19 @@ the number of an option, or any text      the reply
 a word, while a model's call is paused    said to the conversation: it gives up (I-08, I-15)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 
-__all__ = ["WORDS", "Questions", "chosen", "is_for_anybody", "is_word"]
+__all__ = ["BY_WORD", "WORDS", "Questions", "chosen", "is_for_anybody", "is_word"]
 
 WORDS: Final = frozenset(("cancel", "stop", "/stop", "/back"))
 """What takes the conversation back; here only to be told from replies."""
+
+BY_WORD: Final = frozenset(("cancelled by the user", "sent back by the user"))
+"""The reasons of endings that such a word has brought about."""
 
 
 class Questions:
@@ -46,6 +49,12 @@ class Questions:
                 for question in self:
                     if question.run_id == event.run_id:
                         self.close(question.prompt_id)
+
+    def resume(self, past: Iterable[Event]) -> None:
+        """Note what is still open of what is on record: of questions, those that wait there."""
+        for event in past:
+            if not isinstance(event, e.SessionPrompt) or event.pauses:
+                self.follow(event)
 
     def close(self, prompt_id: str) -> None:
         self._open.pop(prompt_id, None)

@@ -7,6 +7,8 @@ Rules
 * When another one speaks than before, a line says who, first.
 """
 
+from collections.abc import Iterable
+
 from hubbub.channels.screen import Screen
 from hubbub.channels.stack import Stack
 from hubbub.hub import events as e
@@ -81,6 +83,15 @@ class Speech:
         self._speaker = run_id
         for gone in [each for each in self._voices if self._stack.find(each) is None]:
             del self._voices[gone]
+
+    def remind(self, past: Iterable[Event]) -> None:
+        """Say again what whoever has the conversation has said last; not for pipes."""
+        top = self._stack.top
+        said = [x for x in past if isinstance(x, e.AgentText) and x.run_id == top.run_id]
+        if said and not self._screen.is_plain:
+            self._screen.line(f"▸ {top.name}, before:", "dim")
+            self.say(said[-1].text)
+            self._speaker = top.run_id
 
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 

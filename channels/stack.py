@@ -24,8 +24,9 @@ SKILL: Final = "skill:"
 FOLLOWED: Final = (
     "session:start", "session:end", "session:push", "session:pop", "session:prompt",
     "session:prompt:end", "session:reply", "agent:start", "agent:handoff", "agent:complete",
+    "agent:text",
 )  # fmt: skip
-"""What tells, of a run's whole past, how things stand."""
+"""What tells, of a run's whole past, how things stand, and what was said."""
 
 
 def short_name(agent: str) -> str:

@@ -13,7 +13,7 @@
 It decides nothing about the conversation: see ``console``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -70,6 +70,10 @@ class Transcript:
     def user_spoke(self) -> None:
         """A further thing has been said to the conversation: its ending is news again."""
         self._speech.user_spoke()
+
+    def remind(self, past: Iterable[Event]) -> None:
+        """Show what the one who has the conversation has said last: it was said to nobody here."""
+        self._speech.remind(past)
 
     def show(self, event: Event) -> None:
         """Put ``event`` on the screen, if it is of a kind that is shown."""

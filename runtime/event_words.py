@@ -3,30 +3,36 @@
 Pure.  Texts are given as they are; whoever prints them makes them printable and short.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hubbub.agents.skills import SKILL_PREFIX
 from hubbub.hub import events as e
 from hubbub.hub.codec import encode_event
 from hubbub.hub.events import Event, FileRef
 from hubbub.hub.values import NULL, Json
 
-__all__ = ["Said", "conversation_of", "gist"]
+__all__ = ["Said", "conversation_of", "gist", "talk_of"]
 
 _COMMON: Final = frozenset((*Event.__struct_fields__, "type"))
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """A piece of a conversation; ``who`` says it, ``at`` is µs since the Unix epoch."""
+    """A piece of a conversation; ``who`` says it, ``at`` is µs since the Unix epoch.
+
+    ``depth`` counts the takeover frames that it is said in, below the run that is told of.
+    """
 
     at: int
     seq: int
     who: str
     text: str
     files: tuple[str, ...] = ()
+    depth: int = 0
 
 
 def gist(event: Event) -> str:
@@ -57,6 +63,44 @@ def conversation_of(events: Iterable[Event]) -> Iterator[Said]:
             yield from _of_event(event)
 
 
+def talk_of(events: Iterable[Event]) -> Iterator[Said]:
+    """What was said in a run and its takeover frames, from their own lanes in the store's order.
+
+    That is who took over and who gave back, and each piece with its depth; what two lanes say is
+    told once.
+    """
+    depths: dict[str, int] = {}
+    for event in events:
+        depth = depths.get(event.run_id, 0)
+        if isinstance(event, e.SessionPush):
+            depths[event.frame_run_id] = depth + 1
+        for said in _of_talk(event, depths):
+            yield replace(said, depth=depth) if depth else said
+
+
+def _of_talk(event: Event, frames: Container[str]) -> Iterator[Said]:
+    match event:
+        case e.SessionPush():
+            task = f": {event.message}" if event.message else ""
+            name = f"▸ {_short(event.frame_agent)}"
+            yield _said(event, name, f"takes over as {event.frame_run_id}{task}")
+        case e.SessionPop():
+            without = ", without a result" if event.is_error else ""
+            name = f"↩ {_short(event.frame_agent)}"
+            yield _said(event, name, f"gives the conversation back{without}")
+        case e.AgentChild(takeover=True, error=""):
+            return  # Its push says so.
+        case e.SessionTaken():
+            for item in event.items:
+                if isinstance(item, e.SessionOpen) and event.run_id in frames:
+                    continue  # Its push has said it.
+                if isinstance(item, e.SessionResult) and item.child_run_id in frames:
+                    continue  # The call's result says it.
+                yield from _of_item(event, item)
+        case _:
+            yield from _of_event(event)
+
+
 def _of_item(taken: Event, item: Event) -> Iterator[Said]:
     match item:
         case e.SessionOpen():
@@ -77,7 +121,9 @@ def _of_item(taken: Event, item: Event) -> Iterator[Said]:
 
 
 def _of_event(event: Event) -> Iterator[Said]:
-    who = f"{event.agent} ({event.label or event.side})" if event.side == "side_b" else event.agent
+    who = _short(event.agent)
+    if event.side == "side_b":
+        who = f"{who} ({event.label or event.side})"
     match event:
         case e.AgentText():
             yield _said(event, who, event.text)
@@ -106,6 +152,11 @@ def _said(
 ) -> Said:
     paths = (*names, *(ref.path for ref in files))
     return Said(at=event.at, seq=event.seq, who=who, text=text, files=paths)
+
+
+def _short(agent: str) -> str:
+    """What people call an agent: a skill by its own name."""
+    return agent.removeprefix(SKILL_PREFIX)
 
 
 def _value(value: Json) -> str:

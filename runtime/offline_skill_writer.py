@@ -39,11 +39,21 @@ _WISH: Final = re.compile(
     r"(?:(?:that|which|to|for|about|on)\b[ ,:]*)?",
     re.I | re.DOTALL,
 )
+_NAME: Final = (
+    r"[ :]+(?:[\"“'](?P<quoted>[^\"”'\n]+)[\"”']|(?P<plain>[^,;\n]+?))(?:\.md)?"
+    r"(?=\s*(?:$|[,;\n]|[.!?]+(?:\s|$))|\s(?:and|then|please|instead|now{more})\b)"
+)
 _NAMED: Final = re.compile(
-    r"\b(?:(?:re)?name (?:it|the skill)|call (?:it|the skill)|named|called)[ :]+"
-    r"[\"“']?([\w-]+)[\"”']?",
+    r"\b(?:name (?:it|the skill)|call (?:it|the skill)|named|called)"
+    + _NAME.format(more="|that|which|to|for|about|on|based|using|from"),
     re.I,
 )
+_RENAMED: Final = re.compile(
+    r"\b(?:(?:re)?name (?:it|the skill)|call (?:it|the skill)|be (?:named|called))"
+    + _NAME.format(more=""),
+    re.I,
+)
+_AND: Final = re.compile(r"^(?:[\s,;.!]|(?:and|then|please|instead|now)\b)+", re.I)
 _MATERIAL: Final = re.compile(
     r"[ ,;]*\b(?:based on|using|from (?=the\b|my\b|our\b|all\b|\S+\.\w))(.+)$", re.I | re.DOTALL
 )
@@ -54,6 +64,7 @@ _REPLACE: Final = re.compile(r"\b(?:replace|overwrite)\b", re.I)
 ASK_TOPIC: Final = (
     "What is the skill to do? One sentence is enough, such as: reviews a text for passive voice."
 )
+ASK_FILES: Final = 'Name files or a subject, and research looks into them; or say "no".'
 
 
 class _Draft(Struct, frozen=True, kw_only=True):
@@ -122,8 +133,8 @@ def _heard(draft: _Draft, text: str) -> _Draft:
             return _heard_material(draft, text)
     if is_done(text):
         return replace(draft, step="left")
-    if named := _NAMED.search(text):
-        return replace(draft, step="draft", name=as_name(named[1]))
+    if named := _RENAMED.search(text):
+        return _named(draft, named, "draft")
     if draft.step == "exists" and (is_yes(text) or _REPLACE.search(text)):
         return replace(draft, step="replace")
     if is_yes(text):
@@ -140,7 +151,7 @@ def _heard_topic(draft: _Draft, text: str) -> _Draft:
     named = _NAMED.search(rest)
     if named:
         rest = f"{rest[: named.start()]} {rest[named.end() :]}"
-        draft = replace(draft, name=as_name(named[1]))
+        draft = _named(draft, named, "topic")
     wanted = _MATERIAL.search(rest)
     rest = rest[: wanted.start()] if wanted else rest
     topic = cut(_LINK.sub("", rest.strip(" ,.;:\n")), 200).strip(" ,.;:")
@@ -155,9 +166,20 @@ def _heard_topic(draft: _Draft, text: str) -> _Draft:
 def _heard_material(draft: _Draft, text: str) -> _Draft:
     if is_done(text):
         return replace(draft, step="draft")
-    if named := _NAMED.fullmatch(text):
-        return replace(draft, name=as_name(named[1]))
+    if named := _RENAMED.match(text):
+        rest = _AND.sub("", text[named.end() :])
+        draft = _named(draft, named, "material")
+        return _heard_material(draft, rest) if rest else draft
     return replace(draft, step="research", material=draft.topic if is_yes(text) else text)
+
+
+def _named(draft: _Draft, named: re.Match[str], step: Step) -> _Draft:
+    """The draft with a name that was given; what is no name is refused, and nothing else is."""
+    given = named["quoted"] or named["plain"]
+    if name := as_name(given):
+        return replace(draft, step=step, name=name)
+    why = "cannot be the name of a skill: letters, digits and '-' are wanted."
+    return replace(draft, note=f"“{cut(given, 40)}” {why}")
 
 
 # ── what to do next ──────────────────────────────────────────────────────────────────────────
@@ -166,19 +188,22 @@ def _heard_material(draft: _Draft, text: str) -> _Draft:
 def _act(draft: _Draft) -> ModelReply:
     match draft.step:
         case "topic":
-            return reply(ASK_TOPIC)
+            return reply(_noted(draft, ASK_TOPIC))
         case "material":
             return reply(
-                f"I would call it {draft.name}. Is there material for it? Name files or a subject, "
-                'and research looks into them; or say "no".'
+                _noted(
+                    draft, f"I would call it {draft.name}. Is there material for it? {ASK_FILES}"
+                )
             )
         case "research":
             task = f"{FOR_A_SKILL}{draft.name}: {draft.material}"
-            return reply("I ask research.", call(USE_AGENT, name="research", message=task))
+            return reply(
+                _noted(draft, "I ask research."), call(USE_AGENT, name="research", message=task)
+            )
         case "write" | "replace":
             return reply("", _write(draft))
         case "exists":
-            return reply(f"{draft.note}\nShall I replace it? Say yes, no, or “call it …”.")
+            return reply(_noted(draft, "Shall I replace it? Say yes, no, or “call it …”."))
         case "left":
             return reply("", call(COMPLETE, result="No skill was written."))
         case "written":
@@ -196,11 +221,14 @@ def _write(draft: _Draft) -> ToolCall:
 
 def _shown(draft: _Draft) -> str:
     lines = [f"  {each}".rstrip() for each in draft.instructions.splitlines()]
-    return "\n".join(
-        (
-            *([draft.note] if draft.note else []),
-            f"Here is {draft.name}.md, a skill for: {draft.topic}",
-            *lines,
-            'Say "write it", or "call it …", or what else to mind; "no" leaves it.',
-        )
+    return _noted(
+        draft,
+        f"Here is {draft.name}.md, a skill for: {draft.topic}",
+        *lines,
+        'Say "write it", or "call it …", or what else to mind; "no" leaves it.',
     )
+
+
+def _noted(draft: _Draft, *lines: str) -> str:
+    """What is said, and first what has to be said besides."""
+    return "\n".join((draft.note, *lines) if draft.note else lines)

@@ -4,6 +4,7 @@ Every reading is a question about one text, answered the same way each time.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -101,8 +102,13 @@ def slug(text: str) -> str:
 
 
 def as_name(text: str) -> str:
-    """A name as it was given, in letters that any file may have."""
-    return "-".join(re.findall(r"[a-z0-9]+", text.casefold()))[:40].strip("-") or "my-skill"
+    """A name as it was given, its words as one, in letters that any file may have; ``""`` if it is
+    no name."""
+    if not re.fullmatch(r"[\w -]+", text):
+        return ""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    plain = "".join(each for each in plain if not unicodedata.combining(each))
+    return "-".join(re.findall(r"[a-z0-9]+", plain))[:40].strip("-")
 
 
 def cut(text: str, length: int = 120) -> str:

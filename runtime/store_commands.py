@@ -98,6 +98,8 @@ def _show_command(write: Write) -> Callable[..., int]:
     ) -> int:
         """Show everything about a run: state, family, files, keys, inbox, conversation.
 
+        What was said in takeover frames stands indented below who took over.
+
         Values of secrets are never shown.
 
         Parameters
@@ -116,7 +118,7 @@ def _show_command(write: Write) -> Callable[..., int]:
         from hubbub.runtime.store_view import report
 
         with open_store_file(store) as opened:
-            found = report(opened, opened.find(run), full=full)
+            found = report(opened, opened.find(run), full=full, frames=True)
         if json:
             write(_document(found))
         else:

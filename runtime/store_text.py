@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hubbub.agents.model import AssistantMessage, ModelMessage
+from hubbub.agents.skills import SKILL_PREFIX
 from hubbub.hub.descriptors import encode_descriptor
 from hubbub.hub.events import FileRef
 from hubbub.hub.values import Json
@@ -27,6 +28,9 @@ __all__ = [
 WIDTH: Final = 300
 """Characters of a text in a conversation, unless all are asked for."""
 NARROW: Final = 100
+
+MAX_INDENT: Final = 10
+"""Frames that a text is indented by."""
 
 _STATUS: Final = {"active": "at work", "waiting": "waits for a child", "parked": "idle"}
 _INBOX: Final = {"closing": ", closing", "terminated": ", being terminated"}
@@ -125,6 +129,9 @@ def _facts(report: RunReport, now: int) -> Iterator[str]:
         yield f"descriptor: {short(descriptor.decode(), WIDTH)}"
     if report.ancestors:
         yield f"below: {' › '.join(map(short, report.ancestors))}"
+    if report.stack:
+        names = [short(each.removeprefix(SKILL_PREFIX)) for each in report.stack]
+        yield f"stack: {' › '.join(names)}"
     yield f"progress: session {report.session}, step {report.step}, {report.seq:,} records"
     if usage.input_tokens or usage.output_tokens:
         yield f"tokens: {usage.input_tokens:,} in, {usage.output_tokens:,} out"
@@ -155,7 +162,8 @@ def _key_lines(keys: dict[str, Json], full: bool) -> list[str]:
 
 def _said_line(said: Said, full: bool) -> str:
     files = f" [{', '.join(said.files)}]" if said.files else ""
-    return f"{short(said.who)}: {short(said.text + files, None if full else WIDTH)}"
+    indent = "  " * min(said.depth, MAX_INDENT)
+    return f"{indent}{short(said.who)}: {short(said.text + files, None if full else WIDTH)}"
 
 
 def replay_lines(state: Replayed, *, full: bool) -> Iterator[str]:

@@ -4,19 +4,21 @@ Nothing here reads more than it shows: a store of 100,000 runs is listed by its 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Never
 
 from msgspec import Struct
 
 from hubbub.agents.model import Usage
+from hubbub.agents.stack_view import stack_of
 from hubbub.hub import events as e
 from hubbub.hub.descriptors import Descriptor, read_descriptor
 from hubbub.hub.events import Event, FileRef
 from hubbub.hub.patterns import Patterns
 from hubbub.hub.ports import Clock
 from hubbub.hub.values import Json
-from hubbub.runtime.event_words import Said, conversation_of
+from hubbub.runtime.context_reader import ContextReader
+from hubbub.runtime.event_words import Said, conversation_of, talk_of
 from hubbub.runtime.replay import replay
 from hubbub.runtime.store_file import BY_ID, Stored, StoreFile, decoded
 
@@ -71,13 +73,15 @@ class Waiting(Struct, frozen=True, kw_only=True):
 class RunReport(Struct, frozen=True, kw_only=True):
     """Everything about one run but its secrets.
 
-    ``ancestors`` begins with the root.  ``conversation`` leaves out ``earlier`` lines at its
-    beginning.  ``failure`` is the last error that is on record.
+    ``ancestors`` begins with the root.  ``stack`` names the agents through whom a conversation is
+    held, main first, while a takeover frame is open.  ``conversation`` leaves out ``earlier`` lines
+    at its beginning.  ``failure`` is the last error that is on record.
     """
 
     run: ShownRun
     descriptor: Descriptor | None
     ancestors: Sequence[str]
+    stack: Sequence[str]
     kind: str
     phase: str
     session: int
@@ -179,8 +183,9 @@ def _outcome(store: StoreFile, number: int) -> str:
 # ── show ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def report(store: StoreFile, run_id: str, *, full: bool = False) -> RunReport:
-    """Everything about a run; ``full`` gives the whole conversation.
+def report(store: StoreFile, run_id: str, *, full: bool = False, frames: bool = False) -> RunReport:
+    """Everything about a run; ``full`` gives the whole conversation, ``frames`` what was said in
+    its takeover frames, too.
 
     Raises ``StoreFailed`` for a record that cannot be read.
     """
@@ -189,19 +194,27 @@ def report(store: StoreFile, run_id: str, *, full: bool = False) -> RunReport:
         select = f"SELECT descriptor, number FROM run WHERE {BY_ID}"
         descriptor, number = store.db.execute(select, (run_id,)).fetchone()
         state = replay(store, run_id)
-        said, count, failure = _conversation(store, run_id, None if full else MAX_LINES)
+        talk = _talk(store, run_id)
+        if frames and talk:
+            watched = _Watched(talk, run_id)
+            pieces = talk_of(watched)
+        else:
+            watched = _Watched(_own_lane(store, run_id), run_id)
+            pieces = conversation_of(watched)
+        said, count = _last(pieces, None if full else MAX_LINES)
         children = store.db.execute(
             f"{_SELECT} WHERE root_run_id = ? AND parent_run_id = ? ORDER BY born",
             (row[1], run_id),
         ).fetchall()
         return RunReport(
             run=_shown(store, row), ancestors=_ancestors(store, row[2]),
+            stack=[x.agent_name for x in stack_of(talk, run_id)] if row[2] is None else [],
             descriptor=None if descriptor is None else read_descriptor(descriptor),
             kind=state.kind, phase=state.phase, session=state.session, step=state.step,
             seq=state.seq, usage=state.usage,
             children=[_shown(store, child, 1) for child in children], files=state.files,
             keys=state.keys, waiting=list(_waiting(store, number)), conversation=said,
-            earlier=count - len(said), failure=failure,
+            earlier=count - len(said), failure=watched.failure,
         )  # fmt: skip
 
 
@@ -215,31 +228,50 @@ def _ancestors(store: StoreFile, parent: str | None) -> list[str]:
     return found[::-1]
 
 
-def _conversation(
-    store: StoreFile, run_id: str, limit: int | None
-) -> tuple[Sequence[Said], int, str]:
-    """The last pieces of a conversation, how many there are, and the last error."""
-    failure = ""
+def _talk(store: StoreFile, run_id: str) -> Sequence[Event]:
+    """What a run and its takeover frames have written, in order; nothing if there was none."""
+    select = (
+        "SELECT EXISTS (SELECT 1 FROM event JOIN run ON run.number = event.run "
+        f"WHERE {BY_ID} AND type = 'session:push')"
+    )
+    (took_over,) = store.db.execute(select, (run_id,)).fetchone()
+    return ContextReader(store).read((run_id,), 0)[0] if took_over else ()
 
-    def own_lane() -> Iterator[Event]:
-        nonlocal failure
-        for stored in store.events(run_id):
-            event = stored.event
-            if event.lane != "own":
-                continue
-            if isinstance(event, e.AgentFailed):
-                failure = event.error
-            elif isinstance(event, e.Ending) and not event.success:
-                failure = failure if isinstance(event, e.AgentComplete) else ""
-                failure = failure or event.reason or event.outcome
+
+def _own_lane(store: StoreFile, run_id: str) -> Iterator[Event]:
+    return (x.event for x in store.events(run_id) if x.event.lane == "own")
+
+
+class _Watched:
+    """Events on their way, and the last error that they tell of one run."""
+
+    def __init__(self, events: Iterable[Event], run_id: str) -> None:
+        self._events = events
+        self._run_id = run_id
+        self.failure = ""
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._events:
+            if event.run_id == self._run_id:
+                self._note(event)
             yield event
 
+    def _note(self, event: Event) -> None:
+        if isinstance(event, e.AgentFailed):
+            self.failure = event.error
+        elif isinstance(event, e.Ending) and not event.success:
+            before = self.failure if isinstance(event, e.AgentComplete) else ""
+            self.failure = before or event.reason or event.outcome
+
+
+def _last(pieces: Iterable[Said], limit: int | None) -> tuple[Sequence[Said], int]:
+    """The last pieces of a conversation, and how many there are."""
     kept: deque[Said] = deque(maxlen=limit)
     count = 0
-    for said in conversation_of(own_lane()):
+    for said in pieces:
         kept.append(said)
         count += 1
-    return list(kept), count, failure
+    return list(kept), count
 
 
 def _waiting(store: StoreFile, number: int) -> Iterator[Waiting]:

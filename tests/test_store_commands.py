@@ -16,9 +16,14 @@ import anyio
 import pytest
 
 from hubbub.__main__ import main
+from hubbub.hub.ports import Ports
+from hubbub.runtime.scripted_model import ScriptedModel
+from hubbub.runtime.sqlite_store import SqliteStore
 
 sys.path.append(str(Path(__file__).parent))
 
+from little_frames import Talk, complete, frame, use
+from little_frames import open_runtime as frames_runtime
 from little_stores import SECRET, Filled, fill, open_runtime
 
 COMMANDS = ("runs", "show", "tail", "export", "import", "replay", "fsck", "backup", "schedules")
@@ -174,6 +179,62 @@ def test_show_tells_everything_about_a_run_but_its_secrets(store: Store) -> None
     assert store.json("show", store.runs.child)["ancestors"] == [store.runs.parent]
     for run_id in (store.runs.chat, store.runs.parent):
         assert SECRET not in store.out("show", run_id, "--full", "--json")
+
+
+@pytest.mark.spec("I-11", "I-16")
+def test_show_tells_who_took_a_conversation_over_and_what_was_said_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work(*lines: str) -> Talk:
+        agents = (
+            frame(ScriptedModel([use("writer", "A page."), "Done."]), agents=("writer",)),
+            frame(
+                ScriptedModel([use("research", "Find it."), "Is this right?"]),
+                name="writer", agents=("research",),
+            ),
+            frame(ScriptedModel(["Which\x1b one?", complete("two pages")]), name="research"),
+        )  # fmt: skip
+        store = SqliteStore(tmp_path, mirror=False)
+        async with frames_runtime(*agents, journal=store, ports=Ports()) as runtime:
+            talk = Talk(runtime)
+            for line in lines:
+                await talk.say(line)
+            return talk
+
+    talk = anyio.run(work, "go")
+    ((writer,), (research,)) = talk.frames("writer"), talk.frames("research")
+    store = Store(tmp_path, None, capsys)  # type: ignore[arg-type]
+    text = store.out("show", talk.root)
+    assert "\nstack: main › writer › research\n" in text
+    assert store.json("show", talk.root)["stack"] == ["main", "writer", "research"]
+    assert "stack: " not in store.out("show", writer)
+    anyio.run(work, "this", "/stop")
+    text = store.out("show", talk.root)
+    assert "stack: " not in text
+    # How the frame that was taken away ends may not be on record yet.
+    assert text[text.index("conversation:") :].splitlines()[1:17] == [
+        "  input: go",
+        '  main: → use_agent({"name":"writer","message":"A page."})',
+        f"  ▸ writer: takes over as {writer}: A page.",
+        '    writer: → use_agent({"name":"research","message":"Find it."})',
+        f"    ▸ research: takes over as {research}: Find it.",
+        "      research: Which\\x1b one?",
+        "      user: this",
+        '      research: → complete({"result":"two pages"})',
+        "      complete: Completed.",
+        "    ↩ research: gives the conversation back",
+        "    use_agent: two pages",
+        "    writer: Is this right?",
+        "  user: /stop",
+        "  interrupted: cancelled by the user",
+        "  ↩ writer: gives the conversation back, without a result",
+        "  use_agent: failed: interrupted: cancelled by the user",
+    ]
+    said = store.json("show", talk.root)["conversation"]
+    assert {x["depth"] for x in said} == {0, 1, 2}
+    assert [x["who"] for x in store.json("show", research)["conversation"]] == [
+        "input", "research", "user", "research", "complete",
+    ]  # fmt: skip
 
 
 def test_long_texts_are_shortened_unless_all_is_asked_for(tmp_path: Path) -> None:

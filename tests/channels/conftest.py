@@ -99,6 +99,13 @@ def pipe():
 
 
 @pytest.fixture
+def later_pipe():
+    pipe = FakeTerminal(is_terminal=False)
+    yield pipe
+    pipe.close()
+
+
+@pytest.fixture
 def converse(journal, ports):
     """Run a console over a terminal beside the test; yields the runtime and the exit codes."""
 

@@ -556,14 +556,46 @@ async def test_two_presses_far_apart_interrupt_twice(converse, terminal):
         assert terminal.screen.count("interrupted: Ctrl-C") == 2
 
 
-async def test_ctrl_c_at_an_idle_prompt_leaves(converse, terminal):
+@pytest.mark.spec("I-08")
+async def test_ctrl_c_at_an_idle_prompt_gives_a_fresh_one_and_twice_leaves(converse, terminal):
     async with converse(terminal, model_agent("One.")) as (_, codes):
         terminal.type("go")
         await anyio.sleep(5)
+        for _ in range(2):
+            terminal.press_ctrl_c()
+            await anyio.sleep(1)
+            assert terminal.screen[-3:] == ["> ^C", "press Ctrl-C again to leave", "> "]
+            await anyio.sleep(1)  # They are too far apart.
+        assert not codes
+        terminal.press_ctrl_c()
+        await anyio.sleep(1)
         terminal.press_ctrl_c()
         await anyio.sleep(1)
         assert codes == [0]
         assert terminal.screen[-2:] == ["> ^C", ""]
+
+
+@pytest.mark.spec("I-08")
+async def test_a_line_between_two_presses_makes_the_second_an_interruption(converse, terminal):
+    async with converse(terminal, model_agent(call("slow"), "Two.")) as (_, codes):
+        terminal.press_ctrl_c()
+        await anyio.sleep(0.5)
+        terminal.type("go")
+        await anyio.sleep(0.5)
+        terminal.press_ctrl_c()
+        await anyio.sleep(5)
+        assert not codes
+        assert terminal.screen[-2:] == ["interrupted: Ctrl-C", "> "]
+
+
+async def test_ctrl_c_before_anything_was_said_needs_no_conversation(converse, terminal):
+    async with converse(terminal, model_agent("One.")) as (rt, codes):
+        for _ in range(2):
+            terminal.press_ctrl_c()
+            await anyio.sleep(1)
+        assert codes == [0]
+        assert terminal.screen == ["> ^C", "press Ctrl-C again to leave", "> ^C", ""]
+        assert await rt.hub.read() == []
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────
@@ -744,6 +776,29 @@ async def test_the_lines_of_a_pipe_answer_questions(converse, pipe):
         assert codes == [0]
     assert pipe.out == "Done.\n"
     assert "? Which one?" in pipe.aside
+
+
+async def test_the_question_of_a_code_agent_behind_a_pipe_keeps_the_next_line_waiting(
+    converse, pipe
+):
+    @agent("asker")
+    async def asker(input, ctx):
+        ctx.say("I have a question.")
+        await anyio.sleep(5)
+        heard = await ctx.ask("Which one?")
+        await anyio.sleep(0.1)
+        ctx.say(f"So: {heard}.")
+        async for message in ctx.messages():
+            ctx.say(f"And: {message.content}.")
+
+    async with converse(pipe, asker) as (rt, _):
+        pipe.type("go")
+        await anyio.sleep(6)
+        pipe.type("red", "more")
+        await anyio.sleep(10)
+        events = await rt.hub.read(types=["agent:text", "session:message"])
+        told = [getattr(x, "text", "") or getattr(x, "content", "") for x in events]
+        assert told == ["I have a question.", "So: red.", "more", "And: more."]
 
 
 async def test_ctrl_c_behind_a_pipe_leaves_at_once(converse, pipe):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import termios
+import time
 
 import pytest
 from pty_terminal import Terminal
@@ -63,6 +64,15 @@ def terminal(script, backend):
     terminal.close()
 
 
+def leave_twice(terminal):
+    """Two presses leave; a third, if the machine was too slow for them to be two."""
+    deadline = time.monotonic() + 20
+    while terminal.process.poll() is None and time.monotonic() < deadline:
+        terminal.type("\x03")
+        time.sleep(0.3)
+    assert terminal.wait_end() == 0
+
+
 def test_typing_a_line_streams_the_answer_and_ctrl_d_leaves(terminal):
     terminal.wait("> ")
     terminal.type("hi\n")
@@ -78,7 +88,7 @@ def test_typing_a_line_streams_the_answer_and_ctrl_d_leaves(terminal):
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
-def test_ctrl_c_interrupts_the_turn_and_at_the_prompt_it_leaves(terminal):
+def test_ctrl_c_interrupts_the_turn_and_at_the_prompt_twice_leaves(terminal):
     terminal.wait("> ")
     terminal.type("hi\n")
     terminal.wait("four")
@@ -89,8 +99,7 @@ def test_ctrl_c_interrupts_the_turn_and_at_the_prompt_it_leaves(terminal):
     terminal.wait("interrupted: Ctrl-C")
     terminal.wait("> ")
     assert terminal.process.poll() is None
-    terminal.type("\x03")
-    assert terminal.wait_end() == 0
+    leave_twice(terminal)
     assert "too late" not in terminal.shown
     assert "Traceback" not in terminal.shown
     assert termios.tcgetattr(terminal.slave) == terminal.before
@@ -120,8 +129,7 @@ def test_ctrl_c_interrupts_a_code_agent_that_is_busy_and_the_next_one_leaves(scr
         terminal.wait("interrupted: Ctrl-C")
         terminal.wait("> ")
         assert terminal.process.poll() is None
-        terminal.type("\x03")
-        assert terminal.wait_end() == 0
+        leave_twice(terminal)
         assert "too late" not in terminal.shown
         assert "Traceback" not in terminal.shown
     finally:

@@ -1,5 +1,7 @@
 """The console while children have the conversation: what is shown, who is asked, what keys do."""
 
+from functools import partial
+
 import anyio
 import pytest
 from little_stacks import FRAME, MAIN, open_stack
@@ -15,9 +17,9 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.skills import Skill
-from hubbub.agents.words import BACK, STOP
+from hubbub.agents.words import BACK, CANCELLED, SENT_BACK, STOP
 from hubbub.channels import Channel, Channels, run_console
-from hubbub.channels.questions import WORDS
+from hubbub.channels.questions import BY_WORD, WORDS
 from hubbub.channels.screen import prompt_of
 from hubbub.channels.stack import Stack
 from hubbub.hub import events as e
@@ -321,6 +323,7 @@ async def test_a_frame_that_fails_gives_the_conversation_back_in_one_line(conver
 
 def test_the_words_are_those_that_agents_heed():
     assert STOP | {BACK} == WORDS
+    assert {CANCELLED, SENT_BACK} == BY_WORD
 
 
 @pytest.mark.spec("I-08")
@@ -373,7 +376,7 @@ async def test_ctrl_c_interrupts_the_frame_that_works_and_it_stays(converse, ter
         terminal.press_ctrl_c()
         await anyio.sleep(5)
         assert terminal.screen[5:] == [
-            "• slow()", "^C", "interrupting; press Ctrl-C again to leave",
+            "• slow()", "^C", "interrupting; Ctrl-C again goes back to main",
             "  ✗ interrupted: Ctrl-C", "interrupted: Ctrl-C", "main › writer › research › ",
         ]  # fmt: skip
         terminal.type("go on")
@@ -383,7 +386,9 @@ async def test_ctrl_c_interrupts_the_frame_that_works_and_it_stays(converse, ter
 
 
 @pytest.mark.spec("I-08")
-async def test_ctrl_c_while_a_frame_waits_goes_back_to_main_and_there_it_leaves(converse, terminal):
+async def test_ctrl_c_while_a_frame_waits_goes_back_to_main_and_there_twice_leaves(
+    converse, terminal
+):
     async with converse(terminal, main_agent(), writer(), research()) as (_, codes):
         terminal.type("go")
         await anyio.sleep(1)
@@ -395,8 +400,56 @@ async def test_ctrl_c_while_a_frame_waits_goes_back_to_main_and_there_it_leaves(
         await anyio.sleep(5)
         assert terminal.screen[-2:] == ["All done.", "> "]
         terminal.press_ctrl_c()
-        await anyio.sleep(5)
+        await anyio.sleep(1)
+        assert not codes
+        terminal.press_ctrl_c()
+        await anyio.sleep(1)
         assert codes == [0]
+
+
+@pytest.mark.spec("I-08")
+async def test_a_press_that_went_back_to_main_is_not_the_first_of_two_that_leave(
+    converse, terminal
+):
+    async with converse(terminal, main_agent(), writer(), research()) as (_, codes):
+        terminal.type("go")
+        await anyio.sleep(1)
+        for shown in ("back to main", "press Ctrl-C again to leave"):
+            terminal.press_ctrl_c()
+            await anyio.sleep(0.5)
+            assert not codes
+            assert terminal.screen[-2:] == [shown, "> "]
+        terminal.press_ctrl_c()
+        await anyio.sleep(0.5)
+        assert codes == [0]
+
+
+@pytest.mark.spec("I-08")
+async def test_two_presses_take_a_frame_away_that_heeds_no_interruption(converse, terminal):
+    @tool(timeout=None)
+    async def stubborn() -> str:
+        """Takes a minute, and cannot be cut off."""
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(60)
+        return "done"
+
+    prompt = PromptDefinition(
+        name="research", prompt="", model=ScriptedModel([call("stubborn")]), tools=(stubborn,)
+    )
+    frame = AgentDefinition(
+        name="research", expose_as_tool=True, tool_description="r", side_a=SideConfig(prompt=prompt)
+    )
+    async with converse(terminal, main_agent(), writer(), frame) as (rt, codes):
+        terminal.type("go")
+        await anyio.sleep(5)
+        for _ in range(2):
+            terminal.press_ctrl_c()
+            await anyio.sleep(1)
+        asked = await rt.hub.read(types="session:abort")
+        assert [x.agent for x in asked] == ["research", "main"]
+        await anyio.sleep(100)
+        assert not codes
+        assert terminal.screen[-2:] == ["back to main", "> "]
 
 
 @pytest.mark.spec("I-08")
@@ -532,6 +585,56 @@ async def test_a_pipe_gets_what_every_frame_says_and_sends_line_by_line(converse
     assert pipe.aside == ""
 
 
+@pytest.mark.spec("I-08")
+@pytest.mark.parametrize("options", [{}, {"session_key": "chat"}])
+@pytest.mark.parametrize("words", [("/stop",), ("/back", "cancel"), ("/back", "/back")])
+async def test_the_users_own_word_is_no_failure_of_a_pipe(converse, pipe, options, words):
+    pipe.type("go", *words)
+    pipe.end()
+    async with converse(pipe, main_agent(), writer(), research(), **options) as (_, codes):
+        await anyio.sleep(20)
+        assert codes == [0]
+
+
+async def test_a_failure_of_a_frame_is_one_of_a_pipe_if_main_fails_over_it(converse, pipe):
+    pipe.type("go")
+    pipe.end()
+    main = main_agent(Fault("auth"))
+    async with converse(pipe, main, writer(Fault("auth")), research()) as (_, codes):
+        await anyio.sleep(20)
+        assert codes == [1]
+
+
+@pytest.mark.spec("I-15", "K-03")
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("has_frames", [False, True])
+async def test_a_line_that_answered_a_question_of_a_pipe_is_waited_for(
+    converse, pipe, later_pipe, is_later, has_frames
+):
+    ask = call("interrupt", prompt="Which one?", options=["3.12", "3.13"])
+    script = (ask, "So be it.", "It is there.")
+    agents = [talker("main", *script, pauses=True, latency=5)]
+    if has_frames:
+        agents = [main_agent(), writer(), research(*script, pauses=True, latency=5)]
+    answering = later_pipe if is_later else pipe
+    pipe.type("go")
+    answering.type("2", "where")
+    answering.end()
+    if is_later:
+        pipe.end()
+    async with converse(pipe, *agents, session_key="chat") as (rt, codes):
+        await anyio.sleep(30)
+        assert codes == [0]
+        if is_later:
+            options = {"reader": answering, "writer": answering, "session_key": "chat"}
+            assert await run_console(rt.hub, "main", **options) == 0
+        await anyio.sleep(30)
+        events = await rt.hub.read(types=["agent:text", "session:message"])
+        told = [getattr(x, "text", "") or getattr(x, "content", "") for x in events]
+        assert told == ["So be it.", "where", "It is there."]
+    assert answering.out == "So be it.\nIt is there.\n"
+
+
 async def test_the_end_of_input_ends_the_frames_and_main_answers(converse, pipe):
     pipe.type("go")
     pipe.end()
@@ -573,6 +676,8 @@ async def test_a_pipe_leaves_a_pause_of_a_kept_conversation_to_a_later_one(conve
 
 # ── attaching to a conversation ──────────────────────────────────────────────────────────────
 
+BEFORE = ["▸ research, before:", "Which Python?"]
+
 
 @pytest.mark.spec("I-09", "I-17", "K-04")
 async def test_a_later_console_knows_who_has_the_conversation(journal, ports, terminal, pipe):
@@ -589,16 +694,67 @@ async def test_a_later_console_knows_who_has_the_conversation(journal, ports, te
         async with Runtime(agents, hub=hub, grace=0), anyio.create_task_group() as group:
             group.start_soon(talk, hub, terminal)
             await anyio.sleep(1)
-            assert terminal.screen == ["main › writer › research › "]
+            assert terminal.screen == [*BEFORE, "main › writer › research › "]
             terminal.type("3.13")
             await anyio.sleep(1)
-            assert terminal.screen == [
+            assert terminal.screen[2:] == [
                 "main › writer › research › 3.13", "↩ research → three APIs", "▸ writer",
                 "Short or long?", "main › writer › ",
             ]  # fmt: skip
             terminal.type("/stop")
             await anyio.sleep(1)
-            assert terminal.screen[4:] == ["main › writer › /stop", "back to main", "> "]
+            assert terminal.screen[6:] == ["main › writer › /stop", "back to main", "> "]
+            terminal.end()
+
+
+@pytest.mark.spec("I-09")
+async def test_a_later_console_shows_what_main_said_last_and_only_in_a_terminal(
+    converse, terminal, pipe, later_pipe
+):
+    bot = talker("main", "One.", "Two.", "Three.", "Four.")
+    pipe.type("a", "b")
+    pipe.end()
+    async with converse(pipe, bot, session_key="chat") as (rt, codes):
+        await anyio.sleep(1)
+        assert codes == [0]
+        later_pipe.type("c")
+        later_pipe.end()
+        options = {"session_key": "chat"}
+        await run_console(rt.hub, "main", reader=later_pipe, writer=later_pipe, **options)
+        assert (later_pipe.out, later_pipe.aside) == ("Three.\n", "")
+        async with anyio.create_task_group() as group:
+            options |= {"reader": terminal, "writer": terminal}
+            group.start_soon(partial(run_console, rt.hub, "main", **options))
+            await anyio.sleep(1)
+            assert terminal.screen == ["▸ main, before:", "Three.", "> "]
+            terminal.type("d")
+            await anyio.sleep(1)
+            assert terminal.screen[2:] == ["> d", "Four.", "> "]
+            terminal.end()
+
+
+@pytest.mark.spec("I-09")
+async def test_a_console_that_finds_a_frame_at_work_shows_nothing_from_before(
+    journal, ports, terminal, pipe
+):
+    agents = [main_agent(), writer(), research("Which Python?", call("slow"), "There.")]
+
+    async def talk(hub, end):
+        return await run_console(hub, "main", session_key="chat", reader=end, writer=end)
+
+    async with Runtime(agents, store=journal, ports=ports, grace=0) as rt:
+        pipe.type("go")
+        pipe.end()
+        assert await talk(rt.hub, pipe) == 0
+        await rt.hub.send("3.13", session_key="chat")
+        await anyio.sleep(1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(talk, rt.hub, terminal)
+            await anyio.sleep(1)
+            assert terminal.screen == ["main › writer › research › "]
+            await anyio.sleep(4000)
+            assert "▸ research" in terminal.screen
+            assert terminal.screen[-2:] == ["There.", "main › writer › research › "]
             terminal.end()
 
 

@@ -179,7 +179,12 @@ def test_a_word_or_ctrl_c_at_a_waiting_child_brings_back_main(open_terminal, how
     terminal.type("and you?\n")
     terminal.wait("Your skill is ready.")  # Main's next step.
     terminal.wait("> ")
-    leave(terminal, "\x03" if how == "\x03" else "\x04")
+    if how == "\x03":
+        terminal.type("half a line\x03")
+        terminal.wait("press Ctrl-C again to leave")
+        terminal.wait("> ")
+        assert "half" not in terminal.seen
+    leave(terminal, how if how == "\x03" else "\x04")
 
 
 @pytest.mark.spec("I-09", "I-17")

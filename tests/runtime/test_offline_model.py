@@ -168,6 +168,59 @@ async def test_a_skill_that_is_there_is_replaced_after_a_yes_only(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("call it my reviewer", "my-reviewer"),
+        ("ok, please name it My Kind Reviewer, please", "my-kind-reviewer"),
+        ("call it “how to write”.", "how-to-write"),
+        ("call it how to write and go on", "how-to-write"),
+        ("it should be named Prüfer now", "prufer"),
+        ("rename the skill review.md", "review"),
+    ],
+)
+async def test_a_name_of_several_words_becomes_one(chat: Chat, line: str, name: str) -> None:
+    told = await chat.says("write a skill that sings", "no", line)
+    assert told.startswith(f"{WRITER}: Here is {name}.md, a skill for: sings")
+    assert "Mind this" not in told
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "..", "日本", "{{NAME}}", "~root", "x.py"])
+async def test_what_is_no_name_is_refused_in_words_and_gets_into_no_text(
+    chat: Chat, name: str, tmp_path: Path
+) -> None:
+    refusal = "” cannot be the name of a skill: letters, digits and '-' are wanted."
+    begin = "write a skill that sings"
+    told = await chat.says(f"{begin}, called {name}")
+    assert refusal in told and "I would call it sings." in told
+    told = await chat.says(f"call it {name}")
+    assert refusal in told and "I would call it sings." in told
+    told = await chat.says("no", f"call it {name}")
+    assert told.startswith(f"{WRITER}: “{name[0]}") and refusal in told
+    assert "Here is sings.md" in told and name not in told.partition("\n")[2]
+    assert "wrote" in await chat.says("write it")
+    told = await chat.says(begin, "no", "write it", f"call it {name}")
+    assert refusal in told and told.endswith("Shall I replace it? Say yes, no, or “call it …”.")
+    assert "wrote" in await chat.says("call it my second one", "write it")
+    assert {x.name for x in load_skills(tmp_path / "skills")} == {"sings", "my-second-one"}
+
+
+@pytest.mark.anyio
+async def test_a_name_beside_other_wishes_leaves_them(chat: Chat) -> None:
+    told = await chat.says("write a skill named my singer that sings")
+    assert "I would call it my-singer." in told
+    told = await chat.says("call it our singer, and look into hubs")
+    assert "Here is our-singer.md, a skill for: sings" in told and "Hubs carry events." in told
+
+
+@pytest.mark.anyio
+async def test_leaving_the_skill_writer_is_told_of_by_its_own_name(chat: Chat) -> None:
+    told = await chat.says("write a skill", "/back")
+    assert told.startswith("main: I am back: skill-writer did not complete: ")
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("line", ["no", "never mind", "forget it", "done"])
 async def test_whoever_wants_no_skill_gets_none(chat: Chat, tmp_path: Path, line: str) -> None:
     assert "No skill was written" in await chat.says("write a skill", line)
@@ -191,6 +244,7 @@ VOCABULARY = (
     "hi", "help", "what time is it?", "list files", "research", "research style", "research all",
     "find out about kiwis", "read ../secret", "read style.md", "all", "hubs", "write a skill",
     "make a skill that sings", "write a skill for letters, based on the style", "call it x/y",
+    "call it my reviewer", "call it ../../evil",
     "call it skill-writer", "write it", "yes", "no", "done", "thanks", "replace it",
     "look into hubs", "use sings", "/stop", "stop", "cancel", "/back", "BACK", ".", "?",
     "{{NAME}}", "---",
