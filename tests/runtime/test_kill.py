@@ -31,7 +31,8 @@ def test_whenever_it_is_killed_what_was_acknowledged_is_there_and_nothing_twice(
 
 
 def _forget_message(db: sqlite3.Connection) -> None:
-    db.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event WHERE type = "
+    # The first one: of the last one the process may have died before it could tell.
+    db.execute("DELETE FROM event WHERE position = (SELECT min(position) FROM event WHERE type = "
                "'session:message' AND lane = 'in')")  # fmt: skip
 
 
