@@ -402,6 +402,8 @@ class Activation:
         CURRENT_RUN.set(self.lane.run_id)
         done = 0
         while activity is not None:
+            if self._running.get(activity) is not ticket:
+                return  # Called off before its first turn: it must not begin (S-10).
             try:
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
