@@ -636,10 +636,6 @@ class Hub:
                 if not self._mail_under_way[to]:
                     del self._mail_under_way[to]
             self._settle(commit.receipt, commit)
-        elif commit.deliveries:
-            for delivery in commit.deliveries:
-                if delivery.outcome == "rejected":
-                    self._dead_letter(delivery.to, delivery.reason, delivery.event)
         if (commit.deliveries or commit.leave_to) and self.dispatcher.owner is not None:
             mail = [event for event in commit.written if event.lane == "in"]
             self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
@@ -647,6 +643,11 @@ class Hub:
             self._dispatch(commit.written)
         else:
             self._dispatch([*commit.written, *commit.trailing])
+        if commit.receipt is None and commit.deliveries:
+            # Not before: whoever is woken by a letter would be heard of ahead of this commit.
+            for delivery in commit.deliveries:
+                if delivery.outcome == "rejected":
+                    self._dead_letter(delivery.to, delivery.reason, delivery.event)
         if commit.status == "ended":
             self._prompts.run_ended(commit.run_id)
             if self.dispatcher.owner is None:  # Who makes runs happen knows who still inherits.

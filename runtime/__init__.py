@@ -16,7 +16,8 @@ tools see), ``code_run``, ``run_handle``; then the models.  What stands where:
     schedules                 ``schedules``, ``ticks``, ``scheduler``, ``schedule_status``
     the store's command line  ``store_commands``; ``store_file``, ``store_view``, ``replay``,
                               ``run_export``, ``context_export``, ``run_import``, ``store_copy``,
-                              ``store_check``
+                              ``store_check``, ``recorded_test``
+    simulation                a package of its own: ``simulation``
 """
 
 from hubbub.runtime.run_context import RunContext

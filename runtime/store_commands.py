@@ -274,6 +274,8 @@ def _export_command(write: Write) -> Callable[..., int]:
         no_files: bool = False,
         context: bool = False,
         state: bool = False,
+        as_test: bool = False,
+        agents: str | None = None,
         store: str = DEFAULT_STORE,
     ) -> int:
         """Write a run and everything below it as JSON lines, which hubbub import takes in.
@@ -293,6 +295,13 @@ def _export_command(write: Write) -> Callable[..., int]:
             main agent and each agent and skill that took over, in order.
         state
             Write what state.json says of the run instead, with its active_stack.
+        as_test
+            Write a regression test instead, a file for pytest, and beside it the export as its
+            recording: what users said is said again, models and tools answer as they did, and
+            the same texts must come. --out names the file. Default: test_AGENT_RUN.py here.
+        agents
+            With --as-test: MODULE:AGENT, your agents, which are tested. Default: stand-ins
+            made from the recording.
         store
             sqlite:PATH, the folder that a runtime uses.
         """
@@ -300,10 +309,17 @@ def _export_command(write: Write) -> Callable[..., int]:
         from hubbub.runtime.run_export import export_run
         from hubbub.runtime.store_file import open_store_file
 
-        if context and state:
-            raise OperatorError("--context and --state are two exports; give one of them")
+        if context + state + as_test > 1:
+            raise OperatorError(
+                "--context, --state, --as-test: any two are two exports; give one of them"
+            )
+        if agents is not None and not as_test:
+            raise OperatorError("--agents says whose test it is; give --as-test with it")
         with open_store_file(store) as opened, ExitStack() as stack:
             run_id = opened.find(run)
+            if as_test:
+                write(_write_test(opened, run_id, agents, out, contents=not no_files))
+                return 0
             if context:
                 lines: Iterator[bytes] = export_context(opened, run_id)
             elif state:
@@ -467,6 +483,19 @@ def _event_object(stored: Any) -> str:
 
     event = msgspec.Raw(encode_event(stored.event))
     return msgspec.json.encode({"position": stored.position, "event": event}).decode()
+
+
+def _write_test(
+    store: Any, run_id: str, agents: str | None, out: Path | None, *, contents: bool
+) -> str:
+    """Write a regression test and its recording; returns what is told of it."""
+    from hubbub.runtime.recorded_test import recorded_test
+
+    made = recorded_test(store, run_id, agents=agents, out=out, contents=contents)
+    with closing(made.lines):
+        count = _write_file(made.recording, made.lines)
+    _write_file(made.path, iter((made.text.encode(),)))
+    return f"wrote {made.path} and {made.recording}: {count:,} lines; run it: pytest {made.path}"
 
 
 def _write_file(path: Path, lines: Iterator[bytes]) -> int:

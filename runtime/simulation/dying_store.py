@@ -1,0 +1,189 @@
+"""``DyingJournal``: any journal, whose process may be killed at any commit.
+
+    submit ─► alive: passed on, counted        ─► done: heard
+              at its last commit ``before``: dropped; dead when what is under way is heard
+              at its last commit ``after``: passed on; dead instead of hearing of it
+              dead: dropped
+
+Kill -9 is no cancellation: what the dead process still does in ``finally`` blocks, on being
+cancelled, must reach nobody.  So from the death on nothing is written and nothing is heard; who
+reads or flushes waits for ever (until it is cancelled).  What the store holds is then exactly the
+commits up to the death, in their order.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import anyio
+
+from hubbub.hub.events import Event
+from hubbub.hub.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
+
+__all__ = ["DyingJournal", "When"]
+
+When: TypeAlias = Literal["before", "after"]
+
+
+class DyingJournal:
+    """Passes everything on to ``inner``, and dies when it is told to.
+
+    ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
+    be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens.
+    Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
+    """
+
+    def __init__(
+        self,
+        inner: Journal,
+        on_death: Callable[[], None] | None = None,
+        *,
+        die_at: int = 0,
+        when: When = "after",
+    ) -> None:
+        self.inner = inner
+        self.is_dead = False
+        self.commits = 0
+        """How many commits have been passed on."""
+        self._on_death = on_death
+        self._last = die_at - (when == "before") if die_at else math.inf
+        self._when = when
+        self._under_way = 0
+        self._has_dropped = False
+        self.is_leaving = False
+        """Whether the process is on its way out, where it must not be held up by its death: what
+        follows is cancelled anyway."""
+
+    # ── dying ────────────────────────────────────────────────────────────────────────────────
+
+    def die(self) -> None:
+        """Kill the process now; what is submitted and not written is lost.  Idempotent."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self._forget_submitted()
+        if self._on_death is not None:
+            self._on_death()
+
+    def spare(self) -> None:
+        """Let no commit be the last one any more, unless it has been submitted already."""
+        is_due = self.commits >= self._last and (self._when == "after" or self._has_dropped)
+        if not is_due:
+            self._last = math.inf
+
+    def _forget_submitted(self) -> None:
+        # Stores that write later keep what is submitted in a queue, and flush it when they close.
+        if (queue := getattr(self.inner, "_queue", None)) is not None:
+            queue.clear()
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        if self.is_dead or self.commits >= self._last:
+            self._has_dropped = True
+            if self._when == "before" and not self._under_way:
+                self.die()
+            return
+        self.commits += 1
+        self._under_way += 1
+        done, number = commit.done, self.commits
+        commit.done = lambda written: self._heard(written, number, done)
+        self.inner.submit(commit)
+
+    def _heard(self, commit: Commit, number: int, done: Callable[[Commit], None] | None) -> None:
+        self._under_way -= 1
+        if self.is_dead:
+            return
+        if self._when == "after" and number == self._last:
+            self.die()
+            return
+        if done is not None:
+            done(commit)
+        if self._when == "before" and self._has_dropped and not self._under_way:
+            self.die()
+
+    async def flush(self) -> None:
+        if self.is_dead and self.is_leaving:
+            return
+        await self._alive()
+        await self.inner.flush()
+        if self._has_dropped and not self.is_leaving:  # That will never be done.
+            await anyio.sleep_forever()
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def aclose(self) -> None:
+        """Let go of the store, as the system does for a process that is dead."""
+        if self.is_dead:
+            self._forget_submitted()
+        await self.inner.aclose()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def tip(self) -> int:
+        return self.inner.tip
+
+    @property
+    def failure(self) -> str:
+        return self.inner.failure
+
+    @property
+    def problems(self) -> Sequence[str]:
+        return self.inner.problems
+
+    def depths(self) -> tuple[int, int, int]:
+        return self.inner.depths()
+
+    async def _alive(self) -> None:
+        if self.is_dead:
+            await anyio.sleep_forever()
+
+    async def load(self, run_id: str) -> LoadedRun | None:
+        await self._alive()
+        return await self.inner.load(run_id)
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        await self._alive()
+        return await self.inner.info(run_id)
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        await self._alive()
+        return await self.inner.runs(live=live, root_run_id=root_run_id)
+
+    async def ready(self) -> Sequence[str]:
+        await self._alive()
+        return await self.inner.ready()
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        await self._alive()
+        return await self.inner.timed()
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        await self._alive()
+        return await self.inner.find(to, by)
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        await self._alive()
+        return await self.inner.notes(prefix)
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        await self._alive()
+        return await self.inner.read(selection, after=after, until=until, limit=limit)
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        await self._alive()
+        return await self.inner.position(run_id, lane, seq)
+
+    def __getattr__(self, name: str) -> Any:
+        # ``secrets`` and ``blobs``, where the store has them (``Ports.of_store``).
+        return getattr(self.inner, name)

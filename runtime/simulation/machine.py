@@ -1,0 +1,293 @@
+"""``SimMachine``: a state machine of Hypothesis whose rules act on a live world.
+
+    class SupportDesk(SimMachine):
+        setup = Setup.of(desk, refunds)
+
+        @async_rule(run=SimMachine.runs)
+        async def asks_twice(self, run):
+            await self.world.say(run, "Well?", user="ann")
+            await self.world.say(run, "WELL?", user="ann")
+
+    test_support_desk = SupportDesk.TestCase
+
+Where the steps of ``simulate`` are a list that is drawn beforehand, rules see what has happened:
+a rule is about runs that are there, and may ask the world before it acts.  It costs time; use
+``simulate`` where a list will do.
+
+The world runs in a loop that stands still between rules (``FrozenLoop``), so a rule finds
+agents in the middle of what they do.  ``go_on`` lets them do a little more, ``wait`` much more.
+"""
+
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
+
+import anyio.lowlevel
+from msgspec import structs
+
+from hubbub.hub.errors import CallerError, MissingExtra
+from hubbub.hub.journal import Journal
+from hubbub.runtime.simulation.aims import aim
+from hubbub.runtime.simulation.faults import Fault
+from hubbub.runtime.simulation.frozen_loop import FrozenLoop
+from hubbub.runtime.simulation.history import History, StoreName
+from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
+from hubbub.runtime.simulation.reading import read_store, read_threads
+from hubbub.runtime.simulation.setup import Setup
+from hubbub.runtime.simulation.simulate import _failure_of
+from hubbub.runtime.simulation.strategies import faults, opened_agents, seconds, seeds, texts
+from hubbub.runtime.simulation.world import World
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+    from hypothesis.strategies import SearchStrategy
+except ImportError:
+    raise MissingExtra("a simulated world as a state machine", "testing") from None
+
+__all__ = ["SimMachine", "async_rule"]
+
+P = ParamSpec("P")
+S = TypeVar("S", bound="SimMachine")
+T = TypeVar("T")
+
+
+def async_rule(
+    **arguments: Any,
+) -> Callable[[Callable[Concatenate[S, P], Awaitable[T]]], Callable[Concatenate[S, P], T]]:
+    """Make a rule of an async method: as ``hypothesis.stateful.rule``, but awaited in the world.
+
+    ``@precondition`` goes above it, as above a rule.
+    """
+
+    def decorate(
+        method: Callable[Concatenate[S, P], Awaitable[T]],
+    ) -> Callable[Concatenate[S, P], T]:
+        @functools.wraps(method)
+        def act(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return self.do(lambda _: method(self, *args, **kwargs))
+
+        make: Any = rule(**arguments)
+        return cast("Callable[Concatenate[S, P], T]", make(act))
+
+    return decorate
+
+
+def _of(draw: Callable[["SimMachine"], SearchStrategy[T]]) -> SearchStrategy[T]:
+    """A strategy that depends on the machine at hand."""
+    return st.runner().flatmap(draw)
+
+
+class SimMachine(RuleBasedStateMachine):
+    """A world, and users who do this and that in it; subclass it and give a ``setup``.
+
+    ``setup`` is a ``Setup`` or a method that makes one: a method, where tools or models keep
+    something, so that each example begins with new ones.  Users open runs, talk to them, wait,
+    interrupt, close and terminate; the process crashes, is killed and restarted; faults are drawn
+    with the seed, in ``begin``.  Further rules are made with ``async_rule``, or use ``do``; those
+    that say ``target=SimMachine.runs`` add runs.  ``begun`` is for what comes first.
+
+    ``invariants_of`` are asked after each rule that leaves the world at rest, and at the end, when
+    the faults are over and the world has settled; a broken one raises ``SimulationFailed``.  The
+    world is closed in any case.  ``hypothesis.target`` seeks depth and interleavings.
+    """
+
+    setup: ClassVar[Any]
+    store: ClassVar[StoreName] = "memory"
+    users: ClassVar[Sequence[str]] = ("ann", "bob")
+    agents: ClassVar[Sequence[str]] = ()
+    """Those that users open; by default the setup's, but for those that only others use."""
+    max_faults: ClassVar[int] = 2
+    invariants_of: ClassVar[Mapping[str, Invariant]] = INVARIANTS
+
+    runs: ClassVar[Bundle[str]] = Bundle("runs")
+    """Ids of the runs that were opened."""
+    _faults: ClassVar[SearchStrategy[list[Fault]]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._raised_before = sys.exc_info()[1]
+        self._loop: FrozenLoop[World] | None = None
+        made = self.setup
+        self._setup: Setup = made() if callable(made) else made
+        self.seed = 0
+
+    # ── for further rules ────────────────────────────────────────────────────────────────────
+
+    @property
+    def world(self) -> World:
+        """The world; await what it offers in an ``async_rule`` or by ``do``."""
+        if self._loop is None:
+            raise CallerError("the world has not begun; use the method begun() for what is first")
+        return self._world
+
+    def do(self, act: Callable[[World], Awaitable[T]]) -> T:
+        """Await ``act(world)`` in the world's loop; returns or raises what it does."""
+        if self._loop is None:
+            raise CallerError("the world has not begun; use the method begun() for what is first")
+        return self._loop.do(act)
+
+    async def begun(self) -> None:
+        """What happens before the first rule; nothing, unless a subclass says so."""
+
+    def look(self) -> History | None:
+        """What has happened so far; ``None`` while something is under way."""
+        return self.do(_look)
+
+    def check_history(self, history: History) -> None:
+        """Ask every invariant; raises ``SimulationFailed`` for the first one that is broken."""
+        for name, invariant in self.invariants_of.items():
+            if problems := list(invariant(history)):
+                raise _failure_of(name)(problems, history, self._replay())
+
+    # ── rules ────────────────────────────────────────────────────────────────────────────────
+
+    @initialize(
+        seed=seeds(),
+        faults=_of(lambda self: self._faults_for(self._setup)),
+    )
+    def begin(self, seed: int, faults: Sequence[Fault]) -> None:
+        self.seed = seed
+        self._world = World(self._setup, seed=seed, faults=faults, store=self.store)
+        self._loop = FrozenLoop(lambda: self._world, seed)
+        self.do(lambda _: self.begun())
+
+    @rule(
+        target=runs,
+        agent=_of(lambda self: st.sampled_from(tuple(self.agents) or opened_agents(self._setup))),
+        text=texts(),
+        user=_of(lambda self: st.sampled_from(tuple(self.users))),
+    )
+    def open(self, agent: str, text: str, user: str) -> str:
+        return self.do(lambda world: world.open(agent, text, user=user))
+
+    @rule(run=runs, text=texts(), user=_of(lambda self: st.sampled_from(tuple(self.users))))
+    def say(self, run: str, text: str, user: str) -> None:
+        self.do(lambda world: world.say(run, text, user=user))
+
+    @rule(time=seconds())
+    def wait(self, time: float) -> None:
+        self.do(lambda world: world.wait(time))
+
+    @rule(turns=st.integers(1, 20))
+    def go_on(self, turns: int) -> None:
+        """A few turns of the loop, which take no time."""
+        self.do(lambda _: _turns(turns))
+
+    @rule(run=runs)
+    def interrupt(self, run: str) -> None:
+        self.do(lambda world: world.interrupt(run))
+
+    @rule(run=runs)
+    def close(self, run: str) -> None:
+        self.do(lambda world: world.close(run))
+
+    @rule(run=runs)
+    def terminate(self, run: str) -> None:
+        self.do(lambda world: world.terminate(run))
+
+    @rule()
+    def crash(self) -> None:
+        """As by ``kill -9``; the next rule that does something begins a process."""
+        self.do(lambda world: world.die())
+
+    @rule()
+    def restart(self) -> None:
+        """The process is left in order, and another one begun."""
+        self.do(_restart)
+
+    # ── what must hold ───────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def invariants_hold(self) -> None:
+        """Whatever has come to rest holds already."""
+        if self._loop is not None and (history := self.look()) is not None:
+            self.check_history(history)
+
+    def teardown(self) -> None:
+        """End the faults, let the world settle, close it, and ask the invariants once more.
+
+        After a rule that has failed it is only closed.
+        """
+        loop = self._loop
+        if loop is None:
+            return
+        if sys.exc_info()[1] is not self._raised_before:
+            self._close_quietly(loop)
+            return
+        try:
+            loop.do(_settle)
+            loop.close()
+        except BaseException:
+            self._close_quietly(loop)
+            raise
+        finally:
+            self._loop = None
+        self.check_history(self._world.history)
+        aim(self._world.history)
+
+    @classmethod
+    def _faults_for(cls, setup: Setup) -> SearchStrategy[list[Fault]]:
+        # Made once a class: it takes as long as a few rules, and differs in no example.
+        if "_faults" not in vars(cls):
+            cls._faults = faults(setup, max_size=cls.max_faults)
+        return cls._faults
+
+    def _close_quietly(self, loop: FrozenLoop[World]) -> None:
+        self._loop = None
+        try:
+            loop.close()
+        except Exception:
+            # What has failed already is what its author must see.
+            return
+
+    def _replay(self) -> str:
+        return f"the rules that Hypothesis shows, in a world of seed={self.seed}"
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+async def _restart(world: World) -> None:
+    await world.end()
+    # Not restart(): a message that is late may have begun a process meanwhile.
+    await world.wait(0.0)
+
+
+async def _settle(world: World) -> None:
+    world.end_faults()
+    await world.settle()
+    world.history.is_settled = True
+
+
+async def _look(world: World) -> History | None:
+    """The history of a world that goes on, or ``None`` if it is not at rest, or has no process."""
+    if not world.lives or world.history.lives[-1].end:
+        return None
+    runtime, heard = world.runtime, tuple(world.history.heard)
+    if runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready():
+        return None
+    found = structs.replace(world.history, heard=list(heard), live=read_threads(runtime))
+    await read_store(cast("Journal", _Open(runtime.hub.journal)), found)
+    # Reading may let others run: what has happened meanwhile would be half of something.
+    is_same = len(world.history.heard) == len(heard) and not world.history.lives[-1].end
+    return found if is_same else None
+
+
+class _Open:
+    """A store that is open already, and stays so."""
+
+    def __init__(self, inner: Journal) -> None:
+        self._inner = inner
+
+    async def open(self) -> None:
+        """It is open."""
+
+    async def aclose(self) -> None:
+        """It is needed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

@@ -1,0 +1,141 @@
+"""``simulate``: a scenario in a world where things go wrong, and what must hold of it.
+
+history = simulate(scenario, setup, seed=7, faults=[Crash(commit=5)])
+
+scenario ─► faults end ─► the world settles ─► every invariant is asked ─► History
+    └── raises ──┴─────────────────────────────────┴─ is broken ─► SimulationFailed
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from typing import Final, TypeAlias
+
+from hubbub.runtime.simulation.faults import Fault
+from hubbub.runtime.simulation.history import History, StoreName
+from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
+from hubbub.runtime.simulation.loop import run_seeded
+from hubbub.runtime.simulation.setup import Setup
+from hubbub.runtime.simulation.steps import Step, play
+from hubbub.runtime.simulation.world import World
+
+__all__ = ["Scenario", "SimulationFailed", "replay_of", "simulate"]
+
+Scenario: TypeAlias = Callable[[World], Awaitable[object]] | Sequence[Step]
+"""What happens: a function of a world, or what users do as data."""
+
+MAX_VIOLATIONS: Final = 10
+MAX_LINES: Final = 40
+"""Lines of the trace that are shown."""
+
+
+class SimulationFailed(AssertionError):
+    """A scenario raised, or an invariant does not hold.
+
+    ``broken`` is the invariant's name (empty where something was raised, which is the cause),
+    ``problems`` says what is wrong, ``history`` what happened, and ``replay`` is the line of code
+    that does it all again.  Each invariant has a subclass of its own, so that Hypothesis, which
+    tells failures apart by their class, does not shrink one into another.
+    """
+
+    broken = ""
+
+    def __init__(self, problems: Sequence[str], history: History, replay: str) -> None:
+        self.problems = tuple(problems)
+        self.history = history
+        self.replay = replay
+        super().__init__(_text(self.problems, history, replay))
+
+
+def simulate(
+    scenario: Scenario,
+    setup: Setup | Callable[[], Setup],
+    *,
+    seed: int = 0,
+    faults: Sequence[Fault] = (),
+    store: StoreName = "memory",
+    invariants: Mapping[str, Invariant] = INVARIANTS,
+    settle: bool = True,
+) -> History:
+    """Play ``scenario`` in a world of its own, and check what came of it.
+
+    ``seed`` decides in which order tasks run, and the ids; ``faults`` what goes wrong, and when.
+    The same arguments come to the same history, in every process, as long as the code under test
+    draws no numbers and starts no threads of its own.  Give a function as ``setup`` where tools
+    or models keep something: each world then begins with new ones.
+
+    Once the scenario is over the world is given the time to come to rest, and then once more with
+    nothing going wrong any longer: what was accepted must be handled by then.  ``settle=False``
+    leaves both out.
+    ``invariants`` is asked in its order.  Raises ``SimulationFailed``.
+    """
+    made: list[World] = []
+
+    async def main() -> None:
+        world = World(setup() if callable(setup) else setup, seed=seed, faults=faults, store=store)
+        made.append(world)
+        async with world:
+            if callable(scenario):
+                await scenario(world)
+            else:
+                await play(scenario, world)
+            if settle:
+                await world.settle()  # What is still at work meets the rest of the faults.
+                world.end_faults()
+                await world.settle()
+                world.history.is_settled = True
+
+    replay = replay_of(scenario, seed=seed, faults=faults, store=store, settle=settle)
+    try:
+        run_seeded(main, seed)
+    except Exception as error:
+        if not made:  # The setup itself is wrong: there is no history yet.
+            raise
+        problem = f"{type(error).__name__}: {error}"
+        raise SimulationFailed([problem], made[0].history, replay) from error
+    history = made[0].history
+    for name, invariant in invariants.items():
+        if problems := list(invariant(history)):
+            raise _failure_of(name)([f"{name}: {each}" for each in problems], history, replay)
+    return history
+
+
+def replay_of(
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    faults: Sequence[Fault] = (),
+    store: StoreName = "memory",
+    settle: bool = True,
+) -> str:
+    """The line of code that plays this again; scenario and setup go by their names."""
+    name = getattr(scenario, "__name__", "scenario") if callable(scenario) else repr([*scenario])
+    given = [name, "setup", f"seed={seed}"]
+    if faults:
+        given.append(f"faults={[*faults]!r}")
+    if store != "memory":
+        given.append(f"store={store!r}")
+    if not settle:
+        given.append("settle=False")
+    return f"simulate({', '.join(given)})"
+
+
+@cache
+def _failure_of(name: str) -> type[SimulationFailed]:
+    """The class of failures of one invariant, the same one each time."""
+    what = f"The invariant ``{name}`` does not hold."
+    space = {"broken": name, "__module__": __name__, "__doc__": what}
+    return type("SimulationFailed", (SimulationFailed,), space)
+
+
+def _text(problems: Sequence[str], history: History, replay: str) -> str:
+    """What failed, what happened last, and how to see it again."""
+    lines = [*problems[:MAX_VIOLATIONS]]
+    if (more := len(problems) - MAX_VIOLATIONS) > 0:
+        lines.append(f"… and {more} more")
+    trace = history.trace()
+    left_out = len(trace) - MAX_LINES
+    lines += ["", f"What happened ({left_out} lines before):" if left_out > 0 else "What happened:"]
+    lines += [f"    {line}" for line in trace[-MAX_LINES:]]
+    if history.injected:
+        lines += ["", "Faults that struck:", *(f"    {each}" for each in history.injected)]
+    return "\n".join([*lines, "", "To see it again:", f"    {replay}"])

@@ -1,0 +1,314 @@
+"""``World``: users, agents and a store in one seeded run, over the lives of its process.
+
+    async with World(setup, seed=7, faults=[Crash(commit=5)]) as world:
+        run = await world.open("support", "my parcel is lost", user="ann")
+        await world.say(run, "and it was fragile", user="ann")
+        await world.settle()
+    print(*world.history.trace(), sep="\\n")
+
+To be run by ``run_seeded``; ``simulate`` does that and checks what came of it.  Hub, runtime and
+store are the real ones.  Time is virtual, ids come from the seed, and nothing runs in threads.
+"""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+
+from hubbub.agents.model import Model, ModelRequest
+from hubbub.hub.errors import CallerError, UnknownRun
+from hubbub.hub.hub import Hub
+from hubbub.hub.message import Message
+from hubbub.hub.ports import Clock, Ports, SystemIds
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.values import encode_value
+from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
+from hubbub.runtime.run_handle import RunOutcome
+from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.simulation.faults import Fault
+from hubbub.runtime.simulation.history import Asked, History, Sent, StoreName, Verb
+from hubbub.runtime.simulation.injection import wrap_model, wrap_tool
+from hubbub.runtime.simulation.line import Line
+from hubbub.runtime.simulation.lives import Lives
+from hubbub.runtime.simulation.plan import Plan
+from hubbub.runtime.simulation.process import MortalModel, Process
+from hubbub.runtime.simulation.reading import read_store, read_tasks, read_threads, stray_tasks
+from hubbub.runtime.simulation.setup import Setup
+
+__all__ = ["SETTLE", "World"]
+
+SETTLE: Final = 100_000.0
+"""Seconds after which whatever happens by itself has happened: retries and timeouts take less."""
+
+
+class World:
+    """One store, the processes that live on it, and what users do with them.
+
+    ``faults`` strike when they are due.  A crash makes what is being done end quietly, and the
+    next thing that is done finds a new process.  ``store``: ``"memory"`` commits at once,
+    ``"late"`` a turn later, ``"sqlite"`` is the real one, in a folder that goes with the world;
+    all of them survive their processes.
+
+    ``async with`` begins the first process, and leaves the last one in order.  ``history`` is
+    whole after that.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        store: StoreName = "memory",
+    ) -> None:
+        self.history = History(seed=seed, faults=tuple(faults), store=store)
+        self.plan = Plan(faults, LoopClock(), on_request=self._asked)
+        self.clock: Clock = self.plan.clock
+        ports = Ports(
+            clock=self.clock, ids=SystemIds(seed), offload=InlineOffload(),
+            make_worker=InlineWorker,
+        )  # fmt: skip
+        wrapped = setup.wrapped(self._mortal, lambda tool: wrap_tool(tool, self.plan))
+        self._lives = Lives(wrapped, ports, self.plan, self.history, faults)
+        self._line = Line(self.plan)
+        self._has_schedules = bool(setup.schedules)
+        self._keys: set[str] = set()
+        """Session keys that were opened."""
+
+    # ── lives ────────────────────────────────────────────────────────────────────────────────
+
+    async def __aenter__(self) -> Self:
+        self._others = read_tasks()
+        await self._lives.__aenter__()
+        await self._line.__aenter__()
+        try:
+            await self.begin()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        try:
+            await self._line.__aexit__(exc_type, exc, traceback)
+            if exc is None or isinstance(exc, Exception):
+                await self._finish()
+        finally:
+            is_handled = await self._lives.__aexit__(exc_type, exc, traceback)
+        return is_handled
+
+    @property
+    def lives(self) -> int:
+        """How many processes there have been."""
+        return len(self.history.lives)
+
+    @property
+    def crashes(self) -> int:
+        """How many of them a fault has killed."""
+        return sum(life.end == "crashed" for life in self.history.lives)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the process at work; raises ``CallerError`` while there is none."""
+        process = self._lives.process
+        if process is None:
+            raise CallerError("the world has no process; use begin() or restart()")
+        return process.runtime
+
+    @property
+    def hub(self) -> Hub:
+        return self.runtime.hub
+
+    async def begin(self) -> None:
+        """Begin a process, and another one as long as faults kill it before it is at work.
+
+        Raises what the runtime raises, and ``CallerError`` when one is at work.
+        """
+        await self._lives.begin()
+
+    async def end(self) -> None:
+        """Leave the runtime in order, if one is at work.  The next thing that is done begins it
+        anew."""
+        await self._lives.end()
+
+    async def die(self) -> None:
+        """Kill the process now, as by ``kill -9``.  The next thing that is done begins it anew."""
+        await self._lives.die()
+
+    async def restart(self) -> None:
+        """Leave in order what is at work, and begin anew on the same store."""
+        await self._lives.restart()
+
+    def end_faults(self) -> None:
+        """Let nothing go wrong any more, in this life and in later ones."""
+        self.plan.end()
+        self._lives.spare()
+
+    # ── what users do ────────────────────────────────────────────────────────────────────────
+
+    async def open(
+        self,
+        agent: str = "",
+        input: Any = None,
+        *,
+        session_key: str = "",
+        user: str = "user",
+        once: bool = False,
+        timeout: float | None = None,
+    ) -> str:
+        """Start a run, or find that of ``session_key``.
+
+        Returns its id, also when the process has died and nobody knows whether the run is there.
+        """
+        if session_key:
+            self._keys.add(session_key)
+        text = input if isinstance(input, str) else bytes(encode_value("input", input)).decode()
+
+        def act(hub: Hub) -> Receipt:
+            return hub.open(agent, input, session_key=session_key, once=once, timeout=timeout)
+
+        sent = Sent(verb="open", run_id="", text=text, key=session_key, user=user, agent=agent)
+        return (await self._act(sent, act)).run_id
+
+    async def say(self, to: str, text: str, *, user: str = "user", key: str = "") -> Receipt:
+        """Say something to a run, or to the conversation of a session key that was opened.
+
+        The receipt is pending when the process has died before it could say, or while a fault
+        holds the message up.
+        """
+        message = Message(text, key=key or None)
+        is_handed_over = False
+
+        def act(hub: Hub) -> Receipt:
+            if to in self._keys:
+                return hub.send(message, session_key=to, source=user)
+            return hub.send_to_run(to, message, source=user)
+
+        async def send() -> Receipt:
+            nonlocal is_handed_over
+            process = await self._lives.living()
+            is_handed_over = True
+            return self._note(process, Sent(run_id=to, text=text, key=key, user=user), act)
+
+        receipt = await self._line.bring(send)
+        if is_handed_over:
+            await self._wait_settled(receipt)
+        return receipt
+
+    async def interrupt(self, run_id: str = "", reason: str = "", *, user: str = "user") -> Receipt:
+        """Interrupt the turn at work of a run, or of all of them."""
+        return await self._command(
+            "interrupt", run_id, reason, user, lambda hub: hub.interrupt(run_id or None, reason)
+        )
+
+    async def terminate(self, run_id: str, reason: str = "", *, user: str = "user") -> Receipt:
+        """End a run, and its descendants, now."""
+        return await self._command(
+            "terminate", run_id, reason, user, lambda hub: hub.terminate(run_id, reason)
+        )
+
+    async def close(self, run_id: str, reason: str = "", *, user: str = "user") -> Receipt:
+        """Have a run accept no more messages, handle what waits, and end."""
+        return await self._command(
+            "close", run_id, reason, user, lambda hub: hub.close_run(run_id, reason)
+        )
+
+    async def _command(
+        self, verb: Verb, run_id: str, reason: str, user: str, act: Callable[[Hub], Receipt]
+    ) -> Receipt:
+        return await self._act(Sent(verb=verb, run_id=run_id, text=reason, user=user), act)
+
+    async def _act(self, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
+        receipt = self._note(await self._lives.living(), sent, act)
+        await self._wait_settled(receipt)
+        return receipt
+
+    def _note(self, process: Process, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
+        """Do it, and write down what becomes of it."""
+        sent.life, sent.at = process.life.number, self.clock.monotonic()
+        sent.place = len(self.history.heard)
+        self.history.sent.append(sent)
+
+        def settled(receipt: Receipt) -> None:
+            sent.run_id, sent.status, sent.reason = receipt.run_id, receipt.status, receipt.reason
+
+        receipt = act(process.hub)
+        settled(receipt)
+        receipt.watch(settled)
+        return receipt
+
+    async def _wait_settled(self, receipt: Receipt) -> None:
+        process = self._lives.process
+        if receipt.status == "pending" and process is not None and not process.is_dead:
+            with process.operation():
+                await receipt
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────
+
+    async def wait(self, seconds: float) -> None:
+        """Let virtual time pass; less of it, if the process dies meanwhile."""
+        await self._lives.do(lambda _: anyio.sleep(seconds), None)
+
+    async def result(self, run_id: str) -> RunOutcome | None:
+        """What the run's latest session comes to, in whatever life that is; see ``Run.result``.
+
+        ``None`` for a run that was lost with its process: nobody ever said that it was there.
+        """
+        while True:
+            try:
+                outcome = await self._lives.do(lambda rt: rt.result(run_id), None)
+            except UnknownRun:
+                if any(x.run_id == run_id and x.status == "pending" for x in self.history.sent):
+                    return None
+                raise
+            if outcome is not None:
+                return outcome
+
+    async def settle(self, seconds: float = SETTLE) -> None:
+        """Return when nothing happens any more by itself, which takes ``seconds`` at the most.
+
+        With schedules, which never rest: as soon as no run is at work.
+        """
+        while not await self._lives.do(lambda rt: self._rest(rt, seconds), otherwise=False):
+            pass
+
+    async def _rest(self, runtime: Runtime, seconds: float) -> bool:
+        nap = 1.0 if self._has_schedules else seconds
+        until = self.clock.monotonic() + seconds
+        while (left := until - self.clock.monotonic()) > 0:
+            await anyio.sleep(min(nap, left))
+            if not (runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready()):
+                break
+            nap *= 2
+        return True
+
+    # ── what is written down ─────────────────────────────────────────────────────────────────
+
+    def _mortal(self, model: Model) -> Model:
+        return MortalModel(wrap_model(model, self.plan), self._is_dead)
+
+    def _is_dead(self) -> bool:
+        return self._lives.process is None or self._lives.process.is_dead
+
+    def _asked(self, agent: str, run_id: str, request: ModelRequest) -> None:
+        asked = Asked(
+            agent=agent, run_id=run_id, request=request, life=self.lives - 1,
+            at=self.clock.monotonic(),
+        )  # fmt: skip
+        self.history.requests.append(asked)
+
+    async def _finish(self) -> None:
+        """Write down how it all stands, leave the last process in order, and read the store."""
+        history, process = self.history, self._lives.process
+        if process is not None and not process.is_over:
+            history.live = read_threads(process.runtime)
+            history.tasks = stray_tasks(process.runtime, self._others)
+        history.injected = tuple(self.plan.log)
+        await self._lives.end()
+        await read_store(self._lives.new_store(), history)

@@ -1,0 +1,6 @@
+"""Puts the tests' own modules on the path."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent.parent))

@@ -1,0 +1,145 @@
+"""Generated events: of every class, and such that every store reads them back."""
+
+import msgspec
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct, structs
+
+from hubbub import CustomEvent, Event, Secret
+from hubbub.hub.codec import decode_event, encode_event
+from hubbub.hub.events import (
+    CATALOGUE,
+    AgentText,
+    FileRef,
+    HubDeadLetter,
+    SessionMessage,
+    SessionOpen,
+    SessionTaken,
+    ToolCall,
+    Usage,
+    Variable,
+)
+from hubbub.runtime.simulation.event_strategies import events, json_values, register_events
+
+CLASSES = sorted((*CATALOGUE, CustomEvent), key=lambda cls: cls.__name__)
+
+few = settings(max_examples=25, deadline=None, database=None)
+
+
+class Line(Struct, frozen=True):
+    """Part of a user's own event."""
+
+    article: str
+    count: int = 1
+
+
+class OrderShipped(Event, tag="strategies:order"):
+    """A user's own event."""
+
+    order_id: int
+    lines: tuple[Line, ...] = ()
+    place: tuple[float, float] | None = None
+
+
+@pytest.fixture(autouse=True)
+def _registered():
+    register_events()
+
+
+@pytest.mark.spec("H-13")
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_from_type_knows_every_event_and_stores_read_it_back_equal(cls):
+    @few
+    @given(event=st.from_type(cls))
+    def check(event):
+        assert type(event) is cls
+        read = decode_event(encode_event(event))
+        assert read == event
+        assert type(read) is cls
+
+    check()
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_field_is_drawn(cls):
+    defaults = {field.name: field.default for field in structs.fields(cls)}
+    varied = set()
+
+    @settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate])
+    @given(event=st.from_type(cls))
+    def draw(event):
+        varied.update(name for name, default in defaults.items() if getattr(event, name) != default)
+
+    draw()
+    assert varied == set(defaults)
+
+
+def test_events_are_of_the_whole_catalogue_or_of_the_classes_named():
+    seen = set()
+
+    @settings(max_examples=1000, database=None, deadline=None)
+    @given(event=events())
+    def draw(event):
+        seen.add(type(event))
+
+    draw()
+    assert seen <= set(CLASSES)
+    assert len(seen) > 45
+
+    @few
+    @given(event=events(AgentText, SessionMessage))
+    def only(event):
+        assert isinstance(event, AgentText | SessionMessage)
+
+    only()
+
+
+def test_events_of_a_users_own_class_have_their_fields_drawn_too():
+    @few
+    @given(event=events(OrderShipped))
+    def check(event):
+        again = msgspec.json.decode(msgspec.json.encode(event), type=OrderShipped)
+        assert again == event
+
+    check()
+    many = settings(few, max_examples=2000)
+    found = find(events(OrderShipped), lambda x: len(x.lines) == 1, settings=many)
+    assert found == OrderShipped(order_id=0, lines=(Line(""),))
+
+
+@pytest.mark.parametrize("part", [Usage, ToolCall, Variable, FileRef, Event])
+def test_from_type_knows_what_events_are_made_of(part):
+    @few
+    @given(value=st.from_type(part))
+    def check(value):
+        assert isinstance(value, part)
+
+    check()
+
+
+def test_secret_of_a_generated_event_is_empty_as_of_any_that_was_emitted():
+    @few
+    @given(secret=st.from_type(Secret), event=st.from_type(SessionOpen))
+    def check(secret, event):
+        assert secret.reveal() is None
+        assert all(variable.value.reveal() is None for variable in event.variables)
+
+    check()
+
+
+def test_items_of_inboxes_stand_in_generated_records_of_them():
+    taken = find(events(SessionTaken), lambda x: len({type(i) for i in x.items}) > 1, settings=few)
+    assert len(taken.items) > 1
+    letter = find(events(HubDeadLetter), lambda x: x.message is not None, settings=few)
+    assert isinstance(letter.message, Event)
+
+
+def test_examples_shrink_to_the_bare_event():
+    assert find(events(AgentText), lambda _: True, settings=few) == AgentText()
+
+
+@few
+@given(value=json_values())
+def test_json_values_come_back_equal(value):
+    assert msgspec.json.decode(msgspec.json.encode(value)) == value

@@ -1,0 +1,225 @@
+"""``simulate``: crashes at every commit, failures that can be seen again, and what it costs."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from little_simulations import busy_day, desk, one_tool, two_users, week
+
+from hubbub import AgentDefinition, PromptDefinition, SideConfig, tool
+from hubbub.hub import events as e
+from hubbub.hub.errors import DefinitionError
+from hubbub.runtime.scripted_model import FunctionModel, call, reply
+from hubbub.runtime.simulation import (
+    INVARIANTS,
+    Close,
+    Crash,
+    History,
+    Interrupt,
+    ModelFault,
+    Open,
+    Restart,
+    Say,
+    Setup,
+    SimulationFailed,
+    Terminate,
+    Wait,
+    World,
+    simulate,
+)
+from hubbub.runtime.simulation.history import StoreName
+
+STORES = get_args(StoreName)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_conversation_survives_a_crash_at_every_commit(store: StoreName, when: Any) -> None:
+    setup = desk()
+    commits = simulate(two_users, setup, store=store).lives[0].commits
+    assert commits > 30
+    for commit in range(1, commits + 1):
+        history = simulate(two_users, setup, faults=[Crash(commit=commit, when=when)], store=store)
+        assert [life.end for life in history.lives[:1]] == ["crashed"], commit
+        for x in history.sent:
+            if x.verb == "say" and x.status == "accepted":
+                assert history.heard_by(x.run_id).count(x.text) == 1, (commit, x)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_process_may_die_again_while_it_recovers(store: StoreName) -> None:
+    for commit in range(2, 30, 3):
+        for again in (1, 2):
+            faults = [Crash(commit=commit), Crash(commit=again, life=1)]
+            simulate(two_users, desk(), seed=commit, faults=faults, store=store)
+
+
+def test_the_same_arguments_come_to_the_same_history() -> None:
+    faults = [Crash(commit=20), ModelFault(kind="error", call=3)]
+    one, two = (simulate(busy_day, desk(), seed=9, faults=faults) for _ in range(2))
+    assert one.trace() == two.trace()
+    assert one.events == two.events
+    assert one.requests == two.requests
+
+
+STEPS = [
+    Open(agent="desk", input="the red one", key="ann"),
+    Say(to=0, text="the blue one", key="1"),
+    Say(to=1, text="nobody is there yet"),
+    Wait(seconds=0.5),
+    Restart(kill=True),
+    Open(agent="desk", input="the green one"),
+    Interrupt(to=1),
+    Restart(),
+    Terminate(to=1),
+    Close(to=0),
+]
+
+
+def test_a_scenario_may_be_data() -> None:
+    history = simulate(STEPS, one_tool())
+    assert [x.verb for x in history.sent] == [
+        "open", "say", "open", "interrupt", "terminate", "close"
+    ]  # fmt: skip
+    assert [life.end for life in history.lives] == ["killed", "left", "left"]
+    outcomes = [history.outcome(run_id) for run_id in history.runs]
+    assert [x.outcome for x in outcomes if x is not None] == ["completed", "terminated"]
+
+
+# ── failures ─────────────────────────────────────────────────────────────────────────────────
+
+
+def forgets_blue(history: History) -> Iterator[str]:
+    """Broken by one message, which a crash must not have lost."""
+    for x in history.events:
+        if isinstance(x, e.SessionMessage) and "blue" in x.content:
+            yield f"run {x.run_id} was told of blue"
+
+
+def failure(scenario: Any, setup: Any, **options: Any) -> SimulationFailed:
+    with pytest.raises(SimulationFailed) as caught:
+        simulate(scenario, setup, **options)
+    return caught.value
+
+
+def test_a_failure_says_what_failed_what_happened_and_how_to_see_it_again() -> None:
+    faults = [ModelFault(kind="rate_limit", call=1), Crash(commit=4)]
+    mine = {"forgets_blue": forgets_blue}
+    error = failure(STEPS, one_tool(), seed=5, faults=faults, store="late", invariants=mine)
+    text = str(error)
+    assert error.broken == "forgets_blue"
+    assert text.startswith("forgets_blue: run ")
+    assert "── crashed after 4 commits ──" in text
+    assert "('model', 'rate_limit'" in text
+    assert text.endswith(f"To see it again:\n    {error.replay}")
+    assert error.replay.count("\n") == 0
+
+    again = eval(error.replay, {**globals(), "simulate": failure_of(mine), "setup": one_tool()})
+    assert str(again) == text
+
+
+def failure_of(invariants: Any) -> Any:
+    """``simulate`` for a line that is to fail again."""
+    return lambda *args, **options: failure(*args, **options, invariants=invariants)
+
+
+def test_a_scenario_that_raises_fails_with_its_story() -> None:
+    async def impatient(world: World) -> None:
+        run = await world.open("desk", "the red one")
+        raise ValueError(f"no answer from {run[:4]}")
+
+    error = failure(impatient, one_tool(), seed=2)
+    assert "ValueError: no answer from 019b" in str(error)
+    assert isinstance(error.__cause__, ValueError)
+    assert "session:open" in str(error)
+    assert error.replay == "simulate(impatient, setup, seed=2)"
+
+
+def test_a_scenario_that_waits_for_ever_fails() -> None:
+    async def waits(world: World) -> None:
+        await world.hub.ask("user", "Is anybody there?")
+
+    assert "nothing happens any more" in str(failure(waits, one_tool()))
+
+
+def test_failures_of_two_invariants_are_of_two_classes_and_those_of_one_of_one() -> None:
+    def always(history: History) -> Iterator[str]:
+        yield "never"
+
+    one = failure(STEPS, one_tool(), invariants={"one": always})
+    two = failure(STEPS, one_tool(), invariants={"two": always})
+    assert type(one) is not type(two)
+    assert type(one) is type(failure(STEPS, one_tool(), seed=1, invariants={"one": always}))
+
+
+def test_a_wrong_setup_is_no_failed_simulation() -> None:
+    with pytest.raises(DefinitionError):
+        simulate(STEPS, lambda: Setup.of(AgentDefinition(name="desk")))
+
+
+def test_long_stories_show_their_end() -> None:
+    def always(history: History) -> Iterator[str]:
+        yield from (f"wrong {n}" for n in range(100))
+
+    text = str(failure(busy_day, desk(), invariants={"always": always}))
+    assert "… and 90 more" in text
+    assert len(text.splitlines()) < 70
+
+
+# ── what a user would plant ──────────────────────────────────────────────────────────────────
+
+
+def test_a_tool_of_the_users_that_is_not_idempotent_is_found_out_by_a_crash() -> None:
+    def shop() -> Setup:
+        booked: list[str] = []
+
+        @tool(idempotent=True)
+        def book(what: str) -> str:
+            """Book something."""
+            booked.append(what)
+            return f"booked {booked.count(what)} times"
+
+        def books(request: Any) -> Any:
+            return "done" if len(request.messages) > 1 else reply("", call("book", what="a seat"))
+
+        prompt = PromptDefinition(
+            name="p", prompt="Book.", model=FunctionModel(books), tools=[book]
+        )
+        return Setup.of(AgentDefinition(name="shop", side_a=SideConfig(prompt=prompt)))
+
+    def booked_once(history: History) -> Iterator[str]:
+        for x in history.events:
+            if isinstance(x, e.AgentToolComplete) and x.output != "booked 1 times":
+                yield f"run {x.run_id}: {x.output}"
+
+    invariants = {**INVARIANTS, "booked_once": booked_once}
+    steps = [Open(agent="shop", input="a seat, please")]
+    assert simulate(steps, shop, invariants=invariants).is_settled
+    found = []
+    for commit in range(1, 10):
+        try:
+            simulate(steps, shop, faults=[Crash(commit=commit, when="before")],
+                     invariants=invariants)  # fmt: skip
+        except SimulationFailed as error:
+            found.append(error.broken)
+    assert found == ["booked_once"]
+
+
+# ── what it costs ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_week_of_heartbeat_and_cron_takes_less_than_two_seconds() -> None:
+    async def a_week(world: World) -> None:
+        await world.wait(7 * 86_400)
+
+    def seconds() -> float:
+        before = time.process_time()
+        history = simulate(a_week, week())
+        fires = [x for x in history.events if isinstance(x, e.ScheduleFire)]
+        assert len(fires) == 7 * 48 + 7 * 24
+        assert not [x for x in history.events if isinstance(x, e.ScheduleSkip)]
+        return time.process_time() - before
+
+    # The machine may be busy with something else: one of three will do.
+    assert any(seconds() < 2 for _ in range(3))
