@@ -9,8 +9,8 @@ faults: a failure says how to see it again.  Needs the extra ``testing``.
 Reading order: ``simulate`` (the whole), ``steps`` and ``faults`` (what happens, as data), ``world``
 (users and time), ``setup``, ``history`` and ``invariants`` (what came of it).  Below: ``lives``,
 ``process`` and ``dying_store`` (crashes), ``plan``, ``injection`` and ``line`` (other faults),
-``reading``, ``loop`` (Trio).  For Hypothesis: ``strategies``, ``event_strategies``, ``machine`` (over
-``frozen_loop``), ``aims``.  For pytest: ``plugin``; recordings: ``writing``, ``recording``,
+``reading``, ``loop`` (Trio).  For Hypothesis: ``strategies``, ``event_strategies``,
+``machine`` (over ``frozen_loop``), ``aims``.  For pytest: ``plugin``; recordings: ``writing``, ``recording``,
 ``recorded_replies``, ``stand_ins``, ``playback``.
 
 Everything loads when it is first used.  ``plugin`` lies in this package, and pytest imports it in
