@@ -10,8 +10,8 @@ Reading order: ``simulate`` (the whole), ``steps`` and ``faults`` (what happens,
 (users and time), ``setup``, ``history`` and ``invariants`` (what came of it).  Below: ``lives``,
 ``process`` and ``dying_store`` (crashes), ``plan``, ``injection`` and ``line`` (other faults),
 ``reading``, ``loop`` (Trio).  For Hypothesis: ``strategies``, ``event_strategies``,
-``machine`` (over ``frozen_loop``), ``aims``.  For pytest: ``plugin``; recordings: ``writing``, ``recording``,
-``recorded_replies``, ``stand_ins``, ``playback``.
+``machine`` (over ``frozen_loop``), ``aims``.  For pytest: ``plugin``; recordings: ``writing``,
+``recording``, ``recorded_replies``, ``stand_ins``, ``playback``.
 
 Everything loads when it is first used.  ``plugin`` lies in this package, and pytest imports it in
 every program that has hubbub installed, be the extra there or not.
