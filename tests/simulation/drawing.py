@@ -1,0 +1,272 @@
+"""What happens in a world of ``own_world``, drawn by its seed: users, programs and faults.
+
+    drawn(seed) ─► Drawn: steps, faults, store, the world's setup ─► play ─► History
+
+The same seed draws the same, for ever as long as nothing in here changes.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+import anyio
+import trio
+from msgspec import Struct
+from simulation.own_invariants import LAST_QUESTION
+from simulation.own_world import CHILDREN, LASTING, TALKERS, OwnWorld, spoken
+
+from hubbub.runtime.simulation import (
+    ChannelFault,
+    ClockJump,
+    Close,
+    Crash,
+    Fault,
+    Interrupt,
+    ListenerFault,
+    ModelFault,
+    Open,
+    Restart,
+    Say,
+    Step,
+    Terminate,
+    ToolFault,
+    Wait,
+    World,
+    simulate,
+)
+from hubbub.runtime.simulation.history import History, StoreName
+from hubbub.runtime.simulation.steps import play
+
+__all__ = ["Drawn", "NeverRests", "drawn", "lived"]
+
+USERS: Final = ("ann", "ben", "cleo")
+ROOTS: Final = ("main",) * 8 + ("lead", "lead", "clerk", "shop", "shop", "ask", "watcher")
+STORES: Final[tuple[StoreName, ...]] = ("memory",) * 5 + ("late",) * 4 + ("sqlite",)
+DEPTH: Final = 3
+SETTLE: Final = 4_000.0
+"""Seconds: a pause takes an hour at the most, and schedules go on meanwhile."""
+
+MAX_STEPS: Final = 3_000
+"""Steps of tasks in one moment; a world that makes more has stopped its clock."""
+_WORDS: Final = ("/back", "stop", "hello")
+
+
+class NeverRests(BaseException):
+    """A world is busy for ever: it is left at once, without waiting for what it does."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MAX_STEPS:,} steps at one moment of virtual time")
+
+
+class Drawn(Struct, frozen=True, kw_only=True):
+    """A world that may be: what its users do, and what goes wrong."""
+
+    seed: int
+    steps: tuple[Step, ...]
+    faults: tuple[Fault, ...] = ()
+    store: StoreName = "memory"
+    has_schedules: bool = False
+    options: dict[str, Any] = {}
+
+
+def drawn(seed: int) -> Drawn:
+    """The world of a seed."""
+    random = Random(f"own world {seed}")  # A text: the same in every Python.
+    options: dict[str, Any] = {}
+    if random.random() < 0.15:
+        options["max_live"] = random.randint(2, 4)
+    if random.random() < 0.1:
+        options |= {"max_depth": 2, "max_descendants": 4}
+    steps, faults = _steps(random), _faults(random)
+    has_schedules = random.random() < 0.25
+    if has_schedules:  # Time must pass for them, and processes die at it.
+        steps = tuple(each for step in steps for each in (step, Wait(seconds=40)))
+        faults = (*faults, *_crashes(random, 12, random.randint(4, 9)))
+    if any(isinstance(fault, Crash) for fault in faults):
+        # Whose message is brought twice while the process dies would wait for its first receipt.
+        faults = tuple(x for x in faults if not isinstance(x, ChannelFault))
+    return Drawn(
+        seed=seed, store=random.choice(STORES), has_schedules=has_schedules, options=options,
+        steps=steps, faults=faults,
+    )  # fmt: skip
+
+
+def lived(world: Drawn) -> History:
+    """Live it, and check it; raises ``SimulationFailed``."""
+    own = OwnWorld(has_schedules=world.has_schedules, options=world.options)
+
+    async def own_scenario(live: World) -> None:
+        with anyio.CancelScope() as scope:
+            trio.lowlevel.add_instrument(_Patience(scope))
+            await play(world.steps, live)
+            live.end_faults()
+            await live.settle(SETTLE)
+            # Now that nothing happens by itself: what does a model see?
+            for run_id in dict.fromkeys(x.run_id for x in live.history.sent if x.verb == "open"):
+                await live.say(run_id, spoken(LAST_QUESTION, [["say"]]), user="last")
+            await live.settle(SETTLE)
+            live.history.is_settled = True
+        if scope.cancelled_caught:
+            raise NeverRests
+
+    return simulate(
+        own_scenario, own.setup, seed=world.seed, faults=world.faults, store=world.store,
+        invariants=own.invariants(), settle=False,
+    )  # fmt: skip
+
+
+class _Patience(trio.abc.Instrument):
+    """Counts the steps of tasks, and ends what goes on without time going on."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self._scope = scope
+        self._steps = 0
+        self._time = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            if trio.current_time() == self._time:
+                self._scope.cancel()
+            self._steps, self._time = 0, trio.current_time()
+
+
+# ── users ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _steps(random: Random) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    opened: list[str] = []
+    for number in range(random.randint(6, 18)):
+        if not opened or random.random() < 0.22:
+            steps.append(_open(random, number, opened))
+        else:
+            steps.append(_one(random, number, opened, steps))
+    return tuple(steps)
+
+
+def _open(random: Random, number: int, opened: list[str]) -> Step:
+    agent = random.choice(ROOTS) if opened else "main"
+    user = random.choice(USERS)
+    has_key = agent in ("main", "lead") and random.random() < 0.5
+    opened.append(agent)
+    return Open(
+        agent=agent, input=spoken(f"m{number}", _program(random, agent)), user=user,
+        key=f"web_{user}" if has_key else "",
+    )  # fmt: skip
+
+
+def _one(random: Random, number: int, opened: Sequence[str], steps: Sequence[Step]) -> Step:
+    to = random.randrange(len(opened))
+    said = [step for step in steps if isinstance(step, Say) and step.key]
+    user = random.choice(USERS)
+    choice = random.random()
+    if choice < 0.08 and said:
+        return random.choice(said)  # Somebody's line was bad.
+    if choice < 0.5:
+        return Say(
+            to=to, text=spoken(f"m{number}", _program(random, opened[to])), user=user,
+            key=f"k{number // 2}" if random.random() < 0.4 else "",
+        )  # fmt: skip
+    if choice < 0.56:
+        return Say(to=to, text=random.choice(_WORDS), user=user)
+    if choice < 0.8:
+        return Wait(seconds=random.choice((0.1, 0.3, 0.5, 1.0, 3.0, 70.0)))
+    if choice < 0.87:
+        return Interrupt(to=to, reason="enough")
+    if choice < 0.92:
+        return Terminate(to=to)
+    if choice < 0.95:
+        return Close(to=to)
+    return Restart(kill=random.random() < 0.6)
+
+
+# ── programs ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _program(random: Random, agent: str, depth: int = DEPTH) -> list[list[Any]]:
+    if agent == "shop":
+        agent = "ask"
+    return [_step(random, agent, depth) for _ in range(random.randint(1, 3))]
+
+
+def _step(random: Random, agent: str, depth: int) -> list[Any]:
+    kinds = ["note", "look", "say"] * 2 + ["slow", "flaky", "tell", "both"]
+    if agent in (*CHILDREN, *LASTING):
+        kinds += ["child", "child", "report", "give_up", "file"]
+    else:
+        kinds += ["fail", "complete", "complete", "use", "use", "skill", "pause", "hand", "file"]
+        kinds += ["child"] * 4 + ["stay", "stay", "to"]
+    kind = random.choice(kinds)
+    if kind in ("tell", "both"):
+        simple = ("note", "look", "slow", "child", "stay", "use")
+        picked = [random.choice(simple) for _ in range(random.randint(1, 3))]
+        return [kind, *(_call(random, each, depth) for each in picked)]
+    return _call(random, kind, depth)
+
+
+def _call(random: Random, kind: str, depth: int) -> list[Any]:
+    if depth == 0 and kind in ("child", "stay", "to", "use", "skill"):
+        return ["look"]
+    match kind:
+        case "child":
+            who = random.choice(CHILDREN)
+            return ["child", who, _program(random, who, depth - 1)]
+        case "stay":
+            who = random.choice(LASTING)
+            return ["stay", who, _program(random, who, depth - 1)]
+        case "to":
+            return ["to", random.randrange(3), _program(random, "keep", depth - 1)]
+        case "use":
+            who = random.choice(TALKERS)
+            return ["use", who, _program(random, who, depth - 1)]
+        case "skill":
+            return ["skill", _program(random, "writer", depth - 1)]
+        case "hand":
+            return ["hand", random.choice(("clerk", "main"))]
+    return [kind]
+
+
+# ── faults ───────────────────────────────────────────────────────────────────────────────────
+
+_MODEL: Final = (
+    "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
+    "duplicate_id", "slow",
+)  # fmt: skip
+
+
+def _faults(random: Random) -> tuple[Fault, ...]:
+    if random.random() < 0.35:  # A machine that is switched off and on again.
+        return _crashes(random, 25, random.randint(2, 7))
+    return tuple(_fault(random) for _ in range(random.choice((0, 1, 2, 2, 3, 4))))
+
+
+def _crashes(random: Random, commits: int, lives: int) -> tuple[Crash, ...]:
+    return tuple(
+        Crash(commit=random.randint(1, commits), when=random.choice(("before", "after")), life=life)
+        for life in range(lives)
+    )
+
+
+def _fault(random: Random) -> Fault:
+    seconds = random.choice((0.0, 0.5, 5.0))
+    match random.choice(("crash",) * 7 + ("model", "model", "tool", "listener", "line", "clock")):
+        case "crash":
+            when: Any = random.choice(("before", "after"))
+            life = random.choice((0, 0, 0, 1, 2))
+            return Crash(commit=random.randint(1, 12 if life else 45), when=when, life=life)
+        case "model":
+            kind: Any = random.choice(_MODEL)
+            return ModelFault(call=random.randint(1, 20), kind=kind, seconds=seconds)
+        case "tool":
+            kind = random.choice(("hang", "raise", "late"))
+            return ToolFault(call=random.randint(1, 8), kind=kind, seconds=seconds)
+        case "listener":
+            kind = random.choice(("slow", "stuck", "raise"))
+            pattern = random.choice(("*", "agent:*", "session:message"))
+            return ListenerFault(kind=kind, pattern=pattern, seconds=seconds)
+        case "line":
+            kind = random.choice(("duplicate", "reorder", "late"))
+            return ChannelFault(message=random.randint(1, 6), kind=kind, seconds=seconds)
+        case _:
+            return ClockJump(at=random.randint(0, 20), seconds=random.choice((-3600, 90, 86_400)))

@@ -1,0 +1,107 @@
+"""What must hold of the project's own world, besides what must hold of every world."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hubbub.agents.model import ModelRequest, UserMessage
+from hubbub.hub import events as e
+from hubbub.hub.events import Event
+from hubbub.runtime.simulation.history import History
+
+__all__ = [
+    "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "heard_program",
+    "idle_children_shown_idle", "secrets_kept", "untold_gaps",
+]  # fmt: skip
+
+SECRET: Final = "hush-hush-5b1e"
+"""The value of a variable: it must appear nowhere."""
+
+LAST_QUESTION: Final = "last"
+"""The label of what is said when everything is at rest."""
+
+
+def heard_program(request: ModelRequest) -> tuple[int, str]:
+    """Where the last program of a request stands, and what it is."""
+    for at in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[at]
+        if isinstance(message, UserMessage) and " [" in message.content:
+            return at, message.content
+    return 0, ""
+
+
+def untold_gaps(history: History, told: Sequence[Event]) -> Iterator[str]:
+    """What a listener to everything has missed without being told so (H-05)."""
+    places = {event.id: place for place, event in enumerate(history.events)}
+    last: int | None = None
+    for event in told:
+        if isinstance(event, e.HubGap):
+            last = None
+        elif event.lane and event.id in places:
+            place = places[event.id]
+            if last is not None and place != last + 1:
+                missing = history.events[last + 1]
+                yield f"a listener was not told that it missed {missing.type} ({missing.id})"
+            last = place
+
+
+def accepted_once(history: History) -> Iterator[str]:
+    """What is sent again under its key is in the inbox once (H-09)."""
+    for run_id, inbox in history.inbox.items():
+        seen: dict[tuple[str, str], str] = {}
+        for item in inbox:
+            if isinstance(item, e.SessionMessage) and item.key:
+                first = seen.setdefault((item.source, item.key), item.id)
+                if first != item.id:
+                    yield f"run {run_id}: {item.id} has the key {item.key!r} of {first}"
+
+
+def fired_once(history: History) -> Iterator[str]:
+    """A tick that a schedule has fired is never fired again, nor passed over (P-07)."""
+    fired: dict[tuple[str, int], str] = {}
+    for event in history.events:
+        if not isinstance(event, e.ScheduleFire | e.ScheduleSkip):
+            continue
+        tick = (event.schedule, event.tick)
+        if tick in fired:
+            yield f"{event.schedule}: {event.type} ({event.id}) of a tick fired by {fired[tick]}"
+        elif isinstance(event, e.ScheduleFire):
+            fired[tick] = event.id
+
+
+def secrets_kept(history: History) -> Iterator[str]:
+    """The value of a variable stands in no event that is kept or told (H-19)."""
+    for event in (*history.events, *(x.event for x in history.heard)):
+        if isinstance(event, e.SessionOpen) and any(x.value.reveal() for x in event.variables):
+            yield f"run {event.run_id}: {event.type} ({event.id}) still holds a secret"
+        elif isinstance(event, e.AgentToolComplete) and SECRET in event.output:
+            yield f"run {event.run_id}: {event.id} tells a secret"
+
+
+def ended_below(history: History) -> Iterator[str]:
+    """Whoever is below a run that was terminated has ended (T-05)."""
+    if not history.is_settled:
+        return
+    below: dict[str, list[str]] = {}
+    for run_id, info in history.runs.items():
+        below.setdefault(info.parent_run_id or "", []).append(run_id)
+    for run_id, own in history.own.items():
+        if not own or not isinstance(own[-1], e.AgentComplete) or own[-1].outcome != "terminated":
+            continue
+        for child in below.get(run_id, ()):
+            if history.runs[child].status != "ended":
+                yield f"run {run_id} was terminated ({own[-1].id}), but its child {child} lives"
+
+
+def idle_children_shown_idle(history: History) -> Iterator[str]:
+    """Who asks when all is at rest is shown no child of before as running (C-14)."""
+    before: set[str] = set()
+    for event in history.events:
+        if isinstance(event, e.SessionMessage) and event.content.startswith(f"{LAST_QUESTION} "):
+            break
+        before.add(event.run_id)
+    for asked in history.requests:
+        if not heard_program(asked.request)[1].startswith(f"{LAST_QUESTION} "):
+            continue
+        for line in "\n".join(asked.request.system_notes).splitlines():
+            if line.endswith(": running") and line[2:].partition(":")[0] in before:
+                yield f"run {asked.run_id} is shown {line[2:]}, and nothing runs"

@@ -1,0 +1,315 @@
+"""The project's own world: agents of every mode that do what they are told, drawn by a seed.
+
+    m7 [["note"], ["child", "ask", [["look"]]], ["say"]]
+
+What is said to an agent is a program, one step a model call (as in ``little_programs``).  So the
+models keep nothing: the same request gets the same answer, in every life of the world.
+
+    main, lead      people talk to them; they delegate, give the conversation away, hand over
+    ask send keep crew     two-sided children: blocking or not, staying or not
+    ann bob, writer        they take the conversation over: agents, and a skill
+    clerk           takes over by a handoff
+    shop watcher    code agents: one that survives, one that listens and is slow at it
+    timed keeper    have schedules
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+from little_families import FINISH, config, finish, give_up, report, write_file
+from msgspec import Struct, field
+from simulation.own_invariants import (
+    SECRET,
+    accepted_once,
+    ended_below,
+    fired_once,
+    heard_program,
+    idle_children_shown_idle,
+    secrets_kept,
+    untold_gaps,
+)
+
+from hubbub import (
+    AgentDefinition,
+    Cron,
+    Heartbeat,
+    PromptDefinition,
+    RunContext,
+    RunState,
+    SideConfig,
+    Skill,
+    VariableDefinition,
+    agent,
+    tool,
+)
+from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, ToolCall
+from hubbub.hub.events import Event
+from hubbub.runtime.scripted_model import Fault, FunctionModel, call, reply
+from hubbub.runtime.simulation import INVARIANTS, Invariant, Setup
+from hubbub.runtime.simulation.history import History
+
+__all__ = ["CHILDREN", "LASTING", "TALKERS", "OwnWorld", "spoken"]
+
+CHILDREN: Final = ("ask", "send")
+LASTING: Final = ("keep", "crew")
+TALKERS: Final = ("ann", "bob")
+_WATCHED: Final = 300.0
+_IDLE: Final = 60.0
+
+
+def spoken(label: str, program: Sequence[Any]) -> str:
+    """The message that has its hearer do ``program``."""
+    return f"{label} {json.dumps(program)}"
+
+
+class OwnWorld(Struct, kw_only=True):
+    """The agents, anew for each world, and what the watchers among them were told."""
+
+    has_schedules: bool = False
+    options: Mapping[str, Any] = {}
+    latency: float = 0.3
+    watched: list[list[Event]] = field(default_factory=list)
+
+    def setup(self) -> Setup:
+        """The agents and everything that belongs to them."""
+        schedules: tuple[Cron | Heartbeat, ...] = ()
+        if self.has_schedules:
+            beat = Heartbeat("keeper", [spoken("beat", [["note"], ["say"]])], interval=90)
+            cron = Cron("tick", "* * * * *", "timed", spoken("tick", [["look"], ["say"]]))
+            schedules = (cron, beat)
+        return Setup.of(
+            *_agents(FunctionModel(_answer, name="obeys", latency=self.latency)),
+            shop, self._watcher(), schedules=schedules, **self.options,
+        )  # fmt: skip
+
+    def _watcher(self) -> AgentDefinition:
+        @agent("watcher")
+        async def watcher(input: str, ctx: RunContext) -> str:
+            """Listens to everything, with little room, and takes its time."""
+            told: list[Event] = []
+            self.watched.append(told)
+            with anyio.move_on_after(_WATCHED):
+                async with ctx.hub.subscribe("*", buffer=3) as stream:
+                    async for event in stream:
+                        told.append(event)
+                        await anyio.sleep(0.05)
+            return f"heard {len(told)}"
+
+        return watcher
+
+    def invariants(self) -> dict[str, Invariant]:
+        """What must hold of any history, and of this world besides."""
+
+        def gaps_told(history: History) -> Iterator[str]:
+            """A listener that is too slow is told of what it has missed, where it is missing."""
+            for told in self.watched:
+                yield from untold_gaps(history, told)
+
+        own = (
+            gaps_told, accepted_once, fired_once, secrets_kept, ended_below,
+            idle_children_shown_idle,
+        )  # fmt: skip
+        # First: they name more exactly what others find as well.
+        return {**{each.__name__: each for each in own}, **INVARIANTS}
+
+
+# ── what they do ─────────────────────────────────────────────────────────────────────────────
+
+
+def _answer(request: ModelRequest) -> ModelReply | Fault:
+    at, text = heard_program(request)
+    label, _, program = text.partition(" ")
+    done = sum(isinstance(m, AssistantMessage) for m in request.messages[at:])
+    try:
+        steps = json.loads(program)
+    except ValueError:  # Words of somebody who quotes a program.
+        steps = ()
+    step = steps[done] if done < len(steps) else ("end",)
+    return _reply(f"{label}.{done}", step, request)
+
+
+def _reply(name: str, step: Sequence[Any], request: ModelRequest) -> ModelReply | Fault:
+    match step:
+        case ["fail"]:
+            return Fault("request")
+        case ["flaky"] if request.attempt < 3:
+            return Fault("server")
+        case ["tell", *calls]:
+            return reply(name, *_calls(name, calls, request))
+        case ["both", *calls]:
+            return reply("", *_calls(name, calls, request))
+        case ["say"]:
+            return reply(name)
+        case ["end"]:
+            is_worker = any(spec.name == "finish" for spec in request.tools)
+            return reply("", call("finish", result=name)) if is_worker else reply(name)
+        case _:
+            calls = _calls(name, [step], request)
+            return reply("" if calls else name, *calls)
+
+
+def _calls(name: str, steps: Sequence[Sequence[Any]], request: ModelRequest) -> list[ToolCall]:
+    found = [_call(f"{name}-{at}", step, request) for at, step in enumerate(steps)]
+    return [each for each in found if each is not None]
+
+
+def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | None:
+    match step:
+        case ["note" | "look" | "slow" | "spend" as tool_name]:
+            return call(tool_name, text=name)
+        case ["file"]:
+            return call("write_file", path=f"{name}.txt", text=name)
+        case ["child", who, program]:
+            return call(who, message=spoken(name, program))
+        case ["stay", who, program]:
+            arguments = {"message": spoken(name, program)}
+            return call("subagent_create", agent=who, name=name, arguments=arguments)
+        case ["to", number, program]:
+            reference = _reference(request, number)
+            return call("subagent_message", reference=reference, message=spoken(name, program))
+        case ["use", who, program]:
+            return call("use_agent", name=who, message=spoken(name, program))
+        case ["skill", program]:
+            return call("use_skill", name="writer", message=spoken(name, program))
+        case ["hand", who]:
+            return call(who)
+        case ["complete"]:
+            return call("complete", result=name)
+        case ["pause"]:
+            return call("interrupt", prompt=name)
+        case ["give_up"]:
+            return call("give_up", reason=name)
+        case ["report"]:
+            return call("report", status=name)
+        case _:
+            return None
+
+
+def _reference(request: ModelRequest, number: int) -> str:
+    """The child at a place in the registry that the model is shown."""
+    lines = [x for note in request.system_notes for x in note.splitlines() if x.startswith("- ")]
+    return lines[number % len(lines)][2:].partition(":")[0] if lines else "nobody"
+
+
+# ── tools ────────────────────────────────────────────────────────────────────────────────────
+
+
+@tool(idempotent=True)
+async def note(text: str) -> str:
+    """Note something."""
+    return f"noted {text}"
+
+
+@tool
+async def look(text: str) -> str:
+    """Look something up."""
+    await anyio.sleep(0.25)
+    if text.endswith("3-0"):
+        raise ValueError("there is nothing")
+    return f"seen {text}"
+
+
+@tool(timeout=2.0)
+async def slow(text: str) -> str:
+    """Do what takes longer than it may."""
+    await anyio.sleep(5)
+    return f"done {text}"
+
+
+@tool(variables=[VariableDefinition(name="TOKEN", required=True)])
+async def spend(text: str, state: RunState) -> str:
+    """Pay."""
+    return f"paid {text} with {len(state.env['TOKEN'])}"
+
+
+TOOLS: Final = (note, look, slow)
+
+
+# ── agents ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _agents(model: FunctionModel) -> list[AgentDefinition]:
+    children = (
+        config("ask"), config("send", blocking=False), config("keep", stays=True),
+        config("crew", blocking=False, stays=True, max_instances=2),
+    )  # fmt: skip
+    writer = Skill(
+        name="writer", description="Writes.", instructions="Write.",
+        tools=(note, look, "use_agent"), agents=("ann",),
+    )  # fmt: skip
+    of_main: dict[str, Any] = {
+        "agents": TALKERS, "skills": (writer,), "parallel_tool_calls": True,
+    }  # fmt: skip
+    return [
+        _talker(
+            "main", model, *TOOLS, spend, write_file, *children, "clerk",
+            supports_checkpointing=True, **of_main,
+        ),
+        _talker("lead", model, note, config("crew", blocking=False, stays=True, immediate=True)),
+        _talker("clerk", model, note, look, config("send", blocking=False), "main"),
+        _talker("ann", model, *TOOLS, config("send", blocking=False), agents=("bob",)),
+        _talker("bob", model, *TOOLS, config("ask"), agents=("ann",), skills=(writer,)),
+        _talker("timed", model, *TOOLS, config("ask")),
+        _talker("keeper", model, *TOOLS, config("send", blocking=False)),
+        *(_worker(name, model) for name in (*CHILDREN, *LASTING)),
+    ]  # fmt: skip
+
+
+def _talker(
+    name: str, model: FunctionModel, *tools: Any, supports_checkpointing: bool = False, **more: Any
+) -> AgentDefinition:
+    prompt = PromptDefinition(name=f"p-{name}", prompt=name, model=model, tools=tools, **more)
+    return AgentDefinition(
+        name=name, expose_as_tool=name in ("main", "clerk", *TALKERS), tool_description=name,
+        supports_checkpointing=supports_checkpointing,
+        side_a=SideConfig(prompt=prompt, max_steps=12),
+    )  # fmt: skip
+
+
+def _worker(name: str, model: FunctionModel) -> AgentDefinition:
+    below = (config("ask"), config("send", blocking=False))
+    work = PromptDefinition(
+        name=f"{name}-a", prompt=name, model=model, parallel_tool_calls=name == "crew",
+        tools=(finish, give_up, report, write_file, *TOOLS, *below),
+    )  # fmt: skip
+    review = PromptDefinition(
+        name=f"{name}-b", prompt="You review.", tools=(finish, give_up, report),
+        model=FunctionModel(_review, name="reviews", latency=0.2),
+    )  # fmt: skip
+    return AgentDefinition(
+        name=name, type="dual_ai", expose_as_tool=True, tool_description=name,
+        max_session_turns=6, side_a=SideConfig(prompt=work, **FINISH),
+        side_b=SideConfig(prompt=review, **FINISH),
+    )  # fmt: skip
+
+
+def _review(request: ModelRequest) -> ModelReply:
+    if len(request.messages) > 4:
+        return reply("", call("finish", result="good enough"))
+    return reply("Go on.")
+
+
+async def _pay(amount: int) -> str:
+    await anyio.sleep(0.2)
+    return f"receipt {amount}"
+
+
+@agent("shop", on_restart="resume")
+async def shop(input: str, ctx: RunContext) -> str:
+    """Pays, has children work, opens a conversation with a secret, and reads its mail."""
+    label, _, program = str(input).partition(" ")
+    receipt = await ctx.step("pay", _pay, 12)
+    child = ctx.spawn("ask", spoken(f"{label}.c", json.loads(program or "[]")))
+    opened = ctx.hub.open(
+        "main", spoken(f"{label}.o", [["spend"], ["say"]]), run_id=f"{ctx.run_id}-opened",
+        env={"TOKEN": SECRET},
+    )  # fmt: skip
+    await opened
+    await child.result()
+    async for message in ctx.messages(idle_timeout=_IDLE):
+        ctx.say(f"heard {message.content[:20]}")
+        if message.content.startswith("bye"):
+            break
+    return receipt

@@ -1,0 +1,297 @@
+"""Bugs to plant in the real library, one at a time: what the simulation must find.
+
+Each is a context manager that changes one place, as somebody might have written it, and nothing
+else.  ``PLANTED`` has them by name; ``WORLDS`` says how many it may take to find each.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, TypeAlias
+from unittest.mock import patch
+
+from msgspec import structs
+
+from hubbub.agents import endings, interpret, taking
+from hubbub.agents.signals import Decision
+from hubbub.hub import events as e
+from hubbub.hub import inbox_rules
+from hubbub.hub.addressing import Addressing
+from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.hub import Hub
+from hubbub.hub.journal import Commit
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.stream import EventStream
+from hubbub.runtime.activation import Activation
+from hubbub.runtime.arrivals import Arrivals
+from hubbub.runtime.mailbox import Mailbox
+from hubbub.runtime.relatives import Relatives
+from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.scheduler import _Loop
+
+__all__ = ["PLANTED", "WORLDS", "Plant"]
+
+Plant: TypeAlias = Callable[[], AbstractContextManager[Any]]
+
+
+# ── what is accepted ─────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def ack_before_commit() -> Iterator[None]:
+    """The receipt of a message is settled when it is handed to the store."""
+    submit = Hub._submit
+
+    def submit_early(hub: Hub, commit: Commit) -> None:
+        if commit.receipt is not None and isinstance(commit.deliveries[0].event, SessionMessage):
+            commit.receipt.settle("accepted")
+        submit(hub, commit)
+
+    with patch.object(Hub, "_submit", submit_early):
+        yield
+
+
+@contextmanager
+def missing_dedupe() -> Iterator[None]:
+    """Nobody looks whether a message was accepted before, under its source and key."""
+
+    def judge(row: Any, delivery: Any, known: Event | None) -> bool:
+        return inbox_rules.judge(row, delivery, None)
+
+    with (
+        patch("hubbub.hub.memory_journal.judge", judge),
+        patch("hubbub.runtime.sqlite_writer.judge", judge),
+    ):
+        yield
+
+
+@contextmanager
+def message_out_of_order() -> Iterator[None]:
+    """A message that comes while another one waits is put before it."""
+    put = Mailbox.put
+
+    def put_first(mailbox: Mailbox, item: InLane) -> None:
+        count = len(mailbox.messages)
+        put(mailbox, item)
+        if len(mailbox.messages) > max(count, 1):
+            mailbox.messages[-2:] = mailbox.messages[-1], mailbox.messages[-2]
+
+    with patch.object(Mailbox, "put", put_first):
+        yield
+
+
+@contextmanager
+def lost_wake_up() -> Iterator[None]:
+    """What comes while a run is about to park is left to whoever wakes it next: nobody."""
+    wake = Activation.wake
+
+    def wake_late(run: Activation, item: InLane) -> None:
+        if not run.thread.parked:
+            wake(run, item)
+
+    with patch.object(Activation, "wake", wake_late):
+        yield
+
+
+@contextmanager
+def lost_while_read() -> Iterator[None]:
+    """What comes while a run is being read from the store is not kept for it."""
+
+    def takes(arrivals: Arrivals, item: InLane) -> bool:
+        return item.run_id in arrivals.loading
+
+    with patch.object(Arrivals, "takes", takes):
+        yield
+
+
+# ── what is written ──────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def pop_then_inject() -> Iterator[None]:
+    """The end of a child is one commit, and what its parent is told of it another."""
+    append = OwnLane.append
+
+    def append_twice(lane: OwnLane, events: Any, **options: Any) -> Commit:
+        mail = options.pop("deliveries", ())
+        told = [x for x in mail if isinstance(x.event, e.SessionResult)]
+        rest = [x for x in mail if not isinstance(x.event, e.SessionResult)]
+        commit = append(lane, events, deliveries=tuple(rest), **options)
+        for each in told:
+            lane._hub._submit(Commit(deliveries=(each,)))
+        return commit
+
+    with patch.object(OwnLane, "append", append_twice):
+        yield
+
+
+@contextmanager
+def terminal_twice() -> Iterator[None]:
+    """Who is terminated writes its end, and so does its last session."""
+
+    def end_twice(*args: Any, **options: Any) -> Decision:
+        decision = endings.end_run(*args, **options)
+        return structs.replace(decision, events=(*decision.events, decision.events[-1]))
+
+    with patch.object(taking, "end_run", end_twice):
+        yield
+
+
+@contextmanager
+def orphan_tool_use() -> Iterator[None]:
+    """An interruption leaves open calls without results."""
+
+    def interruption(thread: Any, reason: str) -> list[Event]:
+        found = endings.interruption(thread, reason)
+        return [event for event in found if not isinstance(event, e.AgentToolComplete)]
+
+    with patch.object(taking, "interruption", interruption):
+        yield
+
+
+@contextmanager
+def refired_cron() -> Iterator[None]:
+    """That a tick is handled is noted after it was fired, not with it."""
+    commit = _Loop._commit
+
+    async def commit_then_note(loop: Any, events: Any, deliveries: Any = ()) -> None:
+        if not deliveries:
+            await commit(loop, events)
+            return
+        with patch.object(loop, "_as_text", dict):
+            await commit(loop, events, deliveries)
+        loop._write_note()
+
+    with patch.object(_Loop, "_commit", commit_then_note):
+        yield
+
+
+@contextmanager
+def lent_twice() -> Iterator[None]:
+    """A frame takes what was said to its conversation, and leaves it waiting there."""
+    append = OwnLane.append
+
+    def append_alone(lane: OwnLane, events: Any, **options: Any) -> Commit:
+        return append(lane, events, **{**options, "lent": ()})
+
+    with patch.object(OwnLane, "append", append_alone):
+        yield
+
+
+# ── what others see ──────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def registry_stuck_on_running() -> Iterator[None]:
+    """A child that has finished its session is not noted as idle."""
+    set_status = Relatives.set_status
+
+    def set_running(relatives: Relatives, lane: OwnLane, thread: Any) -> None:
+        if thread.status != "idle":
+            set_status(relatives, lane, thread)
+
+    with patch.object(Relatives, "set_status", set_running):
+        yield
+
+
+@contextmanager
+def scoped_value_leaked() -> Iterator[None]:
+    """The values that a run is opened with are put away, and stay in the event as well."""
+    put_away = Addressing._put_away
+
+    def put_away_a_copy(book: Addressing, run_id: str, event: e.SessionOpen) -> e.SessionOpen:
+        put_away(book, run_id, event)
+        return event
+
+    with patch.object(Addressing, "_put_away", put_away_a_copy):
+        yield
+
+
+@contextmanager
+def subscriber_gap_untold() -> Iterator[None]:
+    """A stream that fell behind goes on as if nothing were missing."""
+    reach_gap = EventStream._reach_gap
+
+    def go_on(stream: EventStream) -> Any:
+        gap = reach_gap(stream)
+        if gap is not None:
+            stream._room = stream._limit
+        return None
+
+    with patch.object(EventStream, "_reach_gap", go_on):
+        yield
+
+
+@contextmanager
+def heard_before_written() -> Iterator[None]:
+    """Listeners are told of an event when it is handed to the store."""
+    submit = Hub._submit
+
+    def tell_early(hub: Hub, commit: Commit) -> None:
+        early = [event for event in commit.events if isinstance(event, e.AgentText)]
+        hub._dispatch(early)
+        submit(hub, commit)
+
+    with patch.object(Hub, "_submit", tell_early):
+        yield
+
+
+# ── who ends ─────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def cascade_missed() -> Iterator[None]:
+    """Who is terminated does not terminate its children."""
+    deliveries = Runtime.deliveries
+
+    def without_ends(runtime: Runtime, mail: Any, lane: OwnLane) -> Any:
+        left = [(to, event) for to, event in mail if not isinstance(event, e.SessionTerminate)]
+        return deliveries(runtime, left, lane)
+
+    with patch.object(Runtime, "deliveries", without_ends):
+        yield
+
+
+@contextmanager
+def end_unreported() -> Iterator[None]:
+    """A run that ends while it is idle tells its parent nothing."""
+    reported = interpret.reported
+
+    def only_sessions(before: Any, decision: Decision) -> Decision:
+        is_over = any(isinstance(x, e.SessionEnd) for x in decision.events)
+        return reported(before, decision) if is_over else decision
+
+    with patch.object(interpret, "reported", only_sessions):
+        yield
+
+
+PLANTED: Final[Mapping[str, Plant]] = {
+    plant.__name__: plant
+    for plant in (
+        ack_before_commit,
+        missing_dedupe,
+        pop_then_inject,
+        lost_wake_up,
+        terminal_twice,
+        orphan_tool_use,
+        registry_stuck_on_running,
+        refired_cron,
+        message_out_of_order,
+        scoped_value_leaked,
+        cascade_missed,
+        subscriber_gap_untold,
+        lost_while_read,
+        lent_twice,
+        heard_before_written,
+        end_unreported,
+    )
+}
+
+WORLDS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(PLANTED, 25),
+    "cascade_missed": 40,
+    "lost_wake_up": 40,
+    "refired_cron": 60,
+    "orphan_tool_use": 80,
+    "lost_while_read": 120,
+}
+"""How many worlds it may take to find each, from seed 0 on."""

@@ -1,0 +1,56 @@
+"""The project's own world: nothing is wrong in it, and what is planted in it is found.
+
+More of it: ``uv run python -m tests.simulation.run --seconds 600`` and ``--planted``.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from simulation.drawing import drawn, lived
+from simulation.planted import PLANTED, WORLDS
+from simulation.run import find, live
+
+SUITE = 60
+"""Worlds that the suite lives; the first ones, so that a failure has the same seed everywhere."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What goes wrong on purpose is logged, too."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_nothing_is_wrong_in_the_first_worlds() -> None:
+    found = live(0, SUITE, 0).found
+    assert not found, "\n".join(f"seed {x.seed}: {x.problem}\n    {x.command}" for x in found)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found_in_as_many_worlds_as_are_stated(bug: str) -> None:
+    found = find(bug, PLANTED[bug], WORLDS[bug]).found
+    assert found is not None, f"{bug} was not found in {WORLDS[bug]} worlds"
+    lived(drawn(found.seed))  # Without the bug nothing is wrong there.
+
+
+def test_a_seed_draws_and_lives_the_same_world_each_time() -> None:
+    for seed in (1, 2, 3):
+        assert drawn(seed) == drawn(seed)
+        assert lived(drawn(seed)).trace() == lived(drawn(seed)).trace()
+
+
+def test_the_worlds_hold_what_they_are_for() -> None:
+    """Crashes, frames, children of every mode, schedules: a world without them finds nothing."""
+    histories = [lived(drawn(seed)) for seed in range(40)]
+    types = {event.type for history in histories for event in history.events}
+    assert types >= {
+        "agent:child", "agent:handoff", "agent:immediate", "agent:interrupted", "agent:message",
+        "agent:park", "agent:record", "agent:restore", "agent:retry", "schedule:fire",
+        "session:pop", "session:prompt", "session:push", "session:reset", "session:result",
+        "session:terminate", "session:turn",
+    }  # fmt: skip
+    agents = {info.agent for history in histories for info in history.runs.values()}
+    assert agents >= {"ask", "send", "keep", "crew", "ann", "bob", "skill:writer", "shop", "main"}
+    assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
