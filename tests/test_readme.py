@@ -19,7 +19,7 @@ def test_example_runs_as_written(number: int, tmp_path: Path) -> None:
         [sys.executable, "-W", "error", str(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         cwd=tmp_path,
         check=False,
     )

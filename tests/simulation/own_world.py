@@ -300,7 +300,7 @@ async def _pay(amount: int) -> str:
 async def shop(input: str, ctx: RunContext) -> str:
     """Pays, has children work, opens a conversation with a secret, and reads its mail."""
     label, _, program = str(input).partition(" ")
-    receipt = await ctx.step("pay", _pay, 12)
+    receipt = await ctx.step("pay", _pay, 12, type=str)
     child = ctx.spawn("ask", spoken(f"{label}.c", json.loads(program or "[]")))
     opened = ctx.hub.open(
         "main", spoken(f"{label}.o", [["spend"], ["say"]]), run_id=f"{ctx.run_id}-opened",

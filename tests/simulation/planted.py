@@ -254,7 +254,7 @@ def cascade_missed() -> Iterator[None]:
 @contextmanager
 def end_unreported() -> Iterator[None]:
     """A run that ends while it is idle tells its parent nothing."""
-    reported = interpret.reported
+    reported = endings.reported
 
     def only_sessions(before: Any, decision: Decision) -> Decision:
         is_over = any(isinstance(x, e.SessionEnd) for x in decision.events)

@@ -209,6 +209,14 @@ def test_a_tool_of_the_users_that_is_not_idempotent_is_found_out_by_a_crash() ->
 # ── what it costs ────────────────────────────────────────────────────────────────────────────
 
 
+def counting() -> float:
+    """CPU seconds that a million additions take here."""
+    before, total = time.process_time(), 0
+    for number in range(1_000_000):
+        total += number & 7
+    return time.process_time() - before
+
+
 def test_a_week_of_heartbeat_and_cron_takes_less_than_two_seconds() -> None:
     async def a_week(world: World) -> None:
         await world.wait(7 * 86_400)
@@ -221,5 +229,6 @@ def test_a_week_of_heartbeat_and_cron_takes_less_than_two_seconds() -> None:
         assert not [x for x in history.events if isinstance(x, e.ScheduleSkip)]
         return time.process_time() - before
 
-    # The machine may be busy with something else: one of three will do.
-    assert any(seconds() < 2 for _ in range(3))
+    # Two seconds of a machine that counts to a million in 0.03 s; of a slower one, as many more.
+    # It may be busy with something else, too: one of three will do.
+    assert any(seconds() < 2 * max(1.0, counting() / 0.03) for _ in range(3))
