@@ -11,7 +11,7 @@ find each, and which invariant names it; it exits 1 if one is not found.
 import argparse
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -65,7 +65,12 @@ class Find(Struct, kw_only=True):
     found: Found | None = None
 
 
-def live(seed: int, worlds: int | None, seconds: float) -> Worlds:
+def live(
+    seed: int,
+    worlds: int | None,
+    seconds: float,
+    on_found: Callable[[Found], object] = lambda found: None,
+) -> Worlds:
     """Live one world after the other, as many as are wanted or as there is time for."""
     result, start = Worlds(), monotonic()
     for number in _seeds(seed, worlds):
@@ -75,6 +80,7 @@ def live(seed: int, worlds: int | None, seconds: float) -> Worlds:
         result.seconds = monotonic() - start
         if found is not None:
             result.found.append(found)
+            on_found(found)
         if worlds is None and result.seconds >= seconds:
             break
     return result
@@ -126,10 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _planted(options.seed, as_json=options.json)
     if options.worlds == 1:
         return _show(options.seed)
-    worlds = live(options.seed, options.worlds, options.seconds)
     if options.json:
+        worlds = live(options.seed, options.worlds, options.seconds)
         _print(worlds)
     else:
+        worlds = live(options.seed, options.worlds, options.seconds, _tell_found)
         _tell(worlds)
     return 1 if worlds.found else 0
 
@@ -147,9 +154,11 @@ def _show(seed: int) -> int:
     return 0
 
 
+def _tell_found(found: Found) -> None:
+    print(f"seed {found.seed}: {found.problem}\n    {found.command}\n", flush=True)
+
+
 def _tell(worlds: Worlds) -> None:
-    for found in worlds.found:
-        print(f"seed {found.seed}: {found.problem}\n    {found.command}\n")
     each = worlds.operations / max(1, worlds.worlds - len(worlds.found))
     print(
         f"{worlds.worlds} worlds of {each:.0f} operations in {worlds.seconds:.1f} s: "
