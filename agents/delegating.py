@@ -27,7 +27,7 @@ from hubbub.agents.delegation import (
 from hubbub.agents.fold import fold_all
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.sides import FRAME, ActiveSide, ChildTool
-from hubbub.agents.signals import Decision, Delegated, FrameGone
+from hubbub.agents.signals import Decision, Delegated, FrameGone, taking
 from hubbub.agents.steps import go_on
 from hubbub.agents.takeover import not_completed, push
 from hubbub.agents.thread import OpenCall, OpenStep, Thread
@@ -75,7 +75,7 @@ def given_back(
         return Decision()
     child = thread.family.find(call.child)
     text = not_completed(child.agent if child is not None else "the frame", signal.why)
-    words, mine = signal.words, thread.origin.run_id
+    words = signal.words
     events: list[Event] = [e.SessionTaken(items=words)] if words else []
     events.append(popped(thread, step, call, is_error=True))
     events.append(answer(thread, step, call, text, ran=True))
@@ -83,8 +83,7 @@ def given_back(
     decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
     return replace(
         decision, mail=(*decision.mail, (call.child, cancel)),
-        taken=tuple([item.seq for item in words if item.run_id == mine]),
-        lent=tuple([(item.run_id, item.seq) for item in words if item.run_id != mine]),
+        **taking(words, thread.origin.run_id),
     )  # fmt: skip
 
 

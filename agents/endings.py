@@ -208,7 +208,7 @@ def _results(
 ) -> list[e.SessionResult]:
     ended = [event for event in events if isinstance(event, e.SessionEnd)]
     if after.origin.frame:
-        return [_result(after, ended[-1], True) if ended else _last_word(after)]
+        return [_result(after, ended[-1], True) if ended else _last_word_of_frame(after)]
     if not ended:
         return [_last_word(after)] if is_final else []
     if not any(isinstance(event, e.SessionStart) for event in events):
@@ -223,24 +223,25 @@ def _results(
 
 
 def _last_word(thread: Thread) -> e.SessionResult:
-    """The end of a run outside of any session.
-
-    A frame for one session that something else came for meanwhile has completed none the less.
-    """
-    last = thread.outcome
-    content = decode_value(last.output_json) if last is not None and last.success else ""
+    """The end of a run outside of any session; to the parent of one that is closed, terminated."""
     return e.SessionResult(
         child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
-        session=0, success=bool(thread.origin.frame and last is not None and last.success),
-        outcome=_cut_off(thread), reason=_why(thread), final=True,
-        content=content if thread.origin.frame and isinstance(content, str) else "",
+        session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
     )  # fmt: skip
 
 
-def _cut_off(thread: Thread) -> OutcomeName:
-    """How an idle run was ended; to the parent of one that was closed it was terminated."""
+def _last_word_of_frame(thread: Thread) -> e.SessionResult:
+    """The end of a frame outside of any session, as its run has ended.
+
+    One for a single session that something else came for meanwhile has completed none the less.
+    """
     last = thread.outcome
-    return last.outcome if thread.origin.frame and last is not None else "terminated"
+    assert last is not None
+    content = decode_value(last.output_json) if last.success else ""
+    return replace(
+        _last_word(thread), success=last.success, outcome=last.outcome, reason=last.reason,
+        content=content if isinstance(content, str) else "",
+    )  # fmt: skip
 
 
 def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:
@@ -267,6 +268,4 @@ def _why(thread: Thread) -> str:
     last = thread.outcome
     if last is None:
         return "the run is over"
-    if thread.origin.frame:
-        return last.reason
     return f"{last.outcome}: {last.reason}" if last.reason else f"the run is over ({last.outcome})"

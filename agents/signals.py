@@ -4,7 +4,8 @@ A decision is one commit: the events to write, the items taken, what goes to oth
 whether the run goes on, waits, parks or ends.
 """
 
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -30,6 +31,7 @@ __all__ = [
     "Signal",
     "Taken",
     "ToolFinished",
+    "taking",
 ]
 
 
@@ -155,6 +157,16 @@ Signal: TypeAlias = (
     | Parked
     | Noticed
 )
+
+
+def taking(items: Iterable[InLane], run_id: str) -> dict[str, Any]:
+    """The fields of a decision by which run ``run_id`` takes items: its own, and those lent to it
+    by the conversation that it has (I-13)."""
+    items = tuple(items)
+    return {
+        "taken": tuple([item.seq for item in items if item.run_id == run_id]),
+        "lent": tuple([(item.run_id, item.seq) for item in items if item.run_id != run_id]),
+    }
 
 
 class Decision(Struct, frozen=True, gc=False):

@@ -33,7 +33,7 @@ from hubbub.agents.fold import awaited, fold, fold_all, placed_files
 from hubbub.agents.heeding import answer_pause, heed
 from hubbub.agents.immediate import activation
 from hubbub.agents.resolution import Definitions
-from hubbub.agents.signals import Decision
+from hubbub.agents.signals import Decision, taking
 from hubbub.agents.steps import go_on
 from hubbub.agents.takeover import result_of
 from hubbub.agents.thread import Thread
@@ -53,16 +53,9 @@ def take(
 ) -> Decision:
     """Take items of one kind, up to one that ends the run."""
     if thread.origin.frame:
-        return _with_lent(thread, items, _take(thread, items, definitions, waiting, room))
+        decision = _take(thread, items, definitions, waiting, room)
+        return replace(decision, **taking(items, thread.origin.run_id))
     return _take(thread, items, definitions, waiting, room)
-
-
-def _with_lent(thread: Thread, items: tuple[InLane, ...], decision: Decision) -> Decision:
-    """A frame's decision, what it takes from the conversation's inbox set apart (I-13)."""
-    mine = thread.origin.run_id
-    own = tuple([item.seq for item in items if item.run_id == mine])
-    lent = tuple([(item.run_id, item.seq) for item in items if item.run_id != mine])
-    return replace(decision, taken=own, lent=lent)
 
 
 def _take(

@@ -28,8 +28,8 @@ from hubbub.hub.events import (
 from hubbub.hub.journal import Commit, Delivery, RunStatus
 
 __all__ = [
-    "InboxRow", "can_be_left_over", "found_instead", "judge", "lenders", "moved", "numbered",
-    "take_out",
+    "InboxRow", "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
+    "numbered", "take_out",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)

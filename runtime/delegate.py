@@ -72,7 +72,6 @@ def look_up_frame(
     missing: tuple[str, ...] = ()
     target = runtime.definitions.find_side(request.agent, FRAME)
     if target is not None and not problem:
-        definition = runtime.definitions.agent(request.agent)
         env = Environment.of(runtime, lane, side)
         below = env.below("", request.agent, target.prompt.env)
         required = (each for each in target.variables if each.required)
@@ -86,7 +85,7 @@ def look_up_frame(
             above = ((lane.run_id, lane.agent), *lane.ancestors)
             runtime.resolved.model_of(target, above, runtime.definitions)
         except HubbubError as error:
-            problem = f"{definition.name.removeprefix(SKILL_PREFIX)} was not started: {error}"
+            problem = f"{request.agent.removeprefix(SKILL_PREFIX)} was not started: {error}"
     return Delegated(
         step=activity.step, index=activity.index, request=request, problem=problem, now=now,
         child_run_id=runtime.ports.ids.run_id(now), missing=missing,
