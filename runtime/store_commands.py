@@ -6,10 +6,10 @@ wrong is raised, and the command line makes one line of it.
 
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -17,6 +17,9 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.patterns import Patterns
 from hubbub.hub.ports import Ports
 from hubbub.runtime.stores import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from hubbub.runtime.store_file import StoreFile
 
 __all__ = ["store_commands"]
 
@@ -305,35 +308,49 @@ def _export_command(write: Write) -> Callable[..., int]:
         store
             sqlite:PATH, the folder that a runtime uses.
         """
-        from hubbub.runtime.context_export import export_context, export_state
-        from hubbub.runtime.run_export import export_run
-        from hubbub.runtime.store_file import open_store_file
-
         if context + state + as_test > 1:
             raise OperatorError(
                 "--context, --state, --as-test: any two are two exports; give one of them"
             )
         if agents is not None and not as_test:
             raise OperatorError("--agents says whose test it is; give --as-test with it")
-        with open_store_file(store) as opened, ExitStack() as stack:
+        from hubbub.runtime.store_file import open_store_file
+
+        with open_store_file(store) as opened:
             run_id = opened.find(run)
             if as_test:
                 write(_write_test(opened, run_id, agents, out, contents=not no_files))
                 return 0
-            if context:
-                lines: Iterator[bytes] = export_context(opened, run_id)
-            elif state:
-                lines = iter((export_state(opened, run_id),))
-            else:
-                exported = export_run(opened, run_id, contents=not no_files)
-                lines = stack.enter_context(closing(exported))
-            if out is None:
-                _write_all(write, (line[:-1].decode() for line in lines))
-            else:
-                write(f"wrote {out}: {_write_file(out, lines):,} lines")
+            what: Exported = "context" if context else "state" if state else "run"
+            with closing(_exported(opened, run_id, what, contents=not no_files)) as lines:
+                if out is None:
+                    _write_all(write, (line[:-1].decode() for line in lines))
+                else:
+                    write(f"wrote {out}: {_write_file(out, lines):,} lines")
         return 0
 
     return export
+
+
+Exported: TypeAlias = Literal["run", "context", "state"]
+
+
+def _exported(
+    opened: "StoreFile", run_id: str, what: Exported, *, contents: bool
+) -> Generator[bytes, None, None]:
+    """The lines of an export."""
+    from hubbub.runtime.context_export import export_context, export_state
+    from hubbub.runtime.run_export import export_run
+
+    match what:
+        case "context":
+            yield from export_context(opened, run_id)
+        case "state":
+            yield export_state(opened, run_id)
+        case "run":
+            yield from export_run(opened, run_id, contents=contents)
+        case _:
+            assert_never(what)
 
 
 def _import_command(write: Write, loop: Loop) -> Callable[..., int]:
