@@ -84,6 +84,20 @@ class FakeTerminal:
         self._lines.close()
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request):
+    """The loop of a program in a terminal of its own."""
+    return request.param
+
+
+@pytest.fixture
+def script(tmp_path, request):
+    """That program: the ``SCRIPT`` of the test's module."""
+    path = tmp_path / "chat.py"
+    path.write_text(request.module.SCRIPT)
+    return path
+
+
 @pytest.fixture
 def terminal():
     terminal = FakeTerminal()

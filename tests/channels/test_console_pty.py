@@ -45,18 +45,6 @@ sys.exit(anyio.run(main, backend=sys.argv[1]))
 """
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def backend(request):
-    return request.param
-
-
-@pytest.fixture
-def script(tmp_path):
-    path = tmp_path / "chat.py"
-    path.write_text(SCRIPT)
-    return path
-
-
 @pytest.fixture
 def terminal(script, backend):
     terminal = Terminal(script, backend)
