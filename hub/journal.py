@@ -110,8 +110,7 @@ class Commit:
     ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
     every event as it stands in the store, in order, ``leftovers`` the items that a closed inbox
     still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
-    item in ``lent`` does not wait there), or the
-    store's own words.
+    item in ``lent`` does not wait there), or the store's own words.
     """
 
     __slots__ = (

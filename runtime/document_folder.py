@@ -41,6 +41,7 @@ __all__ = [
     "list_documents",
     "path_of",
     "printable",
+    "read_head",
     "read_text",
 ]
 
@@ -191,7 +192,7 @@ def _look(path: str) -> int | str | None:
             return "a link to a folder" if is_link else None
         if not stat.S_ISREG(mode):
             return "not a regular file"
-        head, size = _read(path, _HEAD)
+        head, size = read_head(path, _HEAD)
     except OSError as error:
         if is_link and isinstance(error, FileNotFoundError):
             return "a link to nothing"
@@ -217,7 +218,7 @@ def _is_binary(head: bytes) -> bool:
 def document_facts(document: Document, *, max_bytes: int = MAX_BYTES) -> DocumentFacts:
     """Read a document and count; raises ``OSError`` when it cannot be read any more."""
     path = path_of(document.uri)
-    data, size = _read(path, max_bytes)
+    data, size = read_head(path, max_bytes)
     text, encoding = decode(data, is_whole=len(data) >= size)
     plain = text_facts(text)
     kind, marked = "text", MarkdownFacts()
@@ -239,7 +240,7 @@ def read_text(path: str, max_bytes: int) -> tuple[str, bool]:
 
     Raises ``OSError``; ``ValueError`` for a binary file.
     """
-    data, size = _read(path, max_bytes)
+    data, size = read_head(path, max_bytes)
     if _is_binary(data[:_HEAD]):
         raise ValueError("a binary file")
     return decode(data, is_whole=len(data) >= size)[0], len(data) >= size
@@ -257,7 +258,7 @@ def decode(data: bytes, *, is_whole: bool = True) -> tuple[str, str]:
         return data.decode("latin-1"), "latin-1"
 
 
-def _read(path: str, limit: int) -> tuple[bytes, int]:
+def read_head(path: str, limit: int) -> tuple[bytes, int]:
     """At most ``limit`` bytes of a regular file, and its size; never waits for a writer."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)

@@ -45,7 +45,7 @@ from hubbub.agents.skills import Skill
 from hubbub.agents.tools import error_text
 from hubbub.agents.variables import VariableDefinition, env_problems
 from hubbub.hub.errors import DefinitionError, MissingExtra, OperatorError
-from hubbub.runtime.document_folder import _read, printable
+from hubbub.runtime.document_folder import printable, read_head
 
 __all__ = ["BadSkills", "load_skills"]
 
@@ -189,7 +189,7 @@ def _text(root: str, path: str) -> str:
     if not Path(whole).is_relative_to(root):
         raise _Wrong("a link that leads out of the folder; copy the file into it")
     try:
-        data, _ = _read(whole, MAX_BYTES + 1)
+        data, _ = read_head(whole, MAX_BYTES + 1)
     except OSError as error:
         raise _Wrong(f"it cannot be read: {_words(error)}; repair or remove it") from None
     if len(data) > MAX_BYTES:

@@ -35,7 +35,7 @@ from hubbub.runtime.simulation.history import History, StoreName
 from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
 from hubbub.runtime.simulation.reading import read_store, read_threads
 from hubbub.runtime.simulation.setup import Setup
-from hubbub.runtime.simulation.simulate import _failure_of
+from hubbub.runtime.simulation.simulate import failure_of
 from hubbub.runtime.simulation.strategies import faults, opened_agents, seconds, seeds, texts
 from hubbub.runtime.simulation.world import World
 
@@ -139,7 +139,7 @@ class SimMachine(RuleBasedStateMachine):
         """Ask every invariant; raises ``SimulationFailed`` for the first one that is broken."""
         for name, invariant in self.invariants_of.items():
             if problems := list(invariant(history)):
-                raise _failure_of(name)(problems, history, self._replay())
+                raise failure_of(name)(problems, history, self._replay())
 
     # ── rules ────────────────────────────────────────────────────────────────────────────────
 

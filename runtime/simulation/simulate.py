@@ -18,7 +18,7 @@ from hubbub.runtime.simulation.setup import Setup
 from hubbub.runtime.simulation.steps import Step, play
 from hubbub.runtime.simulation.world import World
 
-__all__ = ["Scenario", "SimulationFailed", "replay_of", "simulate"]
+__all__ = ["Scenario", "SimulationFailed", "failure_of", "replay_of", "simulate"]
 
 Scenario: TypeAlias = Callable[[World], Awaitable[object]] | Sequence[Step]
 """What happens: a function of a world, or what users do as data."""
@@ -95,7 +95,7 @@ def simulate(
     history = made[0].history
     for name, invariant in invariants.items():
         if problems := list(invariant(history)):
-            raise _failure_of(name)([f"{name}: {each}" for each in problems], history, replay)
+            raise failure_of(name)([f"{name}: {each}" for each in problems], history, replay)
     return history
 
 
@@ -120,7 +120,7 @@ def replay_of(
 
 
 @cache
-def _failure_of(name: str) -> type[SimulationFailed]:
+def failure_of(name: str) -> type[SimulationFailed]:
     """The class of failures of one invariant, the same one each time."""
     what = f"The invariant ``{name}`` does not hold."
     space = {"broken": name, "__module__": __name__, "__doc__": what}
