@@ -15,6 +15,7 @@ Rules
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 from msgspec import structs
@@ -51,6 +52,10 @@ class Owner(Protocol):
 
     def waits_for(self, run_id: str, other: str) -> bool:
         """Whether a run waits, maybe through others, for another."""
+        ...
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """What the code at hand does inside only waits for what somebody else will do."""
         ...
 
 
@@ -208,6 +213,10 @@ class Dispatcher:
     def is_void(self, event: Event) -> bool:
         after = getattr(event, "after_seq", None)
         return after is not None and self._floors.get(event.run_id) != after
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """The code at hand waits; the owner of runs may let others go on meanwhile."""
+        return nullcontext() if self.owner is None else self.owner.waiting()
 
     def report(self, error: Exception, event: Event, listener: object) -> None:
         """A listener raised: log it, tell it once, and go on (H-01)."""

@@ -782,7 +782,12 @@ class HubErrorEvent(Event, tag="hub:error", home="none"):
 
 
 class HubDeadLetter(Event, tag="hub:dead_letter", home="none"):
-    """A message that nobody will handle: rejected, or left over when its run ended (T-09)."""
+    """A message that nobody will handle: rejected, or left over when its run ended (T-09).
+
+    Told once, together with what it comes of, to whoever listens at that moment.  It is not kept:
+    if the process dies at that very commit, the journal alone says so, by an ended run whose inbox
+    has a message that it never took.
+    """
 
     to: str = ""
     reason: str = ""

@@ -639,21 +639,18 @@ class Hub:
         if (commit.deliveries or commit.leave_to) and self.dispatcher.owner is not None:
             mail = [event for event in commit.written if event.lane == "in"]
             self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
-        if commit.trailing is None:
+        letters: Sequence[HubDeadLetter] = ()
+        if commit.leftovers or (commit.deliveries and commit.receipt is None):
+            letters = self._letters(commit)
+        if not letters and commit.trailing is None:
             self._dispatch(commit.written)
         else:
-            self._dispatch([*commit.written, *commit.trailing])
-        if commit.receipt is None and commit.deliveries:
-            # Not before: whoever is woken by a letter would be heard of ahead of this commit.
-            for delivery in commit.deliveries:
-                if delivery.outcome == "rejected":
-                    self._dead_letter(delivery.to, delivery.reason, delivery.event)
+            # In one breath: whoever is woken by it is heard of behind all that the commit means.
+            self._dispatch([*commit.written, *letters, *(commit.trailing or ())])
         if commit.status == "ended":
             self._prompts.run_ended(commit.run_id)
             if self.dispatcher.owner is None:  # Who makes runs happen knows who still inherits.
                 self.addressing.run_ended(commit.run_id)
-            if commit.leftovers:
-                self._bury(commit)
         if commit.after is not None:
             commit.after(commit)
 
@@ -683,21 +680,35 @@ class Hub:
         if delivery.outcome == "rejected":
             self._dead_letter(delivery.to, delivery.reason, delivery.event)
 
-    def _bury(self, commit: Commit) -> None:
-        ending = commit.events[-1] if commit.events else None
-        reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
-        for item in commit.leftovers:
-            self._dead_letter(commit.run_id, reason, item)
+    def _letters(self, commit: Commit) -> list[HubDeadLetter]:
+        """What nobody will handle, because of this commit (T-09)."""
+        found: list[tuple[str, str, InLane]] = []
+        if commit.receipt is None:
+            refused = (x for x in commit.deliveries if x.outcome == "rejected")
+            found += [(each.to, each.reason, each.event) for each in refused]
+        if commit.status == "ended":
+            ending = commit.events[-1] if commit.events else None
+            reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
+            found += [(commit.run_id, reason, item) for item in commit.leftovers]
+        letters = []
+        for each in found:
+            if (letter := self._letter(*each)) is not None:
+                self.dispatcher.number += 1
+                letters.append(structs.replace(letter, seq=self.dispatcher.number))
+        return letters
 
     def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
+        if (letter := self._letter(to, reason, event)) is not None:
+            self.dispatcher.tell(letter)
+
+    def _letter(self, to: str, reason: str, event: InLane) -> HubDeadLetter | None:
         if not isinstance(event, SessionMessage | SessionResult | SessionReply):
-            return
+            return None
         log.info("message.undeliverable", to=to, reason=reason)
-        letter = HubDeadLetter(
+        return HubDeadLetter(
             to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
             root_run_id=event.root_run_id, agent=event.agent,
         )  # fmt: skip
-        self.dispatcher.tell(letter)
 
     def _check(self, call: str) -> None:
         if get_ident() != self._thread:

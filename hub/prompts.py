@@ -14,6 +14,7 @@ was asked, or with the hub.
 import inspect
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -135,14 +136,15 @@ class Prompts:
             prompt.settle()
 
     async def _wait(self, prompt: _Prompt, timeout: float | None) -> None:
-        if timeout is None:
-            await prompt.wait()
-            return
-        if timeout < 0:
+        if timeout is not None and timeout < 0:
             raise BadValue("timeout", "seconds must not be negative")
-        with anyio.move_on_after(timeout) as scope:
+        # People take their time, and keep their place meanwhile; a run may have none yet.
+        asks_run = _is_run_id(prompt.asked)
+        waiting = self._hub.dispatcher.waiting() if asks_run else nullcontext()
+        with waiting, anyio.move_on_after(timeout) as scope:
             await prompt.wait()
         if scope.cancelled_caught and prompt.answer is None:
+            assert timeout is not None
             prompt.ended = "expired"
             raise PromptTimeout(prompt.id, timeout)
 

@@ -266,8 +266,12 @@ class EventStream:
                 if (gap := await self._read_on()) is not None:
                     return gap
             else:
-                self._waiter = anyio.Event()
-                await self._waiter.wait()
+                self._waiter = waiter = anyio.Event()
+                if self._subscription.handler is not None:
+                    await waiter.wait()
+                    continue
+                with self._dispatcher.waiting():
+                    await waiter.wait()
 
     def _reach_gap(self) -> HubGap | None:
         dropped, self._dropped, self._room = self._dropped, 0, self._limit

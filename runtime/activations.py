@@ -6,7 +6,8 @@ Rules
 -----
 * A run that was just opened is activated from its inbox alone; every other one, and one that
   more came for than is held here, is read from the journal.
-* At most ``max_live`` runs are in memory; ready runs beyond wait their turn, in order.  Where many
+* At most ``max_live`` runs are in memory (but see ``room``); ready runs beyond wait their turn, in
+  order.  Where many
   become ready together they are activated in a task, a few at a time, so that whoever opens them
   or sends to them goes on meanwhile.
 * A run whose loop dies begins again from the journal, a bounded number of times (T-12).
@@ -34,6 +35,7 @@ from hubbub.runtime.caller import Caller
 from hubbub.runtime.code_run import CodeRun
 from hubbub.runtime.mailbox import Mailbox
 from hubbub.runtime.relatives import Relatives
+from hubbub.runtime.room import Room
 from hubbub.runtime.run_handle import RunOutcome
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class Activations:
 
     def __init__(self, runtime: "Runtime", max_live: int, restore: RestorePolicy) -> None:
         self._runtime = runtime
-        self._max_live = max_live
+        self._room = Room(max_live, self._look_for_room)
+        self.waiting = self._room.waiting
         self._active: dict[str, AnyRun] = {}
         self._ready: OrderedDict[str, list[InLane]] = OrderedDict()
         self._became_ready: anyio.Event | None = None
@@ -210,7 +213,13 @@ class Activations:
 
     @property
     def _has_room(self) -> bool:
-        return len(self._active) + len(self._arrivals.loading) < self._max_live or self._make_room()
+        there = len(self._active) + len(self._arrivals.loading)
+        return self._room.is_left(there) or self._make_room() or self._room.is_stuck(there)
+
+    def _look_for_room(self) -> None:
+        """The code of one more run waits."""
+        if self._ready:
+            self.look_for_ready()
 
     def waits(self, run: Activation) -> None:
         """A run has nothing to do until one of its children is heard of."""
@@ -329,6 +338,7 @@ class Activations:
         run_id = run.lane.run_id
         if self._active.get(run_id) is run:
             del self._active[run_id]
+            self._room.left(run_id)
             self._arrivals.deaths.pop(run_id, None)
             self._waiting.pop(run_id, None)
             if run.thread.phase == "ended":
@@ -366,6 +376,7 @@ class Activations:
         run_id = run.lane.run_id
         if self._active.get(run_id) is run:
             del self._active[run_id]
+            self._room.left(run_id)
             self._arrivals.deaths.pop(run_id, None)
             self._waiting.pop(run_id, None)
             self.left_id(run_id)
@@ -378,6 +389,7 @@ class Activations:
             return
         run.close()
         del self._active[run_id]
+        self._room.left(run_id)
         self._arrivals.died(run_id, f"{type(error).__name__}: {error}"[:2000])
 
     def watch_deadline(self, run_id: str, deadline: int) -> None:

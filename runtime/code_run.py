@@ -6,6 +6,7 @@ its inbox is kept and its end is committed.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -397,7 +398,11 @@ class CodeRun:
             if self._wake is None:
                 self._wake = anyio.Event()
             self.runtime.progressed()
-            await self._wake.wait()
+            wake = self._wake
+            # Maybe for what its children say, which then must not wait for its place.
+            has_children = bool(self.thread.children)
+            with self.runtime.runs.waiting() if has_children else nullcontext():
+                await wake.wait()
 
 
 def _only(error: Exception) -> Exception:

@@ -109,8 +109,9 @@ class Runtime:
     * ``schedules``: what is to run by itself while this is open (P-16).
     * ``restore`` says what becomes of messages that an earlier runtime accepted and did not handle
       (see ``RestorePolicy``).
-    * ``max_live`` runs are in memory at once.  ``max_depth``, ``max_descendants`` (live at once)
-      and ``max_spawns`` (in all) bound what grows from one root (C-15).
+    * ``max_live`` runs are in memory at once; one more is let in where all of them only wait for
+      others.  ``max_depth``, ``max_descendants`` (live at once) and ``max_spawns`` (in all) bound
+      what grows from one root (C-15).
 
     Raises ``DefinitionError`` at once for definitions that do not fit together.
     """
@@ -497,7 +498,7 @@ class Runtime:
         waiter = CURRENT_RUN.get()
         if waiter and (waiter == run_id or self.runs.waits_for(run_id, waiter)):
             raise WaitCycle(waiter, run_id)
-        with self.runs.waiting_for(waiter, run_id):
+        with self.runs.waiting(), self.runs.waiting_for(waiter, run_id):
             return await self._watch(run_id, is_met)
 
     async def _watch(self, run_id: str, is_met: Met) -> RunOutcome:

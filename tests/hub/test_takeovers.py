@@ -1,5 +1,6 @@
 """What goes from one inbox of a tree to another, as the hub's listeners and its owner see it."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -35,6 +36,9 @@ class Woken:
 
     def waits_for(self, run_id: str, other: str) -> bool:
         return False
+
+    def waiting(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @pytest.mark.spec("I-13")

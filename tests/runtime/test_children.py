@@ -951,3 +951,26 @@ async def test_a_child_of_code_reports_by_its_handle_only(journal: Journal, port
         await anyio.sleep(10)
         assert results == ["by handle"]
         assert not seen.all("session:result") and heard(boss.requests[-1]) == ["Please."]
+
+
+@pytest.mark.spec("T-09", "H-04")
+async def test_what_a_commit_leaves_over_is_told_before_whoever_it_wakes_is_heard_of(
+    journal: Journal, ports: Ports
+) -> None:
+    """Else a process that dies of what is done next has never told of the letter."""
+    boss = Recorder(call("helper", message="Count to 3."), "Thanks.")
+    agents = (parent(boss, config()), child(Recorder("late", latency=100)))
+    async with runtime(*agents, journal=journal, ports=ports) as rt:
+        seen = Observer(rt.hub)
+        run = await rt.start("main", "Please.")
+        await anyio.sleep(5)
+        below = seen.first("agent:child").child_run_id
+        await rt.hub.send_to_run(below, "never read")
+        seen.events.clear()
+        await rt.terminate(below)
+        assert (await run.result()).output == "Thanks."
+        types = [event.type for event in seen.events]
+        assert types.index("hub:dead_letter") < types.index(
+            "session:taken", types.index("agent:complete")
+        )
+        assert seen.first("hub:dead_letter").reason == "terminated"
