@@ -216,5 +216,10 @@ class Thread(Struct, frozen=True, gc=False):
             return False
         return self.open.waits if self.open is not None else self.family.only_waits
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the run is in the middle of something of its own."""
+        return self.phase == "live" and not self.parked and not self.waits
+
 
 EMPTY = Thread()

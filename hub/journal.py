@@ -183,9 +183,15 @@ class LoadedRun(Struct, frozen=True, kw_only=True):
 
     info: RunInfo
     events: Sequence[Event]
-    """The own lane, in order."""
+    """The own lane, in order, from number ``after`` on."""
     waiting: Sequence[InLane]
     """The untaken items, in order."""
+    after: int = 0
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event in the own lane."""
+        return self.after + len(self.events)
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -238,7 +244,13 @@ class Journal(Protocol):
         """Return when everything submitted so far is done."""
         ...
 
-    async def load(self, run_id: str) -> LoadedRun | None: ...
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        """A run, as of one moment; of its own lane what comes after number ``after``."""
+        ...
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        """The last event in a run's own lane that is of one of these types."""
+        ...
 
     async def info(self, run_id: str) -> RunInfo | None: ...
 

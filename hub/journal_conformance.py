@@ -69,6 +69,29 @@ async def check_own_lane_is_dense_and_in_order(make_journal: MakeJournal) -> Non
         assert all(event.lane == "own" for event in loaded.events)
 
 
+async def check_the_end_of_a_lane_is_read_alone(make_journal: MakeJournal) -> None:
+    """``load`` after a number, and ``latest`` of some types, see the own lane and nothing else."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await open_run(journal, B_RUN)
+        await write(journal, A_RUN, 0, AgentStatus(status="one"), AgentStatus(status="two"))
+        await send(journal, A_RUN, "in between")
+        await write(journal, B_RUN, 0, AgentStatus(status="another's"))
+        await write(journal, A_RUN, 2, AgentStatus(status="three"), AgentComplete())
+        whole = await journal.load(A_RUN)
+        assert whole is not None and (whole.after, whole.seq) == (0, 4)
+        for after in range(5):
+            loaded = await journal.load(A_RUN, after=after)
+            assert loaded is not None and (loaded.after, loaded.seq) == (after, 4)
+            assert list(loaded.events) == list(whole.events[after:])
+            assert (loaded.info, list(loaded.waiting)) == (whole.info, list(whole.waiting))
+        latest = journal.latest
+        assert await latest(A_RUN, [AgentStatus.type]) == whole.events[2]
+        assert await latest(A_RUN, [AgentStatus.type, AgentComplete.type]) == whole.events[3]
+        assert await latest(B_RUN, [AgentComplete.type, "session:open"]) is None
+        assert await latest("nobody", [AgentStatus.type]) is None
+
+
 async def check_conflicting_commit_changes_nothing(make_journal: MakeJournal) -> None:
     """A commit that expects another end of the lane is refused whole, deliveries included."""
     async with open_journal(make_journal) as journal:
@@ -315,6 +338,7 @@ async def check_closing_the_store_is_idempotent(make_journal: MakeJournal) -> No
 
 CHECKS: Final[tuple[Check, ...]] = (
     check_own_lane_is_dense_and_in_order,
+    check_the_end_of_a_lane_is_read_alone,
     check_conflicting_commit_changes_nothing,
     check_commit_is_whole,
     check_commit_never_fails_for_a_recipient,

@@ -49,7 +49,7 @@ class LateJournal:
         self._idle.set()
         await self._inner.open()
         await self._tasks.open()
-        self._tasks.start(self._commit_late(), name="late journal")
+        self._tasks.start(self._commit_late(), name="late journal", lives_on=True)
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
@@ -60,6 +60,10 @@ class LateJournal:
             self._idle = anyio.Event()
         self._queue.append(commit)
         self._work.set()
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted and not handed on yet; nobody is told of it."""
+        self._queue.clear()
 
     async def _commit_late(self) -> None:
         while True:
@@ -78,9 +82,13 @@ class LateJournal:
             await self._idle.wait()
         await self._inner.flush()
 
-    async def load(self, run_id: str) -> LoadedRun | None:
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         await anyio.lowlevel.checkpoint()
-        return await self._inner.load(run_id)
+        return await self._inner.load(run_id, after=after)
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.latest(run_id, types)
 
     async def info(self, run_id: str) -> RunInfo | None:
         await anyio.lowlevel.checkpoint()

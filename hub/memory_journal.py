@@ -145,6 +145,9 @@ class MemoryJournal:
         if commit.done is not None:
             commit.done(commit)
 
+    def forget_submitted(self) -> None:
+        """Nothing is submitted that is not written."""
+
     def _write_own(self, commit: Commit) -> None:
         row = self._rows.get(commit.run_id)
         if row is None or row.seq != commit.expect or row.status == "ended":
@@ -374,15 +377,21 @@ class MemoryJournal:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
-    async def load(self, run_id: str) -> LoadedRun | None:
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         row = self._rows.get(run_id)
         if row is None:
             return None
         return LoadedRun(
             info=_info(row),
-            events=[event for event in row.events if event.lane == "own"],
+            events=_own_lane(row.events, after),
             waiting=tuple(row.waiting.values()),
+            after=after,
         )
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        row = self._rows.get(run_id)
+        newest = reversed(row.events) if row is not None else ()
+        return next((x for x in newest if x.lane == "own" and x.type in types), None)
 
     async def info(self, run_id: str) -> RunInfo | None:
         row = self._rows.get(run_id)
@@ -466,6 +475,18 @@ class MemoryJournal:
         rows = [self._rows[run_id] for run_id in self._live]
         parked = sum(row.status in ("parked", "waiting") for row in rows)
         return len(rows), parked, sum(len(row.waiting) for row in rows)
+
+
+def _own_lane(events: Sequence[Event], after: int) -> list[Event]:
+    """What stands in the own lane after number ``after``; looked for from the end."""
+    found: list[Event] = []
+    for event in reversed(events):
+        if event.lane == "own":
+            if event.seq <= after:
+                break
+            found.append(event)
+    found.reverse()
+    return found
 
 
 def _info(row: _Row) -> RunInfo:

@@ -26,9 +26,10 @@ __all__ = ["TaskHost", "is_stray_cancellation"]
 class TaskHost:
     """Starts tasks that live until they end or the host is closed."""
 
-    __slots__ = ("_group", "_leave", "_task")
+    __slots__ = ("_group", "_leave", "_shields", "_task")
 
     def __init__(self) -> None:
+        self._shields: list[anyio.CancelScope] = []
         self._group: TaskGroup | None = None
         self._leave: anyio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -59,15 +60,28 @@ class TaskHost:
             await self._leave.wait()
             group.cancel_scope.cancel()
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> TaskHandle[Any, None]:
-        """Start a task in an empty context: nothing of the caller's variables leaks in."""
+    def start(
+        self, coroutine: Coroutine[Any, Any, Any], name: str = "", *, lives_on: bool = False
+    ) -> TaskHandle[Any, None]:
+        """Start a task in an empty context: nothing of the caller's variables leaks in.
+
+        One that ``lives_on`` ends with the host and not before, for others wait for it to leave:
+        on Trio, whoever has opened the host may be cancelled, and the tasks in its group with it.
+        """
         if self._group is None:
             coroutine.close()
             raise Closed("the hub", "enter it first: async with Hub() as hub")
+        if lives_on:
+            shield = anyio.CancelScope(shield=True)
+            self._shields.append(shield)
+            coroutine = _inside(shield, coroutine)
         return self._group.create_task(_guarded(coroutine), name=name or None, context=Context())
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for its end; idempotent."""
+        for shield in self._shields:
+            shield.cancel()
+        self._shields.clear()
         task, self._task = self._task, None
         group, self._group = self._group, None
         if task is not None:
@@ -96,6 +110,11 @@ def is_stray_cancellation(error: BaseException) -> bool:
     except RuntimeError:  # On Trio asyncio's exception is nobody's cancellation.
         return True
     return task is not None and not task.cancelling()
+
+
+async def _inside(scope: anyio.CancelScope, coroutine: Coroutine[Any, Any, Any]) -> None:
+    with scope:
+        await coroutine
 
 
 async def _guarded(coroutine: Coroutine[Any, Any, Any]) -> None:

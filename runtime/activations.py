@@ -214,7 +214,7 @@ class Activations:
     @property
     def _has_room(self) -> bool:
         there = len(self._active) + len(self._arrivals.loading)
-        return self._room.is_left(there) or self._make_room() or self._room.is_stuck(there)
+        return there < self._room.most or self._make_room() or self._room.is_stuck(there)
 
     def _look_for_room(self) -> None:
         """The code of one more run waits."""
@@ -280,6 +280,7 @@ class Activations:
             run_id, run = self._waiting.popitem(last=False)
             if self._active.get(run_id) is run and run.is_idle:
                 self._relatives.evicted(run_id, run.thread)
+                self._arrivals.recent.put(run_id, run.thread, run.lane.seq)
                 run.close()
                 del self._active[run_id]
                 self._runtime.changed(run_id)
@@ -338,12 +339,15 @@ class Activations:
         run_id = run.lane.run_id
         if self._active.get(run_id) is run:
             del self._active[run_id]
-            self._room.left(run_id)
+            if self._room.waits:
+                self._room.left(run_id)
             self._arrivals.deaths.pop(run_id, None)
             self._waiting.pop(run_id, None)
             if run.thread.phase == "ended":
                 self._relatives.ended(run_id)
                 self._runtime.run_ended(run.lane)
+            elif isinstance(run, Activation):
+                self._arrivals.recent.put(run_id, run.thread, run.lane.seq)
             if isinstance(run, Activation) and run.thread.origin.frame:
                 self._frame_left(run)
             if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
@@ -376,7 +380,8 @@ class Activations:
         run_id = run.lane.run_id
         if self._active.get(run_id) is run:
             del self._active[run_id]
-            self._room.left(run_id)
+            if self._room.waits:
+                self._room.left(run_id)
             self._arrivals.deaths.pop(run_id, None)
             self._waiting.pop(run_id, None)
             self.left_id(run_id)

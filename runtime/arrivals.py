@@ -23,16 +23,17 @@ from hubbub.agents.lifecycle import CodeThread, fold_code, start_if_missing
 from hubbub.agents.recorded import NOTHING, recall
 from hubbub.agents.restoring import CONTEXT_ONLY, causes_of, doom_of
 from hubbub.agents.signals import Restored
-from hubbub.agents.thread import EMPTY
+from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import RunFailed, UnknownAgent
 from hubbub.hub.events import InLane
-from hubbub.hub.journal import Commit
+from hubbub.hub.journal import Commit, LoadedRun
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.activation import Activation
 from hubbub.runtime.boot import Boot, RestorePolicy
 from hubbub.runtime.code_run import CodeRun
+from hubbub.runtime.recent_threads import RecentThreads
 from hubbub.runtime.relatives import Relatives
 from hubbub.runtime.withheld import Withheld, letter, unreadable
 
@@ -47,7 +48,8 @@ class Arrivals:
     """Takes runs into memory."""
 
     __slots__ = (
-        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "loading", "withheld",
+        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "loading", "recent",
+        "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +60,7 @@ class Arrivals:
         self._relatives = relatives
         self._boot = Boot(policy)
         self.withheld = Withheld(runtime)
+        self.recent = RecentThreads()
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
         self._overdue: set[str] = set()
@@ -109,7 +112,7 @@ class Arrivals:
         held: list[InLane] = []
         try:
             await journal.flush()
-            loaded = await journal.load(run_id)
+            thread, loaded = await self._read(run_id)
             if loaded is not None:
                 lane = await relatives.lane_of(loaded)
                 await relatives.load(loaded)
@@ -125,10 +128,26 @@ class Arrivals:
             return
         try:
             # What came while all this was read is held; what is in both lists is noted once.
-            self.install(lane, loaded.events, (*loaded.waiting, *held), is_loaded=True)
+            waiting = (*loaded.waiting, *held)
+            self.install(lane, loaded.events, waiting, is_loaded=True, thread=thread)
         except Exception as error:
             self._runs.take_out(run_id)
             self._leave_broken(run_id, error)
+
+    async def _read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
+        """A run as the journal has it; with its thread, if that was known up to a point."""
+        journal = self._runtime.hub.journal
+        if (known := self.recent.take(run_id)) is not None:
+            thread, seq = known
+            loaded = await journal.load(run_id, after=seq)
+            if loaded is None:
+                return None, None
+            thread = fold_all(thread, loaded.events)
+            gone = what_is_gone(thread, loaded.info.agent, self._runtime.definitions)
+            # Whoever looks into what happened before needs all of it.
+            if gone is None and not thread.is_at_work:
+                return thread, loaded
+        return None, await journal.load(run_id)
 
     def _leave_broken(self, run_id: str, error: Exception) -> None:
         """A run that cannot be read stops no other, and stays as it is (P-03)."""
@@ -176,17 +195,23 @@ class Arrivals:
         waiting: Sequence[InLane],
         *,
         is_loaded: bool = False,
+        thread: Thread | None = None,
     ) -> None:
-        """Put a run into memory with what its journal holds, and go on with it."""
+        """Put a run into memory with what its journal holds, and go on with it.
+
+        ``events`` are all of its own; or the last ones, where its ``thread`` is known.
+        """
         run_id = lane.run_id
         definitions = self._runtime.definitions
         definition = definitions.find_agent(lane.agent)
         if definition is not None and definition.is_code:
             self._install_code(definition, lane, events, waiting)
             return
-        thread = fold_all(EMPTY, events)
+        seq = lane.seq
+        if thread is None:
+            thread = fold_all(EMPTY, events)
         gone = what_is_gone(thread, lane.agent, definitions)
-        if gone is not None and events:
+        if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
             return
         self._relatives.came_back(run_id)
@@ -197,7 +222,7 @@ class Arrivals:
         for item in waiting:
             if item not in pending:
                 run.mail.put(item)
-        cause = self._boot.cause(run_id, len(events))
+        cause = self._boot.cause(run_id, seq)
         self._boot.used(run_id)
         if definition is None:
             run.doom(UnknownAgent(lane.agent, definitions.names))
@@ -212,9 +237,8 @@ class Arrivals:
     def _go_on(self, run: Activation, events: Sequence[e.Event], cause: str) -> None:
         """Restore a run that was at work, before anything in its inbox is looked at (P-03)."""
         run_id, thread = run.lane.run_id, run.thread
-        deaths = self._unrecorded_deaths(run_id, len(events))
-        is_at_work = thread.phase == "live" and not thread.parked and not thread.waits
-        if is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live"):
+        deaths = self._unrecorded_deaths(run_id, run.lane.seq)
+        if thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live"):
             causes = (*causes_of(events), *(deaths or (cause,)))
             run.restore(Restored(causes[-1], causes[:-1]))
         elif doom := doom_of(deaths):

@@ -115,7 +115,7 @@ class Relatives:
             root_run_id=info.root_run_id,
             parent_run_id=info.parent_run_id,
             agent=info.agent,
-            seq=len(loaded.events),
+            seq=loaded.seq,
             ancestors=await self.ancestors(loaded),
         )
 

@@ -26,20 +26,18 @@ class Room:
     A run waits as soon as one of its tasks does, whatever the others are at.
     """
 
-    __slots__ = ("_most", "_on_wait", "_waits")
+    __slots__ = ("_on_wait", "most", "waits")
 
     def __init__(self, most: int, on_wait: Callable[[], object]) -> None:
-        self._most = most
+        self.most = most
         self._on_wait = on_wait
-        self._waits: dict[str, int] = {}
-
-    def is_left(self, there: int) -> bool:
-        """Whether one more may come to the ``there`` runs that are in memory or on their way."""
-        return there < self._most
+        self.waits: dict[str, int] = {}
+        """The runs that wait, and in how many of their tasks."""
 
     def is_stuck(self, there: int) -> bool:
-        """Whether all of them wait, so that nothing goes on unless one more is let in."""
-        return len(self._waits) >= there
+        """Whether all of the ``there`` runs in memory wait, so that nothing goes on unless one
+        more is let in."""
+        return len(self.waits) >= there
 
     def waiting(self) -> AbstractContextManager[None]:
         """What the code at hand does inside only waits, if it is a run's."""
@@ -48,15 +46,15 @@ class Room:
 
     @contextmanager
     def _waiting(self, run_id: str) -> Iterator[None]:
-        self._waits[run_id] = self._waits.get(run_id, 0) + 1
+        self.waits[run_id] = self.waits.get(run_id, 0) + 1
         self._on_wait()
         try:
             yield
         finally:
-            left = self._waits.pop(run_id, 0) - 1
+            left = self.waits.pop(run_id, 0) - 1
             if left > 0:
-                self._waits[run_id] = left
+                self.waits[run_id] = left
 
     def left(self, run_id: str) -> None:
         """A run is no longer in memory; its function may still be on its way out."""
-        self._waits.pop(run_id, None)
+        self.waits.pop(run_id, None)

@@ -37,7 +37,7 @@ from hubbub.hub.errors import (
 )
 from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
-from hubbub.hub.journal import Delivery, Journal, RunInfo, Selection
+from hubbub.hub.journal import Delivery, Journal, RunInfo
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
@@ -554,17 +554,8 @@ class Runtime:
 
     async def _outcome(self, info: RunInfo) -> RunOutcome:
         wanted = (e.SessionEnd.type, e.AgentComplete.type)
-        selection = Selection(run_id=info.run_id, match=lambda type_: type_ in wanted)
-        last: Ending | None = None
-        position = 0
-        while True:
-            events, position = await self.hub.journal.read(selection, after=position)
-            if not events:
-                break
-            last = next(
-                (x for x in reversed(events) if isinstance(x, Ending) and x.lane == "own"), last
-            )
-        if last is None:
+        last = await self.hub.journal.latest(info.run_id, wanted)
+        if not isinstance(last, Ending):
             last = e.SessionEnd(session=0)
         session = last.session if isinstance(last, e.SessionEnd) else 0
         return RunOutcome(

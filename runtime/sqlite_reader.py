@@ -27,8 +27,8 @@ class SqliteReader:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def load(self, run_id: str) -> LoadedRun | None:
-        """A run with its own lane and its untaken items, as of one moment."""
+    def load(self, run_id: str, after: int = 0) -> LoadedRun | None:
+        """A run with its own lane (after a number) and its untaken items, as of one moment."""
         self._db.execute("BEGIN")
         try:
             found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
@@ -41,7 +41,8 @@ class SqliteReader:
             number = found[0]
             return LoadedRun(
                 info=_info(found),
-                events=self._own_lane(run_id, number),
+                events=self._own_lane(run_id, number, after),
+                after=after,
                 waiting=[
                     decode_event(body)  # type: ignore[misc]
                     for (body,) in self._db.execute(waiting, (number,))
@@ -50,23 +51,44 @@ class SqliteReader:
         finally:
             self._db.execute("COMMIT")
 
-    def _own_lane(self, run_id: str, number: int) -> list[Event]:
+    def _own_lane(self, run_id: str, number: int, after: int) -> list[Event]:
         """A run's own events; raises ``BadValue`` where its record is not what was written."""
+        chain = start = 0
+        if after:
+            # Backwards: who asks like this has read the run a moment ago.
+            place = (
+                "SELECT position, crc FROM event WHERE run = ? AND lane = 'own' AND seq = ? "
+                "ORDER BY position DESC LIMIT 1"
+            )
+            found = self._db.execute(place, (number, after)).fetchone()
+            if found is None:
+                raise BadValue(f"run {run_id}", f"its event {after} is missing; see fsck")
+            start, chain = found
         select = (
             "SELECT position, lane, seq, crc, body FROM event "
-            "WHERE run = ? AND lane <> 'hub' ORDER BY position"
+            "WHERE run = ? AND lane <> 'hub' AND position > ? ORDER BY position"
         )
         events: list[Event] = []
-        chain = 0
-        for position, lane, seq, crc, body in self._db.execute(select, (number,)):
+        for position, lane, seq, crc, body in self._db.execute(select, (number, start)):
             chain = zlib.crc32(body.encode(), chain)
             if lane == "own":
                 events.append(decode_event(body))
-            if chain != crc or lane not in ("own", "in") or (lane == "own" and seq != len(events)):
+            is_next = lane != "own" or seq == after + len(events)
+            if chain != crc or lane not in ("own", "in") or not is_next:
                 raise BadValue(
                     f"run {run_id}", f"its record has changed at position {position}; see fsck"
                 )
         return events
+
+    def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        """The last own event of a run that is of one of these types."""
+        select = (
+            "SELECT body FROM event WHERE run = (SELECT number FROM address WHERE run_id = ?) "
+            f"AND lane = 'own' AND type IN ({', '.join('?' * len(types))}) "
+            "ORDER BY position DESC LIMIT 1"
+        )
+        found = self._db.execute(select, (run_id, *types)).fetchone()
+        return decode_event(found[0]) if found is not None else None
 
     def info(self, run_id: str) -> RunInfo | None:
         found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()

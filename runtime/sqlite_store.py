@@ -34,7 +34,7 @@ from hubbub.runtime.disk import Disk, RealDisk
 from hubbub.runtime.projection import Projection
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.sqlite_schema import connect, connect_read_only, mark_failed, store_failure
-from hubbub.runtime.sqlite_writer import Depths, Operation, SqliteWriter
+from hubbub.runtime.sqlite_writer import Applied, Depths, Operation, SqliteWriter
 from hubbub.runtime.stored_secrets import StoredSecrets
 
 __all__ = ["SqliteStore"]
@@ -88,6 +88,7 @@ class SqliteStore:
         self._tasks = TaskHost()
         self._queue: deque[Operation] = deque()
         self._is_writing = False
+        self._is_forgetful = False
         self._is_open = False
         self._work = anyio.Event()
         self._idle: anyio.Event | None = None
@@ -119,9 +120,10 @@ class SqliteStore:
             raise
         self._is_open = True
         self.blobs.worker = self._reading
-        self._tasks.start(self._write(), name="hubbub store")
+        self._tasks.start(self._write(), name="hubbub store", lives_on=True)
         if self._projection is not None:
-            self._tasks.start(self._projection.run(), name="hubbub agents' folders")
+            folders = self._projection.run()
+            self._tasks.start(folders, name="hubbub agents' folders", lives_on=True)
 
     def _open_writer(self, new_name: str) -> None:
         self.folder.make()
@@ -191,7 +193,18 @@ class SqliteStore:
             return
         self._enqueue(commit)
 
+    def forget_submitted(self) -> None:
+        """Drop what is submitted, or will be, and is not being written yet; nobody is told."""
+        self._queue.clear()
+        self._is_forgetful = True
+
+    def write(self, batch: Sequence[Operation]) -> Applied:
+        """Write a batch, all or nothing, durably.  In the writing thread."""
+        return self._writer.apply(batch)
+
     def _enqueue(self, operation: Operation) -> None:
+        if self._is_forgetful:
+            return
         self._queue.append(operation)
         self._work.set()
 
@@ -226,7 +239,7 @@ class SqliteStore:
             if not self.failure:
                 if self._projection is not None:
                     self._writer.safe = self._projection.safe
-                applied = await self._writing.run(partial(self._writer.apply, batch))
+                applied = await self._writing.run(partial(self.write, batch))
                 self._depths = applied.depths
                 if applied.described and self._projection is not None:
                     self._projection.committed(applied.described, applied.tip)
@@ -278,8 +291,11 @@ class SqliteStore:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
-    async def load(self, run_id: str) -> LoadedRun | None:
-        return await self._ask(partial(self._reader.load, run_id))
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        return await self._ask(partial(self._reader.load, run_id, after))
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        return await self._ask(partial(self._reader.latest, run_id, types))
 
     async def info(self, run_id: str) -> RunInfo | None:
         return await self._ask(partial(self._reader.info, run_id))

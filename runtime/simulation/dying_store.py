@@ -3,51 +3,65 @@
     submit ─► alive: passed on, counted        ─► done: heard
               at its last commit ``before``: dropped; dead when what is under way is heard
               at its last commit ``after``: passed on; dead instead of hearing of it
+              at its last commit ``torn``: passed on; dead while it is written (``power_loss``)
               dead: dropped
 
 Kill -9 is no cancellation: what the dead process still does in ``finally`` blocks, on being
 cancelled, must reach nobody.  So from the death on nothing is written and nothing is heard; who
 reads or flushes waits for ever (until it is cancelled).  What the store holds is then exactly the
-commits up to the death, in their order.
+commits up to the death, in their order; of a batch that was torn, all or nothing.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Protocol
 
 import anyio
 
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.runtime.simulation.faults import CrashMoment
+from hubbub.runtime.simulation.power_loss import TornStore
 
-__all__ = ["DyingJournal", "When"]
+__all__ = ["DyingJournal", "Forgetful"]
 
-When: TypeAlias = Literal["before", "after"]
+
+class Forgetful(Journal, Protocol):
+    """A journal that can be let go of in the middle of its work."""
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted and not being written yet; nobody is told of it."""
+        ...
 
 
 class DyingJournal:
     """Passes everything on to ``inner``, and dies when it is told to.
 
     ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
-    be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens.
+    be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens,
+    and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` but for a
+    ``TornStore``.
     Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
     """
 
     def __init__(
         self,
-        inner: Journal,
+        inner: Forgetful,
         on_death: Callable[[], None] | None = None,
         *,
         die_at: int = 0,
-        when: When = "after",
+        when: CrashMoment = "after",
+        sectors: int = 0,
     ) -> None:
         self.inner = inner
         self.is_dead = False
         self.commits = 0
         """How many commits have been passed on."""
         self._on_death = on_death
-        self._last = die_at - (when == "before") if die_at else math.inf
-        self._when = when
+        self._torn = inner if when == "torn" and isinstance(inner, TornStore) else None
+        self._sectors = sectors
+        self._when = "before" if when == "torn" and self._torn is None else when
+        self._last = die_at - (self._when == "before") if die_at else math.inf
         self._under_way = 0
         self._has_dropped = False
         self.is_leaving = False
@@ -61,25 +75,25 @@ class DyingJournal:
         if self.is_dead:
             return
         self.is_dead = True
-        self._forget_submitted()
+        self.inner.forget_submitted()
         if self._on_death is not None:
             self._on_death()
 
     def spare(self) -> None:
         """Let no commit be the last one any more, unless it has been submitted already."""
-        is_due = self.commits >= self._last and (self._when == "after" or self._has_dropped)
+        is_due = self.commits >= self._last and (self._when != "before" or self._has_dropped)
         if not is_due:
             self._last = math.inf
 
-    def _forget_submitted(self) -> None:
-        # Stores that write later keep what is submitted in a queue, and flush it when they close.
-        if (queue := getattr(self.inner, "_queue", None)) is not None:
-            queue.clear()
+    def _lose_power(self, kept: int) -> None:
+        """Die in the middle of a batch, of which so many commits are kept."""
+        self.commits += kept - self._under_way
+        self.die()
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
     def submit(self, commit: Commit) -> None:
-        if self.is_dead or self.commits >= self._last:
+        if self.is_dead or (self._torn is None and self.commits >= self._last):
             self._has_dropped = True
             if self._when == "before" and not self._under_way:
                 self.die()
@@ -88,6 +102,8 @@ class DyingJournal:
         self._under_way += 1
         done, number = commit.done, self.commits
         commit.done = lambda written: self._heard(written, number, done)
+        if self._torn is not None and number == self._last:
+            self._torn.lose_power(commit, self._sectors, self._lose_power)
         self.inner.submit(commit)
 
     def _heard(self, commit: Commit, number: int, done: Callable[[Commit], None] | None) -> None:
@@ -107,7 +123,7 @@ class DyingJournal:
             return
         await self._alive()
         await self.inner.flush()
-        if self._has_dropped and not self.is_leaving:  # That will never be done.
+        if (self._has_dropped or self.is_dead) and not self.is_leaving:  # Never to be done.
             await anyio.sleep_forever()
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +134,7 @@ class DyingJournal:
     async def aclose(self) -> None:
         """Let go of the store, as the system does for a process that is dead."""
         if self.is_dead:
-            self._forget_submitted()
+            self.inner.forget_submitted()
         await self.inner.aclose()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
@@ -146,9 +162,13 @@ class DyingJournal:
         if self.is_dead:
             await anyio.sleep_forever()
 
-    async def load(self, run_id: str) -> LoadedRun | None:
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         await self._alive()
-        return await self.inner.load(run_id)
+        return await self.inner.load(run_id, after=after)
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        await self._alive()
+        return await self.inner.latest(run_id, types)
 
     async def info(self, run_id: str) -> RunInfo | None:
         await self._alive()

@@ -1,6 +1,6 @@
 """What goes wrong in a simulated world, as data.
 
-    Fault = Crash          the process, at one of its commits
+    Fault = Crash          the process or its power, at one of its commits
           | ModelFault     one call of a model
           | ToolFault      one call of a tool
           | ListenerFault  a subscriber, all the time
@@ -38,7 +38,7 @@ __all__ = [
     "ToolFaultKind",
 ]
 
-CrashMoment: TypeAlias = Literal["before", "after"]
+CrashMoment: TypeAlias = Literal["before", "after", "torn"]
 ModelFaultKind: TypeAlias = Literal[
     "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
     "duplicate_id", "slow",
@@ -49,19 +49,30 @@ ChannelFaultKind: TypeAlias = Literal["duplicate", "reorder", "late"]
 
 
 class Crash(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="crash"):
-    """The process dies, as by ``kill -9``, at commit number ``commit`` of life number ``life``.
+    """The process dies at commit number ``commit`` of life number ``life``.
 
-    ``before``: that commit is lost and nobody hears of it; ``after``: it is the last one kept,
-    and nobody has heard of it either.  Lives count from 0; the commits of recovery count, so a
-    process may die while it recovers.
+    ``when``:
+
+    * ``before``: as by ``kill -9``; that commit is lost and nobody hears of it;
+    * ``after``: as by ``kill -9``; it is the last one kept, and nobody has heard of it either;
+    * ``torn``: the power fails while it is written, together with what else is in its batch.
+      Nobody has heard of any of them.  Some of the disk's sectors that were written have survived,
+      ``sectors`` says which: 0 none, 1 all, and any other number some that are drawn from it.
+      The store must then hold all of the batch or nothing.  In stores without a disk nothing of it
+      survives: there this is ``before``.  See ``power_loss`` for what exactly is simulated.
+
+    Lives count from 0; the commits of recovery count, so a process may die while it recovers.
     """
 
     commit: int
     when: CrashMoment = "after"
     life: int = 0
+    sectors: int = 0
 
     def __post_init__(self) -> None:
-        _check(self, counts=("commit",), amounts=("life",), when=CrashMoment)
+        _check(self, counts=("commit",), amounts=("life", "sectors"), when=CrashMoment)
+        if self.sectors and self.when != "torn":
+            raise BadValue("Crash.sectors", f"none are written {self.when!r} a commit, only 'torn'")
 
 
 class ModelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="model"):

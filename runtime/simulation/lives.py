@@ -23,14 +23,14 @@ from hubbub.hub.late_journal import LateJournal
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.simulation.dying_store import DyingJournal
+from hubbub.runtime.simulation.dying_store import DyingJournal, Forgetful
 from hubbub.runtime.simulation.faults import Crash, Fault
 from hubbub.runtime.simulation.history import Heard, History, Life
 from hubbub.runtime.simulation.injection import listeners
 from hubbub.runtime.simulation.plan import Plan
+from hubbub.runtime.simulation.power_loss import TornStore
 from hubbub.runtime.simulation.process import Process
 from hubbub.runtime.simulation.setup import Setup
-from hubbub.runtime.sqlite_store import SqliteStore
 
 __all__ = ["Lives"]
 
@@ -92,11 +92,11 @@ class Lives:
         finally:
             self._resources.close()
 
-    def new_store(self) -> Journal:
+    def new_store(self) -> Forgetful:
         """The store, which survives its processes, as the next one opens it."""
         if self._history.store != "sqlite":
             return self._memory
-        return SqliteStore(self._folder, ports=self._ports, mirror=False)
+        return TornStore(self._folder, ports=self._ports, mirror=False)
 
     # ── beginnings ───────────────────────────────────────────────────────────────────────────
 
@@ -140,19 +140,23 @@ class Lives:
         self._history.lives.append(life)
         crash = min(
             (x for x in self._crashes if x.life == life.number),
-            key=lambda x: (x.commit, x.when == "after"),
+            key=lambda x: (x.commit, ("before", "torn", "after").index(x.when)),
             default=None,
         )
+        store = self.new_store()
 
         def died() -> None:
+            if isinstance(store, TornStore) and (tear := store.tear) is not None:
+                self._plan.note("power", f"{tear.kept} of {tear.written} sectors")
             self._plan.end_life()
             process.died()
 
         journal = DyingJournal(
-            self.new_store(),
+            store,
             died,
             die_at=crash.commit if crash else 0,
             when=crash.when if crash else "after",
+            sectors=crash.sectors if crash else 0,
         )
         outer: Journal = LateJournal(journal) if self._history.store == "late" else journal
         arguments = self._setup.arguments()

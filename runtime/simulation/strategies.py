@@ -27,7 +27,6 @@ from hubbub.runtime.simulation.faults import (
     ChannelFaultKind,
     ClockJump,
     Crash,
-    CrashMoment,
     Fault,
     ListenerFault,
     ListenerFaultKind,
@@ -67,6 +66,7 @@ __all__ = [
 MAX_COMMIT: Final = 30
 MAX_CALL: Final = 5
 MAX_LIFE: Final = 2
+MAX_SECTORS: Final = 15
 MAX_RUNS: Final = 3
 """Runs that the steps of one scenario speak of."""
 
@@ -118,11 +118,10 @@ def _faults(setup: Setup, kinds: Sequence[type[Fault]]) -> Iterable[SearchStrate
     agents = sorted({agent for agent, _ in sides})
     tools = sorted({tool.name for side in sides.values() for tool in side.tools.values()})
     calls = st.integers(1, MAX_CALL)
+    commits, lives = st.integers(1, MAX_COMMIT), st.integers(0, MAX_LIFE)
     if Crash in kinds:
-        yield st.builds(
-            Crash, commit=st.integers(1, MAX_COMMIT), when=_words(CrashMoment, "after"),
-            life=st.integers(0, MAX_LIFE),
-        )  # fmt: skip
+        when = st.sampled_from(("after", "before"))
+        yield st.builds(Crash, commit=commits, when=when, life=lives)
     if ModelFault in kinds and agents:
         yield st.builds(
             ModelFault, agent=st.sampled_from(["", *agents]), call=calls,
@@ -142,6 +141,9 @@ def _faults(setup: Setup, kinds: Sequence[type[Fault]]) -> Iterable[SearchStrate
     if ClockJump in kinds:
         jumps = st.sampled_from((1.0, -1.0, 60.0, -60.0, 86_400.0, -86_400.0))
         yield st.builds(ClockJump, at=seconds(), seconds=jumps)
+    if Crash in kinds:  # What is found shrinks to something simpler, if it can.
+        sectors = st.integers(0, MAX_SECTORS)
+        yield st.builds(Crash, commit=commits, when=st.just("torn"), life=lives, sectors=sectors)
 
 
 def _words(literal: object, simplest: str = "") -> SearchStrategy[str]:

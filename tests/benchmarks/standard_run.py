@@ -84,11 +84,13 @@ async def calls_of_run() -> Counter[str]:
         runtime.hub.subscribe("*", _ignore)
         for _ in range(3):
             await runtime.run("assistant", QUESTION)
+        gc.disable()  # Hypothesis, where it is loaded, is told of each collection.
         sys.setprofile(count)
         try:
             await runtime.run("assistant", QUESTION)
         finally:
             sys.setprofile(None)
+            gc.enable()
     return counted
 
 

@@ -11,6 +11,7 @@ import pytest
 from hubbub import CustomEvent, Hub, Runtime, agent
 from hubbub.hub.errors import Closed, WrongThread
 from hubbub.hub.late_journal import LateJournal
+from hubbub.runtime.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -245,6 +246,23 @@ async def test_hub_is_left_in_order_when_it_is_cancelled(journal, ports):
 
 
 # ── figures (H-16) ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("H-15", "H-04")
+@pytest.mark.parametrize("store", ["journal", "sqlite"])
+async def test_what_was_submitted_just_before_a_cancellation_is_committed_all_the_same(
+    store, journal, ports, tmp_path
+):
+    """On Trio the store's tasks lie in the scope that is cancelled."""
+    if store == "sqlite":
+        journal = SqliteStore(tmp_path, ports=ports)
+    receipts = []
+    with anyio.CancelScope() as scope:
+        async with Hub(journal=journal, ports=ports) as hub:
+            receipts.append(hub.open("worker", "hello"))
+            scope.cancel()
+            receipts.append(hub.send_to_run(receipts[0].run_id, "and one more"))
+    assert [receipt.status for receipt in receipts] == ["accepted"] * 2
 
 
 @pytest.mark.spec("H-16")

@@ -214,9 +214,9 @@ class Counting:
         self._inner = inner
         self.loaded: list[str] = []
 
-    async def load(self, run_id: str) -> LoadedRun | None:
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         self.loaded.append(run_id)
-        found: LoadedRun | None = await self._inner.load(run_id)
+        found: LoadedRun | None = await self._inner.load(run_id, after=after)
         return found
 
     async def runs(self, **which: Any) -> Sequence[RunInfo]:
@@ -267,10 +267,10 @@ class Torn(Counting):
 
     broken: tuple[str, ...] = ()
 
-    async def load(self, run_id: str) -> LoadedRun | None:
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         if run_id in self.broken:
             raise BadValue("event", "JSON is malformed: unexpected end of data")
-        return await super().load(run_id)
+        return await super().load(run_id, after=after)
 
 
 @pytest.mark.spec("P-03")
