@@ -3,52 +3,9 @@
 Every agent run is a durable actor, addressed by its ``run_id`` on one ``Hub``.  See README.md.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from hubbub.agents.definitions import (
-    AgentDefinition,
-    Immediate,
-    PromptDefinition,
-    Resumable,
-    SessionToolBinding,
-    SideConfig,
-    SubagentToolConfig,
-    agent,
-)
-from hubbub.agents.frames import (
-    AgentResponse,
-    AgentStack,
-    AgentStackManager,
-    ChildActivated,
-    StackFrame,
-    TurnAction,
-    TurnResult,
-)
-from hubbub.agents.hooks import Hook
-from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
-from hubbub.agents.registry import SubagentRegistryEntry
-from hubbub.agents.run_state import RunState
-from hubbub.agents.skills import Skill
-from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
-from hubbub.agents.variables import VariableDefinition
-from hubbub.hub.cursor import START
-from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import CustomEvent, Event
-from hubbub.hub.hub import Hub
-from hubbub.hub.message import Message
-from hubbub.hub.receipt import Receipt
-from hubbub.hub.values import Secret
-from hubbub.runtime.agent_messages import send_agent_message
-from hubbub.runtime.boot import RestorePolicy
-from hubbub.runtime.run_context import RunContext
-from hubbub.runtime.run_handle import Run, RunOutcome
-from hubbub.runtime.runtime import ExecutableAgent, Runtime
-from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
-
-if TYPE_CHECKING:
-    from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
-    from hubbub.runtime.skill_folder import load_skills
-    from hubbub.runtime.turn_driver import AgentExecutor, execute_turn
+from hubbub.hub.exports import exports_of
 
 __version__ = "0.1.0"
 
@@ -107,23 +64,93 @@ __all__ = [
     "tool",
 ]
 
+_EXPORTS: Final = {
+    "hubbub.agents.definitions": (
+        "AgentDefinition",
+        "Immediate",
+        "PromptDefinition",
+        "Resumable",
+        "SessionToolBinding",
+        "SideConfig",
+        "SubagentToolConfig",
+        "agent",
+    ),
+    "hubbub.agents.frames": (
+        "AgentResponse",
+        "AgentStack",
+        "AgentStackManager",
+        "ChildActivated",
+        "StackFrame",
+        "TurnAction",
+        "TurnResult",
+    ),
+    "hubbub.agents.hooks": ("Hook",),
+    "hubbub.agents.model": ("Model", "ModelReply", "ModelRequest", "ToolCall", "Usage"),
+    "hubbub.agents.registry": ("SubagentRegistryEntry",),
+    "hubbub.agents.run_state": ("RunState",),
+    "hubbub.agents.skills": ("Skill",),
+    "hubbub.agents.tools": ("Tool", "ToolError", "ToolResult", "tool"),
+    "hubbub.agents.variables": ("VariableDefinition",),
+    "hubbub.hub.cursor": ("START",),
+    "hubbub.hub.errors": ("HubbubError",),
+    "hubbub.hub.events": ("CustomEvent", "Event"),
+    "hubbub.hub.hub": ("Hub",),
+    "hubbub.hub.message": ("Message",),
+    "hubbub.hub.receipt": ("Receipt",),
+    "hubbub.hub.values": ("Secret",),
+    "hubbub.runtime.agent_messages": ("send_agent_message",),
+    "hubbub.runtime.boot": ("RestorePolicy",),
+    "hubbub.runtime.run_context": ("RunContext",),
+    "hubbub.runtime.run_handle": ("Run", "RunOutcome"),
+    "hubbub.runtime.runtime": ("ExecutableAgent", "Runtime"),
+    "hubbub.runtime.schedules": ("Cron", "Heartbeat", "HeartbeatTask"),
+    "hubbub.runtime.scripted_model": ("FunctionModel", "ScriptedModel"),
+    "hubbub.runtime.skill_folder": ("load_skills",),
+    "hubbub.runtime.turn_driver": ("AgentExecutor", "execute_turn"),
+}
 
-def __getattr__(name: str) -> Any:
-    # Models, and what reads files, load when they are first used: importing hubbub stays light.
-    if name in ("FunctionModel", "ScriptedModel"):
-        from hubbub.runtime import scripted_model
-
-        return getattr(scripted_model, name)
-    if name == "load_skills":
-        from hubbub.runtime import skill_folder
-
-        return skill_folder.load_skills
-    if name in ("AgentExecutor", "execute_turn"):
-        from hubbub.runtime import turn_driver
-
-        return getattr(turn_driver, name)
-    raise AttributeError(f"module 'hubbub' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if TYPE_CHECKING:
+    from hubbub.agents.definitions import (
+        AgentDefinition,
+        Immediate,
+        PromptDefinition,
+        Resumable,
+        SessionToolBinding,
+        SideConfig,
+        SubagentToolConfig,
+        agent,
+    )
+    from hubbub.agents.frames import (
+        AgentResponse,
+        AgentStack,
+        AgentStackManager,
+        ChildActivated,
+        StackFrame,
+        TurnAction,
+        TurnResult,
+    )
+    from hubbub.agents.hooks import Hook
+    from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+    from hubbub.agents.registry import SubagentRegistryEntry
+    from hubbub.agents.run_state import RunState
+    from hubbub.agents.skills import Skill
+    from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
+    from hubbub.agents.variables import VariableDefinition
+    from hubbub.hub.cursor import START
+    from hubbub.hub.errors import HubbubError
+    from hubbub.hub.events import CustomEvent, Event
+    from hubbub.hub.hub import Hub
+    from hubbub.hub.message import Message
+    from hubbub.hub.receipt import Receipt
+    from hubbub.hub.values import Secret
+    from hubbub.runtime.agent_messages import send_agent_message
+    from hubbub.runtime.boot import RestorePolicy
+    from hubbub.runtime.run_context import RunContext
+    from hubbub.runtime.run_handle import Run, RunOutcome
+    from hubbub.runtime.runtime import ExecutableAgent, Runtime
+    from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
+    from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
+    from hubbub.runtime.skill_folder import load_skills
+    from hubbub.runtime.turn_driver import AgentExecutor, execute_turn
+else:
+    __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

@@ -23,3 +23,10 @@ after it:
     a definition's flaws ``definition_problems``
     schemas              ``schema``
 """
+
+from typing import TYPE_CHECKING
+
+from hubbub.hub.exports import exports_of
+
+if not TYPE_CHECKING:  # ``import hubbub`` is enough for ``hubbub.agents.definitions``.
+    __getattr__, __dir__ = exports_of(__name__, {})

@@ -5,12 +5,9 @@ Reading order: ``events`` (what can happen), ``patterns``, ``journal`` (the port
 ``prompts``, ``own_lane``, ``ports``.
 """
 
-from hubbub.hub.cursor import START
-from hubbub.hub.hub import Handler, Hub, HubStatistics
-from hubbub.hub.message import Message
-from hubbub.hub.receipt import Receipt
-from hubbub.hub.stream import EventStream, Subscription
-from hubbub.hub.values import Secret
+from typing import TYPE_CHECKING, Final
+
+from hubbub.hub.exports import exports_of
 
 __all__ = [
     "START",
@@ -23,3 +20,22 @@ __all__ = [
     "Secret",
     "Subscription",
 ]
+
+_EXPORTS: Final = {
+    "hubbub.hub.cursor": ("START",),
+    "hubbub.hub.hub": ("Handler", "Hub", "HubStatistics"),
+    "hubbub.hub.message": ("Message",),
+    "hubbub.hub.receipt": ("Receipt",),
+    "hubbub.hub.stream": ("EventStream", "Subscription"),
+    "hubbub.hub.values": ("Secret",),
+}
+
+if TYPE_CHECKING:
+    from hubbub.hub.cursor import START
+    from hubbub.hub.hub import Handler, Hub, HubStatistics
+    from hubbub.hub.message import Message
+    from hubbub.hub.receipt import Receipt
+    from hubbub.hub.stream import EventStream, Subscription
+    from hubbub.hub.values import Secret
+else:
+    __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

@@ -20,8 +20,21 @@ tools see), ``code_run``, ``run_handle``; then the models.  What stands where:
     simulation                a package of its own: ``simulation``
 """
 
-from hubbub.runtime.run_context import RunContext
-from hubbub.runtime.run_handle import Run, RunOutcome
-from hubbub.runtime.runtime import ExecutableAgent, Runtime
+from typing import TYPE_CHECKING, Final
+
+from hubbub.hub.exports import exports_of
 
 __all__ = ["ExecutableAgent", "Run", "RunContext", "RunOutcome", "Runtime"]
+
+_EXPORTS: Final = {
+    "hubbub.runtime.run_context": ("RunContext",),
+    "hubbub.runtime.run_handle": ("Run", "RunOutcome"),
+    "hubbub.runtime.runtime": ("ExecutableAgent", "Runtime"),
+}
+
+if TYPE_CHECKING:
+    from hubbub.runtime.run_context import RunContext
+    from hubbub.runtime.run_handle import Run, RunOutcome
+    from hubbub.runtime.runtime import ExecutableAgent, Runtime
+else:
+    __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

@@ -2,23 +2,32 @@
 
 import sys
 from itertools import pairwise
+from typing import Final
 
 from hubbub.hub import events as e
 from hubbub.runtime.simulation.history import History
 
 __all__ = ["aim", "depth_of", "interleavings_of"]
 
+# Users have labels of their own, and none may be given twice in one example.
+DEPTH: Final = "hubbub: depth of the deepest tree"
+INTERLEAVINGS: Final = "hubbub: interleavings"
+
 
 def aim(history: History) -> None:
     """Have Hypothesis look for deeper trees and for more interleavings (``hypothesis.target``).
 
-    Outside of a test of Hypothesis, and without Hypothesis, it does nothing.  Once an example:
-    Hypothesis refuses a second time.
+    Of the worlds of one example the first one counts; the others are ignored, as is everything
+    outside of a test of Hypothesis, and without Hypothesis.
     """
     hypothesis = sys.modules.get("hypothesis")  # Who uses it has imported it.
-    if hypothesis is not None and hypothesis.currently_in_test_context():
-        hypothesis.target(float(depth_of(history)), label="depth of the deepest tree")
-        hypothesis.target(float(interleavings_of(history)), label="interleavings")
+    if hypothesis is None or not hypothesis.currently_in_test_context():
+        return
+    for label, score in ((DEPTH, depth_of(history)), (INTERLEAVINGS, interleavings_of(history))):
+        try:
+            hypothesis.target(float(score), label=label)
+        except hypothesis.errors.InvalidArgument:
+            return  # It has the scores of this example.
 
 
 def depth_of(history: History) -> int:

@@ -14,9 +14,9 @@ from hubbub.hub.events import Event
 from hubbub.runtime.simulation.history import History
 from hubbub.runtime.simulation.setup import Setup
 
-__all__ = ["Budgets", "budgets_held", "held"]
+__all__ = ["Budgets", "budgets_held", "held", "with_limits_of"]
 
-_ARGUMENTS: Final = ("max_depth", "max_descendants", "max_spawns")
+_ARGUMENTS: Final = ("max_depth", "max_descendants", "max_spawns", "max_inbox")
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
@@ -56,10 +56,11 @@ class Budgets(Struct, frozen=True, kw_only=True):
 
 
 def budgets_held(history: History) -> Iterator[str]:
-    """The runtime's own limits hold: depth, descendants and starts of a tree, what waits in an
-    inbox, retries and calls of a step, a frame's model calls.
+    """The limits hold: depth, descendants and starts of a tree, what waits in an inbox, retries
+    and calls of a step, a frame's model calls.
 
-    ``held`` makes the same of other limits.
+    They are the runtime's own limits; where ``simulate`` or a ``SimMachine`` asks, those of its
+    setup.  ``held`` makes the same of other limits.
     """
     yield from _all(history, Budgets())
 
@@ -74,6 +75,15 @@ def held(budgets: Budgets) -> "Invariant":
 
 
 Invariant: TypeAlias = Callable[[History], Iterable[str]]
+
+
+def with_limits_of(setup: Setup, invariants: Mapping[str, Invariant]) -> dict[str, Invariant]:
+    """The same invariants, of which ``budgets_held`` knows the limits of ``setup``.
+
+    What somebody has made with ``held`` stays as it is.
+    """
+    own = held(Budgets.of(setup))
+    return {name: own if each is budgets_held else each for name, each in invariants.items()}
 
 
 def _all(history: History, budgets: Budgets) -> Iterator[str]:

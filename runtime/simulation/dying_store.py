@@ -58,12 +58,13 @@ class DyingJournal:
         self.commits = 0
         """How many commits have been passed on."""
         self._on_death = on_death
-        self._torn = inner if when == "torn" and isinstance(inner, TornStore) else None
-        self._sectors = sectors
-        self._when = "before" if when == "torn" and self._torn is None else when
-        self._last = die_at - (self._when == "before") if die_at else math.inf
+        self._torn: TornStore | None = None
+        self._when: CrashMoment = when
+        self._last: float = math.inf
         self._under_way = 0
         self._has_dropped = False
+        if die_at:
+            self.doom(die_at, when, sectors)
         self.is_leaving = False
         """Whether the process is on its way out, where it must not be held up by its death: what
         follows is cancelled anyway."""
@@ -78,6 +79,13 @@ class DyingJournal:
         self.inner.forget_submitted()
         if self._on_death is not None:
             self._on_death()
+
+    def doom(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
+        """Let the ``commits``-th commit from now on be the last one, instead of another one."""
+        self._torn = self.inner if when == "torn" and isinstance(self.inner, TornStore) else None
+        self._sectors = sectors
+        self._when = "before" if when == "torn" and self._torn is None else when
+        self._last = self.commits + commits - (self._when == "before")
 
     def spare(self) -> None:
         """Let no commit be the last one any more, unless it has been submitted already."""

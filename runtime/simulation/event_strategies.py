@@ -2,7 +2,7 @@
 
     events()                    any event of the catalogue, or a ``CustomEvent``
     events(AgentText, MyEvent)  one of these classes
-    register_events()           from then on ``st.from_type(SomeEvent)`` does the same
+    st.from_type(AgentText)     the same; Hypothesis knows the catalogue (``event_types``)
 
 Guarantees
 ----------
@@ -22,23 +22,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec import NODEFAULT, Struct, structs
 
-from hubbub.hub.events import (
-    CATALOGUE,
-    CustomEvent,
-    Event,
-    FileRef,
-    ToolCall,
-    Usage,
-    Variable,
-)
+from hubbub.hub.events import CATALOGUE, CustomEvent, Event
 from hubbub.hub.values import NULL, Json, Secret, encode_value
+from hubbub.runtime.simulation.event_types import EVENTS, register_events
 
-__all__ = ["events", "json_values", "register_events"]
+__all__ = ["events", "json_values", "register_events", "values_like"]
 
 T = TypeVar("T")
-
-EVENTS: Final[tuple[type[Event], ...]] = (*CATALOGUE, CustomEvent)
-PARTS: Final[tuple[type[Struct], ...]] = (Usage, ToolCall, Variable, FileRef)
 
 MAX_ITEMS: Final = 3
 """Items of a tuple, and of each list or object of a JSON value."""
@@ -70,16 +60,9 @@ def json_values() -> SearchStrategy[Any]:
     )
 
 
-def register_events() -> None:
-    """Make ``st.from_type`` know every event of the catalogue and what events are made of.
-
-    ``Event`` itself stands for any of them.  Calling it again changes nothing.
-    """
-    for cls in (*EVENTS, *PARTS):
-        st.register_type_strategy(cls, _structs_of(cls))
-    st.register_type_strategy(Event, events())
-    st.register_type_strategy(Secret, st.builds(Secret))
-    st.register_type_strategy(Json, _json())
+def values_like(cls: type[Any]) -> SearchStrategy[Any]:
+    """What ``st.from_type`` gives for an event, ``Event``, or what events are made of."""
+    return events() if cls is Event else _values_of(cls)
 
 
 # ── by the types of fields ───────────────────────────────────────────────────────────────────

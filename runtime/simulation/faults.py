@@ -41,9 +41,9 @@ __all__ = [
 CrashMoment: TypeAlias = Literal["before", "after", "torn"]
 ModelFaultKind: TypeAlias = Literal[
     "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
-    "duplicate_id", "slow",
+    "duplicate_id", "slow", "crash",
 ]  # fmt: skip
-ToolFaultKind: TypeAlias = Literal["hang", "raise", "late"]
+ToolFaultKind: TypeAlias = Literal["hang", "raise", "late", "crash"]
 ListenerFaultKind: TypeAlias = Literal["slow", "stuck", "raise"]
 ChannelFaultKind: TypeAlias = Literal["duplicate", "reorder", "late"]
 
@@ -86,6 +86,7 @@ class ModelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag
     * ``cut``: the first half of its text is streamed, then the connection is lost;
     * ``empty``: the reply has neither text nor calls;
     * ``slow``: the reply comes ``seconds`` later;
+    * ``crash``: the reply comes, and the process dies before it is on record, as by ``Crash``;
     * ``unknown_tool``: its calls name a tool that does not exist; a reply without calls gets one;
     * ``bad_arguments``: the arguments of its calls lack their last character;
     * ``duplicate_id``: its calls carry an id that a call before them has.
@@ -110,9 +111,11 @@ class ToolFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag=
 
     * ``hang``: it does nothing and never returns (a tool without a timeout: until the faults are
       over, when it raises);
-    * ``raise``: it raises a ``RuntimeError`` instead of doing anything;
+    * ``raise``: it raises a ``RuntimeError`` instead of doing anything, after ``seconds``;
     * ``late``: it has its effect at once, and returns ``seconds`` later, also when it has been
-      cancelled by then (interrupted, timed out): a thread that nobody can stop.
+      cancelled by then (interrupted, timed out): a thread that nobody can stop;
+    * ``crash``: it has its effect, and the process dies ``seconds`` later, before the result is on
+      record: as by ``Crash``, but wherever that is.
     """
 
     tool: str = ""
@@ -141,7 +144,7 @@ class ListenerFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, 
 
 
 class ChannelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="channel"):
-    """Message number ``message`` on its way from a user to the hub.
+    """Message number ``message`` on its way from a user to the hub: what opens a run is none.
 
     ``duplicate`` brings it twice, ``late`` brings it ``seconds`` later, ``reorder`` lets the
     next one pass (or brings it after ``seconds``, at least one, if no other comes).

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
 from hubbub.hub.errors import CallerError, MissingExtra
-from hubbub.runtime.simulation.loop import run_seeded
+from hubbub.runtime.simulation.loop import MAX_ROUNDS, run_seeded
 
 try:
     from greenlet import getcurrent, greenlet
@@ -39,9 +39,16 @@ class FrozenLoop(Generic[R]):
     this one before another begins, also one of ``run_seeded`` or ``anyio.run``.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[R]], seed: int = 0) -> None:
+    def __init__(
+        self,
+        make: Callable[[], AbstractAsyncContextManager[R]],
+        seed: int = 0,
+        *,
+        max_rounds: int = MAX_ROUNDS,
+    ) -> None:
         self._make = make
         self._seed = seed
+        self._max_rounds = max_rounds
         self._caller: Any = None
         self._greenlet: Any = greenlet(self._run)
         opened = self._switch()
@@ -54,8 +61,8 @@ class FrozenLoop(Generic[R]):
     def do(self, act: Callable[[R], Awaitable[T]]) -> T:
         """Await ``act(resource)`` in the loop's main task; returns or raises what it does.
 
-        Where the loop breaks down meanwhile, because one of its tasks raised or nothing happens
-        any more, that is raised, and the loop is closed.
+        Where the loop breaks down meanwhile, because one of its tasks raised, nothing happens any
+        more or it never rests, that is raised, and the loop is closed.
         """
         if self.is_closed:
             raise CallerError("this loop is closed; begin another one")
@@ -77,7 +84,7 @@ class FrozenLoop(Generic[R]):
         return self._greenlet.switch(*what)
 
     def _run(self) -> None:
-        run_seeded(self._main, self._seed)
+        run_seeded(self._main, self._seed, max_rounds=self._max_rounds)
 
     async def _main(self) -> None:
         async with self._make() as resource:

@@ -78,8 +78,25 @@ def _disturbed(model: Model, agent: str, plan: Plan) -> Model:
         if fault.kind not in _NEED_CALLS and plan.strike(fault, agent):
             if fault.kind == "unknown_tool":
                 return _EditedCalls(model, fault, plan, agent)
+            if fault.kind == "crash":
+                return _LastAnswer(model, fault, plan)
             return _BrokenAnswer(model, fault, plan)
     return _EditedCalls(model, due[0], plan, agent) if due else model
+
+
+class _LastAnswer:
+    """A call that the process does not live to see answered."""
+
+    def __init__(self, model: Model, fault: ModelFault, plan: Plan) -> None:
+        self.name = model.name
+        self._model = model
+        self._fault = fault
+        self._plan = plan
+
+    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        answer = await self._model.call(request, on_delta)
+        await self._plan.kill_after(self._fault.seconds)
+        return answer
 
 
 class _BrokenAnswer:
@@ -211,6 +228,12 @@ async def _fail(
         if inspect.isawaitable(value):
             value = await value
         await plan.wait_stubbornly(fault.seconds)
+        return value
+    if fault.kind == "crash":
+        value = fn()
+        if inspect.isawaitable(value):
+            value = await value
+        await plan.kill_after(fault.seconds)
         return value
     if fault.kind == "hang":
         if tool.timeout is not None:

@@ -166,6 +166,7 @@ class Lives:
         runtime = Runtime(**arguments, hub=hub)
         process = Process(life, runtime, journal, lambda: listeners(hub, self._plan))
         self._listen(hub, life.number)
+        self._plan.begin_life(hub, journal.die)
         return process
 
     def _listen(self, hub: Hub, life: int) -> None:
@@ -175,7 +176,6 @@ class Lives:
             heard.append(Heard(event=event, life=life))
 
         hub.subscribe(HEARD, hear)
-        self._plan.begin_life(hub)
 
     # ── endings ──────────────────────────────────────────────────────────────────────────────
 

@@ -7,6 +7,11 @@ generator are private names, which only this module uses; it says so when they a
 
 What else must be the same is up to the program: time, ids and randomness from ports (see
 ``hubbub.hub.virtual``), no threads, no real files, no iteration over sets of texts.
+
+A program that waits for ever raises ``NothingHappens``, and one that is busy for ever at one moment
+of virtual time ``NeverRests``.  Only a loop that awaits something can be told of: who never lets
+the scheduler go on (``while True: pass``), or takes no cancellation, hangs the test as it would
+hang any program.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,10 +24,12 @@ from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
 try:
     import trio._core
     from trio.testing import MockClock
+
+    from hubbub.runtime.simulation.patience import MAX_ROUNDS, NeverRests, Patience
 except ImportError as missing:
     raise MissingExtra("simulation", "testing") from missing
 
-__all__ = ["HORIZON", "NothingHappens", "run_seeded"]
+__all__ = ["HORIZON", "MAX_ROUNDS", "NeverRests", "NothingHappens", "run_seeded"]
 
 T = TypeVar("T")
 
@@ -44,12 +51,15 @@ class NothingHappens(AssertionError):
         )
 
 
-def run_seeded(main: Callable[[], Awaitable[T]], seed: int = 0) -> T:
+def run_seeded(
+    main: Callable[[], Awaitable[T]], seed: int = 0, *, max_rounds: int = MAX_ROUNDS
+) -> T:
     """Run ``main`` on a loop of its own and return what it returns.
 
     Sleeping takes no time, and the same seed schedules the same way.  A group of one exception is
     raised as that exception, however deep it lies.  Raises ``NothingHappens`` where ``main`` waits
-    for ever, ``BadValue`` for a seed that is none, and ``OperatorError`` for a Trio without
+    for ever, ``NeverRests`` where it goes on for more than ``max_rounds`` at one moment (it is
+    cancelled then), ``BadValue`` for a seed that is none, and ``OperatorError`` for a Trio without
     repeatable scheduling.  What was set in Trio before is set again afterwards.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
@@ -60,8 +70,9 @@ def run_seeded(main: Callable[[], Awaitable[T]], seed: int = 0) -> T:
     _run._r.seed(seed)
     try:
         return anyio.run(
-            _until_the_horizon,
+            _watched,
             main,
+            max_rounds,
             backend="trio",
             backend_options={"clock": MockClock(autojump_threshold=0)},
         )
@@ -73,6 +84,24 @@ def run_seeded(main: Callable[[], Awaitable[T]], seed: int = 0) -> T:
     finally:
         _run._ALLOW_DETERMINISTIC_SCHEDULING = switch
         _run._r.setstate(state)
+
+
+async def _watched(main: Callable[[], Awaitable[T]], max_rounds: int) -> T:
+    trio.lowlevel.current_task().name = "main"
+    patience = Patience(max_rounds)
+    trio.lowlevel.add_instrument(patience)
+    found: list[T] = []
+    try:
+        with patience.scope:
+            found.append(await _until_the_horizon(main))
+    except Exception as error:
+        # What it has stumbled over on being cancelled is not what is wrong with it.
+        if (busy := patience.verdict()) is not None:
+            raise busy from error
+        raise
+    if (busy := patience.verdict()) is not None:
+        raise busy
+    return found[0]
 
 
 async def _until_the_horizon(main: Callable[[], Awaitable[T]]) -> T:

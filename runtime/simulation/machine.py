@@ -29,19 +29,28 @@ from msgspec import structs
 from hubbub.hub.errors import CallerError, MissingExtra
 from hubbub.hub.journal import Journal
 from hubbub.runtime.simulation.aims import aim
+from hubbub.runtime.simulation.budgets import with_limits_of
 from hubbub.runtime.simulation.faults import Fault
 from hubbub.runtime.simulation.frozen_loop import FrozenLoop
 from hubbub.runtime.simulation.history import History, StoreName
 from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
+from hubbub.runtime.simulation.loop import MAX_ROUNDS
 from hubbub.runtime.simulation.reading import read_store, read_threads
 from hubbub.runtime.simulation.setup import Setup
-from hubbub.runtime.simulation.simulate import failure_of
+from hubbub.runtime.simulation.simulate import SimulationFailed, failure_of
 from hubbub.runtime.simulation.strategies import faults, opened_agents, seconds, seeds, texts
 from hubbub.runtime.simulation.world import World
 
 try:
     from hypothesis import strategies as st
-    from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+    from hypothesis.stateful import (
+        Bundle,
+        RuleBasedStateMachine,
+        initialize,
+        invariant,
+        precondition,
+        rule,
+    )
     from hypothesis.strategies import SearchStrategy
 except ImportError:
     raise MissingExtra("a simulated world as a state machine", "testing") from None
@@ -99,6 +108,8 @@ class SimMachine(RuleBasedStateMachine):
     agents: ClassVar[Sequence[str]] = ()
     """Those that users open; by default the setup's, but for those that only others use."""
     max_faults: ClassVar[int] = 2
+    max_rounds: ClassVar[int] = MAX_ROUNDS
+    """Of the scheduler, without time passing; see ``loop``."""
     invariants_of: ClassVar[Mapping[str, Invariant]] = INVARIANTS
 
     runs: ClassVar[Bundle[str]] = Bundle("runs")
@@ -111,6 +122,7 @@ class SimMachine(RuleBasedStateMachine):
         self._loop: FrozenLoop[World] | None = None
         made = self.setup
         self._setup: Setup = made() if callable(made) else made
+        self._broken: SimulationFailed | None = None
         self.seed = 0
 
     # ── for further rules ────────────────────────────────────────────────────────────────────
@@ -137,7 +149,7 @@ class SimMachine(RuleBasedStateMachine):
 
     def check_history(self, history: History) -> None:
         """Ask every invariant; raises ``SimulationFailed`` for the first one that is broken."""
-        for name, invariant in self.invariants_of.items():
+        for name, invariant in with_limits_of(self._setup, self.invariants_of).items():
             if problems := list(invariant(history)):
                 raise failure_of(name)(problems, history, self._replay())
 
@@ -150,7 +162,7 @@ class SimMachine(RuleBasedStateMachine):
     def begin(self, seed: int, faults: Sequence[Fault]) -> None:
         self.seed = seed
         self._world = World(self._setup, seed=seed, faults=faults, store=self.store)
-        self._loop = FrozenLoop(lambda: self._world, seed)
+        self._loop = FrozenLoop(lambda: self._world, seed, max_rounds=self.max_rounds)
         self.do(lambda _: self.begun())
 
     @rule(
@@ -199,11 +211,23 @@ class SimMachine(RuleBasedStateMachine):
 
     # ── what must hold ───────────────────────────────────────────────────────────────────────
 
+    # Hypothesis shows each invariant that it asks after each rule, unless a precondition says that
+    # there is nothing to ask: so it looks first, and what is broken alone is shown.
+    @precondition(lambda self: self._is_broken())
     @invariant()
     def invariants_hold(self) -> None:
         """Whatever has come to rest holds already."""
+        assert self._broken is not None
+        raise self._broken
+
+    def _is_broken(self) -> bool:
+        self._broken = None
         if self._loop is not None and (history := self.look()) is not None:
-            self.check_history(history)
+            try:
+                self.check_history(history)
+            except SimulationFailed as failed:
+                self._broken = failed
+        return self._broken is not None
 
     def teardown(self) -> None:
         """End the faults, let the world settle, close it, and ask the invariants once more.

@@ -55,6 +55,7 @@ class Plan:
         self._over = anyio.Event()
         self._gone = anyio.Event()
         self._hub: Hub | None = None
+        self._kill: Callable[[], object] = lambda: None
 
     @property
     def is_over(self) -> bool:
@@ -71,9 +72,13 @@ class Plan:
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
 
-    def begin_life(self, hub: Hub) -> None:
-        """A process begins, with this hub; before its runtime is entered, which may call models."""
+    def begin_life(self, hub: Hub, kill: Callable[[], object]) -> None:
+        """A process begins, with this hub; before its runtime is entered, which may call models.
+
+        ``kill`` ends it, as ``kill -9`` does.
+        """
         self._hub = hub
+        self._kill = kill
         self._gone = anyio.Event()
 
     def end_life(self) -> None:
@@ -141,6 +146,13 @@ class Plan:
         """Wait ``seconds`` (``None``: for ever), but no longer than there are faults."""
         with anyio.move_on_after(seconds):
             await self._over.wait()
+
+    async def kill_after(self, seconds: float) -> None:
+        """Wait, and kill the process, which ends whoever waits here."""
+        if seconds:
+            await self.clock.sleep(seconds)
+        self._kill()
+        await anyio.sleep_forever()
 
     async def wait_stubbornly(self, seconds: float) -> None:
         """Wait ``seconds`` even if cancelled meanwhile, as long as the process lives."""

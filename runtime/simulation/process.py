@@ -17,6 +17,7 @@ import anyio
 from hubbub.agents.model import Model, ModelReply, ModelRequest, OnDelta
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.dying_store import DyingJournal
+from hubbub.runtime.simulation.faults import CrashMoment
 from hubbub.runtime.simulation.history import EndOfLife, Life
 
 __all__ = ["MortalModel", "Process"]
@@ -91,6 +92,10 @@ class Process:
         """Die now; idempotent."""
         self.life.end = self.life.end or "killed"
         self._journal.die()
+
+    def doom(self, commits: int, when: CrashMoment, sectors: int) -> None:
+        """Let the commit with that number from now on be the last one, instead of another one."""
+        self._journal.doom(commits, when, sectors)
 
     def spare(self) -> None:
         """Let no commit be the last one any more."""

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
+from hubbub.runtime.simulation.aims import aim
+from hubbub.runtime.simulation.budgets import with_limits_of
 from hubbub.runtime.simulation.faults import Fault
 from hubbub.runtime.simulation.history import History, StoreName
 from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
-from hubbub.runtime.simulation.loop import run_seeded
+from hubbub.runtime.simulation.loop import MAX_ROUNDS, run_seeded
 from hubbub.runtime.simulation.setup import Setup
 from hubbub.runtime.simulation.steps import Step, play
 from hubbub.runtime.simulation.world import World
@@ -55,6 +57,7 @@ def simulate(
     store: StoreName = "memory",
     invariants: Mapping[str, Invariant] = INVARIANTS,
     settle: bool = True,
+    max_rounds: int = MAX_ROUNDS,
 ) -> History:
     """Play ``scenario`` in a world of its own, and check what came of it.
 
@@ -66,13 +69,19 @@ def simulate(
     Once the scenario is over the world is given the time to come to rest, and then once more with
     nothing going wrong any longer: what was accepted must be handled by then.  ``settle=False``
     leaves both out.
-    ``invariants`` is asked in its order.  Raises ``SimulationFailed``.
+    ``invariants`` is asked in its order; ``budgets_held`` has the limits of the setup.  Raises
+    ``SimulationFailed``, also for what waits for ever, and for what is busy for more than
+    ``max_rounds`` of the scheduler without time passing (``NothingHappens`` and ``NeverRests``,
+    see ``loop``).
+    In a test of Hypothesis the first world of an example is aimed at depth and interleavings
+    (``aims``); ``settings(phases=…)`` without ``Phase.target`` has it seek nothing.
     """
-    made: list[World] = []
+    made: list[tuple[World, Setup]] = []
 
     async def main() -> None:
-        world = World(setup() if callable(setup) else setup, seed=seed, faults=faults, store=store)
-        made.append(world)
+        given = setup() if callable(setup) else setup
+        world = World(given, seed=seed, faults=faults, store=store)
+        made.append((world, given))
         async with world:
             if callable(scenario):
                 await scenario(world)
@@ -84,19 +93,22 @@ def simulate(
                 await world.settle()
                 world.history.is_settled = True
 
-    replay = replay_of(scenario, seed=seed, faults=faults, store=store, settle=settle)
+    replay = replay_of(
+        scenario, seed=seed, faults=faults, store=store, settle=settle, max_rounds=max_rounds
+    )
     try:
-        run_seeded(main, seed)
+        run_seeded(main, seed, max_rounds=max_rounds)
     except Exception as error:
         if not made:  # The setup itself is wrong: there is no history yet.
             raise
         problem = f"{type(error).__name__}: {error}"
-        raise SimulationFailed([problem], made[0].history, replay) from error
-    history = made[0].history
-    for name, invariant in invariants.items():
-        if problems := list(invariant(history)):
-            raise failure_of(name)([f"{name}: {each}" for each in problems], history, replay)
-    return history
+        raise SimulationFailed([problem], made[0][0].history, replay) from error
+    world, given = made[0]
+    for name, invariant in with_limits_of(given, invariants).items():
+        if problems := list(invariant(world.history)):
+            raise failure_of(name)([f"{name}: {each}" for each in problems], world.history, replay)
+    aim(world.history)
+    return world.history
 
 
 def replay_of(
@@ -106,6 +118,7 @@ def replay_of(
     faults: Sequence[Fault] = (),
     store: StoreName = "memory",
     settle: bool = True,
+    max_rounds: int = MAX_ROUNDS,
 ) -> str:
     """The line of code that plays this again; scenario and setup go by their names."""
     name = getattr(scenario, "__name__", "scenario") if callable(scenario) else repr([*scenario])
@@ -116,6 +129,8 @@ def replay_of(
         given.append(f"store={store!r}")
     if not settle:
         given.append("settle=False")
+    if max_rounds != MAX_ROUNDS:
+        given.append(f"max_rounds={max_rounds}")
     return f"simulate({', '.join(given)})"
 
 

@@ -125,12 +125,12 @@ def _faults(setup: Setup, kinds: Sequence[type[Fault]]) -> Iterable[SearchStrate
     if ModelFault in kinds and agents:
         yield st.builds(
             ModelFault, agent=st.sampled_from(["", *agents]), call=calls,
-            kind=_words(ModelFaultKind, "error"), seconds=seconds(),
+            kind=_words(ModelFaultKind, "error", "crash"), seconds=seconds(),
         )  # fmt: skip
     if ToolFault in kinds and tools:
         yield st.builds(
             ToolFault, tool=st.sampled_from(["", *tools]), call=calls,
-            kind=_words(ToolFaultKind, "raise"), seconds=seconds(),
+            kind=_words(ToolFaultKind, "raise", "crash"), seconds=seconds(),
         )  # fmt: skip
     if ListenerFault in kinds:
         yield st.builds(ListenerFault, kind=_words(ListenerFaultKind, "raise"), seconds=seconds())
@@ -146,8 +146,9 @@ def _faults(setup: Setup, kinds: Sequence[type[Fault]]) -> Iterable[SearchStrate
         yield st.builds(Crash, commit=commits, when=st.just("torn"), life=lives, sectors=sectors)
 
 
-def _words(literal: object, simplest: str = "") -> SearchStrategy[str]:
-    return st.sampled_from(sorted(get_args(literal), key=lambda word: word != simplest))
+def _words(literal: object, simplest: str = "", hardest: str = "") -> SearchStrategy[str]:
+    words = sorted(get_args(literal), key=lambda word: (word == hardest, word != simplest))
+    return st.sampled_from(words)
 
 
 # ── conversations ────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import anyio
 
 from hubbub.agents.model import Model, ModelRequest
-from hubbub.hub.errors import CallerError, UnknownRun
+from hubbub.hub.errors import BadValue, CallerError, UnknownRun
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.ports import Clock, Ports, SystemIds
@@ -26,7 +26,7 @@ from hubbub.hub.values import encode_value
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.run_handle import RunOutcome
 from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.simulation.faults import Fault
+from hubbub.runtime.simulation.faults import CrashMoment, Fault
 from hubbub.runtime.simulation.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.injection import wrap_model, wrap_tool
 from hubbub.runtime.simulation.line import Line
@@ -141,6 +141,18 @@ class World:
         """Kill the process now, as by ``kill -9``.  The next thing that is done begins it anew."""
         await self._lives.die()
 
+    async def die_after(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
+        """Have the process at work die at its ``commits``-th commit from now on.
+
+        It is as if there had been a ``Crash`` for it, which this one replaces; 1 is the next
+        commit, ``when`` and ``sectors`` are those of ``Crash``.  A process that dies or is left
+        before dies no second time.  Begins a process if none is at work; ``end_faults`` takes it
+        back.
+        """
+        if commits < 1:
+            raise BadValue("commits", f"commits are counted from 1, not {commits}")
+        (await self._lives.living()).doom(commits, when, sectors)
+
     async def restart(self) -> None:
         """Leave in order what is at work, and begin anew on the same store."""
         await self._lives.restart()
@@ -183,7 +195,7 @@ class World:
         holds the message up.
         """
         message = Message(text, key=key or None)
-        is_handed_over = False
+        handed_over: list[tuple[Process, Receipt]] = []
 
         def act(hub: Hub) -> Receipt:
             if to in self._keys:
@@ -191,14 +203,15 @@ class World:
             return hub.send_to_run(to, message, source=user)
 
         async def send() -> Receipt:
-            nonlocal is_handed_over
             process = await self._lives.living()
-            is_handed_over = True
-            return self._note(process, Sent(run_id=to, text=text, key=key, user=user), act)
+            receipt = self._note(process, Sent(run_id=to, text=text, key=key, user=user), act)
+            handed_over.append((process, receipt))
+            return receipt
 
         receipt = await self._line.bring(send)
-        if is_handed_over:
-            await self._wait_settled(receipt)
+        for process, given in handed_over:
+            if given is receipt:  # Not one that was brought a second time, or will come later.
+                await self._wait_settled(process, receipt)
         return receipt
 
     async def interrupt(self, run_id: str = "", reason: str = "", *, user: str = "user") -> Receipt:
@@ -225,8 +238,9 @@ class World:
         return await self._act(Sent(verb=verb, run_id=run_id, text=reason, user=user), act)
 
     async def _act(self, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
-        receipt = self._note(await self._lives.living(), sent, act)
-        await self._wait_settled(receipt)
+        process = await self._lives.living()
+        receipt = self._note(process, sent, act)
+        await self._wait_settled(process, receipt)
         return receipt
 
     def _note(self, process: Process, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
@@ -243,9 +257,9 @@ class World:
         receipt.watch(settled)
         return receipt
 
-    async def _wait_settled(self, receipt: Receipt) -> None:
-        process = self._lives.process
-        if receipt.status == "pending" and process is not None and not process.is_dead:
+    async def _wait_settled(self, process: Process, receipt: Receipt) -> None:
+        """Wait for what a process has to say; of one that is over nobody hears any more."""
+        if receipt.status == "pending" and not process.is_over:
             with process.operation():
                 await receipt
 

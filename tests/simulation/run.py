@@ -22,7 +22,7 @@ from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation.drawing import NeverRests, drawn, lived
+from simulation.drawing import drawn, lived
 from simulation.planted import PLANTED, WORLDS, Plant
 
 from hubbub.runtime.simulation import SimulationFailed
@@ -107,8 +107,6 @@ def _seeds(seed: int, worlds: int | None) -> Iterator[int]:
 def _lived(seed: int) -> tuple[int, Found | None]:
     try:
         history = lived(drawn(seed))
-    except NeverRests as busy:
-        return 0, Found(seed=seed, broken="never_rests", problem=str(busy))
     except SimulationFailed as failed:
         broken = failed.broken or type(failed.__cause__).__name__
         return 0, Found(seed=seed, broken=broken, problem=failed.problems[0])

@@ -1,5 +1,9 @@
 """Generated events: of every class, and such that every store reads them back."""
 
+import os
+import subprocess
+import sys
+
 import msgspec
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -20,7 +24,7 @@ from hubbub.hub.events import (
     Usage,
     Variable,
 )
-from hubbub.runtime.simulation.event_strategies import events, json_values, register_events
+from hubbub.runtime.simulation.event_strategies import events, json_values
 
 CLASSES = sorted((*CATALOGUE, CustomEvent), key=lambda cls: cls.__name__)
 
@@ -40,11 +44,6 @@ class OrderShipped(Event, tag="strategies:order"):
     order_id: int
     lines: tuple[Line, ...] = ()
     place: tuple[float, float] | None = None
-
-
-@pytest.fixture(autouse=True)
-def _registered():
-    register_events()
 
 
 @pytest.mark.spec("H-13")
@@ -143,3 +142,74 @@ def test_examples_shrink_to_the_bare_event():
 @given(value=json_values())
 def test_json_values_come_back_equal(value):
     assert msgspec.json.decode(msgspec.json.encode(value)) == value
+
+
+# ── that Hypothesis knows them ───────────────────────────────────────────────────────────────
+
+
+def process(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+        env={**os.environ, **environment}, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["hypothesis", "hubbub", "hubbub.runtime.simulation.event_strategies"],
+)
+def test_hypothesis_knows_every_event_whatever_is_imported_first(first):
+    done = process(
+        f"""
+import {first}
+from hypothesis import given, settings, strategies as st
+from hubbub.hub.events import AgentRetry, Event, SessionTaken
+
+@settings(max_examples=20, database=None)
+@given(st.from_type(SessionTaken), st.from_type(Event), st.from_type(AgentRetry))
+def draw(taken, event, retry):
+    # What no strategy was given for is drawn from its annotations, beyond 64 bits.
+    assert -2**63 <= retry.attempt < 2**63
+    assert all(isinstance(item, Event) for item in taken.items)
+    assert type(event) is not Event
+
+draw()
+"""
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_importing_hypothesis_loads_the_events_and_no_more():
+    done = process("import hypothesis, sys; print(*(x for x in sys.modules if 'hubbub' in x))")
+    assert not done.stderr
+    assert {x for x in done.stdout.split() if not x.startswith("__editable__")} == {
+        "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.events", "hubbub.hub.exports",
+        "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",
+        "hubbub.runtime.simulation.event_types",
+    }  # fmt: skip
+
+
+def test_who_asks_for_anything_at_all_is_given_no_events():
+    done = process(
+        "from hypothesis import strategies as st; from collections.abc import Hashable; "
+        "print(st.from_type(object), st.from_type(Hashable))"
+    )
+    assert "integers()" in done.stdout
+    assert "AgentText" not in done.stdout
+
+
+def test_without_plugins_of_hypothesis_one_registers_events_oneself():
+    done = process(
+        """
+from hypothesis import strategies as st
+from hubbub.hub.events import AgentText
+from hubbub.runtime.simulation.strategies import register_events
+print(st.from_type(AgentText), end="=====")
+register_events()
+print(st.from_type(AgentText))
+""",
+        HYPOTHESIS_NO_PLUGINS="1",
+    )
+    before, after = done.stdout.split("=====")
+    assert "builds" in before
+    assert "fixed_dictionaries" in after

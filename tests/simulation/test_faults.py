@@ -14,6 +14,8 @@ EVERY = (
     f.ModelFault(agent="writer", call=2, kind="rate_limit", seconds=30),
     f.ToolFault(kind="raise"),
     f.ToolFault(tool="search", call=4, kind="late", seconds=0.5),
+    f.ToolFault(kind="crash"),
+    f.Crash(commit=3, when="torn", sectors=2),
     f.ListenerFault(kind="stuck"),
     f.ListenerFault(kind="slow", pattern="agent:*", seconds=2),
     f.ChannelFault(kind="duplicate"),
@@ -52,7 +54,7 @@ def test_faults_can_be_kept_in_a_file() -> None:
         (lambda: f.ModelFault(kind="slow", seconds=-1), "ModelFault.seconds"),
         (lambda: f.ModelFault(kind="slow", seconds=float("nan")), "ModelFault.seconds"),
         (lambda: f.ToolFault(kind="late", seconds=float("inf")), "ToolFault.seconds"),
-        (lambda: f.ToolFault(kind="lost"), "one of hang, raise, late"),  # type: ignore[arg-type]
+        (lambda: f.ToolFault(kind="lost"), "one of hang, raise, late, crash"),  # type: ignore[arg-type]
         (lambda: f.ListenerFault(kind="slow", seconds=-1), "ListenerFault.seconds"),
         (lambda: f.ChannelFault(kind="late", message=0), "ChannelFault.message"),
         (lambda: f.ClockJump(at=-1, seconds=1), "ClockJump.at"),

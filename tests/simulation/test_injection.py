@@ -86,7 +86,7 @@ class World:
     @asynccontextmanager
     async def life(self, **options: Any) -> AsyncIterator[Runtime]:
         runtime = Runtime(self.agents, store=self.journal, ports=self.ports, **options)
-        self.plan.begin_life(runtime.hub)
+        self.plan.begin_life(runtime.hub, lambda: None)
         runtime.hub.subscribe("*", self.events.append)
         async with runtime:
             listeners(runtime.hub, self.plan)

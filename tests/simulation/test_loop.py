@@ -12,7 +12,7 @@ import trio
 from little_simulations import busy_day, desk
 
 from hubbub.hub.errors import BadValue, OperatorError
-from hubbub.runtime.simulation import NothingHappens, run_seeded, simulate
+from hubbub.runtime.simulation import NeverRests, NothingHappens, run_seeded, simulate
 
 TESTS = Path(__file__).parent.parent
 
@@ -122,6 +122,58 @@ def test_a_week_takes_no_time() -> None:
 def test_a_program_that_waits_for_ever_is_told_of() -> None:
     with pytest.raises(NothingHappens, match="nothing happens any more"):
         run_seeded(anyio.sleep_forever)
+
+
+async def spins(seconds: float) -> None:
+    """Goes on for ever, once it is that late."""
+    await anyio.sleep(seconds)
+    while True:
+        await anyio.lowlevel.checkpoint()
+
+
+def test_a_program_that_is_busy_for_ever_is_told_of_with_who_when_and_the_limit() -> None:
+    async def program() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(spins, 2.5, name="the spinner")
+            await anyio.sleep(100)
+
+    with pytest.raises(NeverRests) as told:
+        run_seeded(program, max_rounds=500)
+    text = str(told.value)
+    assert "goes on after 500 rounds of the scheduler at 2.500 s" in text
+    assert "with the spinner in spins (test_loop.py:" in text
+    assert "max_rounds" in text
+    assert "\n" not in text
+
+
+def test_what_takes_many_rounds_and_lets_time_pass_goes_on() -> None:
+    async def program() -> int:
+        count = 0
+        for _ in range(20):
+            for _ in range(400):
+                await anyio.lowlevel.checkpoint()
+                count += 1
+            await anyio.sleep(0.001)
+        return count
+
+    assert run_seeded(program, max_rounds=500) == 8_000
+    with pytest.raises(NeverRests):
+        run_seeded(program, max_rounds=150)
+
+
+@pytest.mark.parametrize("way_out", ["raises", "returns"])
+def test_a_busy_program_is_told_of_whatever_it_does_on_its_way_out(way_out: str) -> None:
+    async def program() -> str:
+        try:
+            await spins(0)
+        except trio.Cancelled:
+            if way_out == "raises":
+                raise ValueError from None
+            return "done"
+        return "never"
+
+    with pytest.raises(NeverRests):
+        run_seeded(program, max_rounds=200)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 1.5, True, "1"])

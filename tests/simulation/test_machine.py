@@ -1,19 +1,25 @@
 """A state machine over a live world: what is correct stays so, what is planted is found."""
 
 import io
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import Any, ClassVar
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from little_bugs import keys_hold, plant_early_acknowledgement, plant_no_dedupe, support_desk
+from msgspec import structs
 
+from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError
 from hubbub.runtime.simulation.frozen_loop import FrozenLoop
+from hubbub.runtime.simulation.history import History
 from hubbub.runtime.simulation.invariants import INVARIANTS
-from hubbub.runtime.simulation.loop import NothingHappens, run_seeded
+from hubbub.runtime.simulation.loop import NeverRests, NothingHappens, run_seeded
 from hubbub.runtime.simulation.machine import SimMachine, async_rule
 from hubbub.runtime.simulation.simulate import SimulationFailed
 from hubbub.runtime.simulation.strategies import texts
@@ -39,11 +45,10 @@ def failure(machine: type[SimMachine], examples: int, steps: int = 20) -> tuple[
     with redirect_stdout(shown), pytest.raises(AssertionError) as failed:
         play(machine, examples, steps)
     story = "\n".join(getattr(failed.value, "__notes__", [])) + shown.getvalue()
-    rules = [
-        line
-        for line in story.splitlines()
-        if "state." in line and not any(x in line for x in ("invariants_hold", "teardown"))
-    ]
+    lines = [line for line in story.splitlines() if "state." in line]
+    # Shown as the last thing that was done, if at all: not after each rule.
+    assert not any("invariants_hold" in line for line in lines[:-2])
+    rules = [x for x in lines if "invariants_hold" not in x and "teardown" not in x]
     return failed.value, rules
 
 
@@ -119,6 +124,74 @@ def test_a_setup_may_be_made_anew_for_each_world_and_something_come_first():
     assert len(worlds) == len(ledgers) >= 10
     assert sum(world.history.is_settled for world in worlds) >= 10
     assert {sent.user for world in worlds for sent in world.history.sent if sent.text} == {"eva"}
+
+
+def test_a_rule_may_have_the_process_die_so_many_commits_from_now():
+    worlds: list[World] = []
+
+    class Dying(SimMachine):
+        setup = DESK
+        max_faults = 0
+
+        async def begun(self) -> None:
+            worlds.append(self.world)
+
+        @async_rule(commits=st.integers(1, 2))
+        async def dies_soon(self, commits: int) -> None:
+            crashes = self.world.crashes
+            await self.world.die_after(commits)
+            run = await self.world.open("desk", "hello")
+            await self.world.wait(1)
+            assert self.world.crashes == crashes + 1
+            told.append(run)
+
+    told: list[str] = []
+    play(Dying, 10)
+    assert told
+    assert sum(world.crashes for world in worlds) == len(told)
+
+
+def test_what_is_broken_between_rules_is_shown_once_and_where_it_is_broken():
+    def quiet(history: History) -> Iterator[str]:
+        yield from (f"run {x.run_id} was told of it" for x in history.sent if x.verb == "say")
+
+    class Desk(SimMachine):
+        setup = DESK
+        max_faults = 0
+        invariants_of: ClassVar = {"quiet": quiet}
+
+        @rule(run=SimMachine.runs)
+        def says(self, run: str) -> None:
+            self.do(lambda world: world.say(run, "hello"))
+            self.do(lambda world: world.settle())
+
+    failed, rules = failure(Desk, 100)
+    assert failed.broken == "quiet"
+    assert len(rules) == 3
+
+
+def test_the_budgets_of_a_machine_are_those_of_its_setup():
+    class Deep(SimMachine):
+        setup = structs.replace(DESK, options={"max_depth": 3})
+
+    machine = Deep()
+    with pytest.raises(SimulationFailed, match="the limit is 3"):
+        machine.check_history(History(events=[e.SessionOpen(
+            run_id="x", parent_run_id="y", root_run_id="y", depth=4, seq=1
+        )]))  # fmt: skip
+    machine.teardown()
+
+
+def test_a_machine_whose_world_is_busy_for_ever_says_so():
+    async def spins() -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+
+    loop = FrozenLoop(Clocked, max_rounds=500)
+    with pytest.raises(NeverRests, match=r"500 rounds .* in .*spins"):
+        loop.do(lambda _: spins())
+    assert loop.is_closed
+    assert run_seeded(_nothing) == "nothing"
 
 
 def test_a_rule_that_fails_leaves_no_loop_behind():

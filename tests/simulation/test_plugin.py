@@ -216,3 +216,12 @@ def test_the_plugin_itself_loads_nothing() -> None:
 def test_the_plugin_starts_where_the_extra_is_not_installed() -> None:
     """A project that has pytest and hubbub, and no Trio, still has its pytest."""
     assert not {"trio", "hypothesis"} & loaded(besides="sys")
+
+
+def test_the_plugin_costs_those_who_do_not_use_it_next_to_nothing() -> None:
+    found = loaded(besides="sys")
+    assert not {"msgspec", "anyio", "structlog", "httpx"} & found
+    assert {x for x in found if x.startswith("hubbub")} == {
+        "hubbub", "hubbub.hub", "hubbub.hub.exports", "hubbub.runtime",
+        "hubbub.runtime.simulation", PLUGIN,
+    }  # fmt: skip

@@ -4,13 +4,25 @@ import time
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import anyio.lowlevel
+import hypothesis
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.control import current_build_context
 from little_simulations import busy_day, desk, one_tool, two_users, week
 
-from hubbub import AgentDefinition, PromptDefinition, SideConfig, tool
+from hubbub import (
+    AgentDefinition,
+    PromptDefinition,
+    SessionToolBinding,
+    SideConfig,
+    SubagentToolConfig,
+    tool,
+)
 from hubbub.hub import events as e
 from hubbub.hub.errors import DefinitionError
-from hubbub.runtime.scripted_model import FunctionModel, call, reply
+from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, call, reply
 from hubbub.runtime.simulation import (
     INVARIANTS,
     Close,
@@ -18,6 +30,7 @@ from hubbub.runtime.simulation import (
     History,
     Interrupt,
     ModelFault,
+    NeverRests,
     Open,
     Restart,
     Say,
@@ -28,6 +41,8 @@ from hubbub.runtime.simulation import (
     World,
     simulate,
 )
+from hubbub.runtime.simulation.aims import DEPTH, INTERLEAVINGS, aim
+from hubbub.runtime.simulation.budgets import Budgets, held
 from hubbub.runtime.simulation.history import StoreName
 
 STORES = get_args(StoreName)
@@ -143,6 +158,27 @@ def test_a_scenario_that_waits_for_ever_fails() -> None:
     assert "nothing happens any more" in str(failure(waits, one_tool()))
 
 
+def test_a_tool_that_is_busy_for_ever_fails_with_its_story() -> None:
+    @tool
+    async def spin() -> str:
+        """Spin."""
+        while True:
+            await anyio.lowlevel.checkpoint()
+
+    prompt = PromptDefinition(
+        name="p", prompt="Spin.", model=ScriptedModel([reply("", call("spin"))], latency=2),
+        tools=[spin],
+    )  # fmt: skip
+    setup = Setup.of(AgentDefinition(name="desk", side_a=SideConfig(prompt=prompt)))
+    error = failure([Open(agent="desk", input="go")], setup, max_rounds=2_000)
+    assert isinstance(error.__cause__, NeverRests)
+    (run_id,) = (x.run_id for x in error.history.sent)
+    assert f"at 2.000 s of virtual time, with {run_id} in " in error.problems[0]
+    assert "spin (test_simulate.py:" in error.problems[0]
+    assert "agent:tool:start step=1 name='spin'" in str(error)
+    assert error.replay.endswith("seed=0, max_rounds=2000)")
+
+
 def test_failures_of_two_invariants_are_of_two_classes_and_those_of_one_of_one() -> None:
     def always(history: History) -> Iterator[str]:
         yield "never"
@@ -165,6 +201,93 @@ def test_long_stories_show_their_end() -> None:
     text = str(failure(busy_day, desk(), invariants={"always": always}))
     assert "… and 90 more" in text
     assert len(text.splitlines()) < 70
+
+
+# ── limits ───────────────────────────────────────────────────────────────────────────────────
+
+
+def deep(depth: int, **limits: Any) -> Setup:
+    """An agent that has itself called, so many times."""
+
+    def delegates(request: Any) -> Any:
+        left = int(request.messages[0].content)
+        if left == 0 or len(request.messages) > 1:
+            return reply("", call("done", result="done"))
+        return reply("", call("digger", message=str(left - 1)))
+
+    @tool
+    def done(result: str) -> str:
+        """Be done."""
+        return "ok"
+
+    prompt = PromptDefinition(
+        name="p", prompt="Dig.", model=FunctionModel(delegates),
+        tools=[done, SubagentToolConfig(name="digger", blocking=True)],
+    )  # fmt: skip
+    side = SideConfig(prompt=prompt, session_stop=SessionToolBinding("done", "result"))
+    agent = AgentDefinition(
+        name="digger", type="dual_ai", expose_as_tool=True, tool_description="Digs.",
+        side_a=side, side_b=side,
+    )  # fmt: skip
+    return Setup.of(agent, **limits)
+
+
+def test_budgets_are_those_of_the_setup_unless_one_gives_ones_own() -> None:
+    steps = [Open(agent="digger", input="18")]
+    setup = deep(18, max_depth=20)
+    history = simulate(steps, setup)  # Deeper than the default, and it may be.
+    assert max(x.depth for x in history.events if isinstance(x, e.SessionOpen)) == 18
+    mine = {**INVARIANTS, "quiet": lambda history: ()}
+    assert simulate(steps, lambda: setup, invariants=mine).is_settled
+    own = {**INVARIANTS, "budgets_held": held(Budgets(max_depth=16))}
+    error = failure(steps, setup, invariants=own)
+    assert error.broken == "budgets_held"
+    assert "is 17 deep" in error.problems[0]
+
+
+def test_a_limit_of_the_setup_that_does_not_hold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"max_depth": 3, "max_inbox": 7, "max_spawns": 9, "max_descendants": 5}
+    budgets = Budgets.of(deep(1, **limits))
+    assert {name: getattr(budgets, name) for name in limits} == limits
+    # As if the runtime had forgotten the limit that its setup gives.
+    monkeypatch.setattr(Setup, "arguments", without_max_depth(Setup.arguments))
+    error = failure([Open(agent="digger", input="5")], deep(5, max_depth=3))
+    assert error.broken == "budgets_held"
+
+
+def without_max_depth(arguments: Any) -> Any:
+    def left(setup: Setup) -> dict[str, Any]:
+        return {name: x for name, x in arguments(setup).items() if name != "max_depth"}
+
+    return left
+
+
+# ── aims ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_in_a_test_of_hypothesis_the_first_world_of_an_example_is_aimed() -> None:
+    labels: list[dict[str, float]] = []
+
+    @settings(max_examples=5, database=None, deadline=None, derandomize=True)
+    @given(number=st.integers(1, 3))
+    def play(number: int) -> None:
+        for _ in range(2):
+            simulate([Open(agent="desk", input="x")] * number, one_tool())
+        aim(History())
+        hypothesis.target(1.0, label="interleavings")  # A label of the user's own.
+        labels.append(dict(current_build_context().data.target_observations))
+
+    play()
+    assert len(labels) >= 3
+    for found in labels:
+        assert set(found) == {DEPTH, INTERLEAVINGS, "interleavings"}
+        assert found[INTERLEAVINGS] >= 0
+    assert len({found[INTERLEAVINGS] for found in labels}) > 1
+
+
+def test_simulating_outside_of_a_test_of_hypothesis_aims_at_nothing() -> None:
+    assert not hypothesis.currently_in_test_context()
+    assert simulate([Open(agent="desk", input="x")], one_tool()).is_settled
 
 
 # ── what a user would plant ──────────────────────────────────────────────────────────────────

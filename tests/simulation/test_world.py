@@ -175,6 +175,55 @@ def test_an_opening_that_is_lost_with_its_process_has_no_result() -> None:
     assert [x.reason for x in history.dead_letters] == ["unknown"]
 
 
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("kind", ["duplicate", "reorder", "late"])
+def test_nobody_waits_for_what_a_dead_process_would_have_said(store: StoreName, kind: Any) -> None:
+    """A message is on a bad line, and the process dies of it: its receipt stays pending."""
+
+    async def scenario(world: World) -> None:
+        run = await world.open("desk", "hello")
+        await world.say(run, "one")
+        await world.say(run, "two")
+        await world.settle()
+
+    line = ChannelFault(message=1, kind=kind, seconds=1)
+    for commit in range(2, 9):
+        for when in ("before", "after"):
+            crash = Crash(commit=commit, when=when)  # type: ignore[arg-type]
+            assert lived(scenario, line, crash, store=store).lives[0].end == "crashed"
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_dies_so_many_commits_from_now(store: StoreName, when: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.open("desk", "the red one")
+        await world.die_after(2, when)
+        await world.settle()
+        assert (world.lives, world.crashes) == (2, 1)
+        await world.die()
+        await world.die_after(1, when)  # A process that has just begun.
+        await world.open("desk", "the blue one")
+        assert (world.lives, world.crashes) == (3, 2)
+        await world.die_after(1, when)
+        world.end_faults()
+        await world.open("desk", "the green one")
+        await world.settle()
+        with pytest.raises(BadValue, match="commits"):
+            await world.die_after(0)
+
+    async def only_opened(world: World) -> None:
+        await world.open("desk", "the red one")
+        await world.die()
+
+    opened = lived(only_opened, store=store).lives[0].commits
+    one, two, three, four = lived(scenario, store=store).lives
+    assert (one.end, one.commits) == ("crashed", opened + 2 - (when == "before"))
+    assert two.end == "killed"
+    assert (three.end, three.commits) == ("crashed", 1 - (when == "before"))
+    assert four.end == "left"
+
+
 def test_what_users_do_is_written_down_with_what_became_of_it() -> None:
     async def scenario(world: World) -> None:
         run = await world.open("desk", "hello", session_key="ann", user="ann")

@@ -1,0 +1,120 @@
+"""``Patience``: tells a program that is busy for ever from one that has a lot to do.
+
+    a round ─► another … ─► max_rounds, and no time has passed ─► who runs is noted ─► cancelled
+
+In a round of Trio's scheduler each task that can run makes a step.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import FrameType
+from typing import Any, Final
+
+import anyio
+import trio
+from trio.abc import Instrument
+
+__all__ = ["MAX_ROUNDS", "NeverRests", "Patience"]
+
+MAX_ROUNDS: Final = 100_000
+"""About two seconds of real time.  At one moment, programs that rest need some hundreds."""
+
+_WATCHED: Final = 100
+"""Rounds in which it is noted who runs."""
+_SHOWN: Final = 3
+_LOOPS: Final = ("trio", "anyio")
+
+
+class NeverRests(AssertionError):
+    """The program is busy for ever: it goes on and on, and time does not."""
+
+    def __init__(self, max_rounds: int, time: float, who: str) -> None:
+        super().__init__(
+            f"the program never rests: it goes on after {max_rounds:,} rounds of the scheduler at "
+            f"{time:.3f} s of virtual time, with {who}; give a larger max_rounds if it has that "
+            "much to do at one moment"
+        )
+
+
+class Patience(Instrument):
+    """Counts rounds of the scheduler, and cancels what goes on without time going on.
+
+    Trio asks it once a round, not once a step.  When there were too many it watches for some more
+    who it is that runs.
+    """
+
+    def __init__(self, max_rounds: int) -> None:
+        self.scope = anyio.CancelScope()
+        self._max_rounds = max_rounds
+        self._time = 0.0
+        self._rounds = 0
+        self._enough: float = max_rounds
+        self._witness: _Witness | None = None
+
+    def before_io_wait(self, timeout: float) -> None:
+        self._rounds += 1
+        if self._rounds < self._enough:
+            return
+        now = trio.current_time()
+        if now != self._time:  # Some of these rounds were made at an earlier moment.
+            self._time, self._rounds, self._enough = now, 0, self._max_rounds
+            self._dismiss()
+            self._witness = None
+        elif self._witness is None:
+            self._witness = _Witness()
+            self._enough += _WATCHED
+            trio.lowlevel.add_instrument(self._witness)
+        else:
+            self._enough = math.inf
+            self._dismiss()
+            self.scope.cancel()
+
+    def verdict(self) -> NeverRests | None:
+        """What is wrong with the program, if it was cancelled for it."""
+        if self._witness is None or not self.scope.cancel_called:
+            return None
+        return NeverRests(self._max_rounds, self._time, self._witness.report())
+
+    def _dismiss(self) -> None:
+        if self._witness is not None:
+            trio.lowlevel.remove_instrument(self._witness)
+
+
+class _Witness(Instrument):
+    """Notes which tasks make steps, and where they are then."""
+
+    def __init__(self) -> None:
+        self._steps: Counter[tuple[str, str]] = Counter()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._steps[task.name, _place_of(task)] += 1
+
+    def report(self) -> str:
+        """Who made the most steps, in one line."""
+        most = self._steps.most_common(_SHOWN)
+        return ", ".join(f"{name}{place and f' in {place}'}" for (name, place), _ in most)
+
+
+def _place_of(task: trio.lowlevel.Task) -> str:
+    """The innermost line of code that is not the loop's own."""
+    place = ""
+    for frame in _frames(task.coro):
+        code = frame.f_code
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LOOPS:
+            place = f"{code.co_qualname} ({PurePath(code.co_filename).name}:{frame.f_lineno})"
+    return place
+
+
+def _frames(awaited: Any) -> Iterator[FrameType]:
+    """The frames of what is awaited, from the outermost on."""
+    while awaited is not None:
+        sort = "cr" if hasattr(awaited, "cr_frame") else "gi"
+        frame = getattr(awaited, f"{sort}_frame", None)
+        if frame is None:
+            return
+        yield frame
+        inner = getattr(awaited, "cr_await" if sort == "cr" else "gi_yieldfrom")
+        # What ``stepped`` drives by hand is awaited by nobody.
+        awaited = inner if inner is not None else frame.f_locals.get("work")
