@@ -2,6 +2,7 @@
 
 The note ``schedule/<uid>`` is written in the same commit as each fire and each skip, so a tick is
 handled once for ever; it names everything that showing a schedule takes, without its definition.
+Notes of versions before are read as they are (``past_of``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.logs import log
 from hubbub.runtime.schedules import Cron, Heartbeat, Schedule, agent_of
-from hubbub.runtime.ticks import BeatTicks, CronTicks, Ticks
+from hubbub.runtime.ticks import BeatTicks, CronTicks, Past, Ticks
 
 __all__ = [
     "NOTES",
@@ -22,6 +23,7 @@ __all__ = [
     "ScheduleNote",
     "ScheduleStatus",
     "note_of",
+    "past_of",
     "read_notes",
     "schedule_statuses",
 ]
@@ -32,12 +34,19 @@ NOTES: Final = "schedule/"
 RUNNING: Final = "running"
 """The outcome of a fire whose session is not over."""
 
+_ASSUMED: Final = 7 * 86_400_000_000
+"""µs before its last tick in which a cron of an old note is taken to have been at work.
+
+Should that tick be of a clock that was wrong, it is as long as the cron will be silent.
+"""
+
 
 class ScheduleNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered of a schedule; times in µs.
 
-    ``last_tick`` is the last one handled, fired or not; ``since`` when a heartbeat was first
-    seen.  The rest after ``fired_at`` is about the last fire: ``run_agent`` is what its run was
+    ``last_tick`` is the last one handled, fired or not; ``since`` when the schedule was first
+    seen (a cron: when its first tick is handled); ``at`` and ``spans`` are those of its ``Past``.
+    What begins with ``fired_at`` is about the last fire: ``run_agent`` is what its run was
     started as, ``outcome`` how the session ended (``running``: not yet; ``rejected``: it could
     not be started; ``unknown``: the store keeps the run no longer).
     """
@@ -49,6 +58,8 @@ class ScheduleNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     interval: float = 0.0
     since: int = 0
     last_tick: int = 0
+    at: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
     fired_at: int = 0
     run_id: str = ""
     run_agent: str = ""
@@ -87,6 +98,19 @@ def note_of(schedule: Schedule, note: ScheduleNote) -> ScheduleNote:
     return replace(
         note, kind="heartbeat", agent=agent_of(schedule), interval=float(schedule.interval)
     )
+
+
+def past_of(note: ScheduleNote, now: int) -> Past:
+    """What of a schedule's time is over by its note; one that was never seen begins ``now``."""
+    is_beat = note.kind == "heartbeat"
+    since = 0 if is_beat else note.since  # A beat is one, however many were missed.
+    if note.at:
+        return Past(note.at, since, note.spans)
+    if note.last_tick:
+        # Which names the beats of an old note have used nobody knows, and there are enough.
+        after = 0 if is_beat else note.last_tick - _ASSUMED
+        return Past(note.last_tick, since, ((after, note.last_tick),))
+    return Past(note.since or now) if is_beat else Past.begin(now)
 
 
 def read_notes(notes: Mapping[str, str]) -> dict[str, ScheduleNote]:
@@ -133,10 +157,11 @@ def _ticks_of(note: ScheduleNote) -> Ticks | None:
 
 def _status(uid: str, note: ScheduleNote, ticks: Ticks | None, now: int) -> ScheduleStatus:
     next_at = None
+    past = past_of(note, now).seen(now)
     if isinstance(ticks, BeatTicks):
-        next_at = max(now, ticks.after(note.last_tick or note.since or now) or now)
+        next_at = max(now, ticks.coming(past))
     elif ticks is not None:
-        next_at = ticks.after(max(now, note.last_tick))
+        next_at = ticks.coming(replace(past, at=now))
     return ScheduleStatus(
         uid=uid, kind=note.kind, agent=note.agent, next_at=next_at, last_tick=note.last_tick,
         last_fired_at=note.fired_at, last_outcome=note.outcome, run_id=note.run_id,

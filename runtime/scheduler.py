@@ -1,11 +1,13 @@
 """``Scheduler``: fires schedules (P-07, P-08).
 
-    one task ──► one loop for each schedule: sleep until the tick ──► at work? ──► fire, or skip
+    one task ──► one loop for each schedule: wait until the tick ──► at work? ──► fire, or skip
+          └────► one alarm, which looks at the clock for all of them
 
 * A fire is one commit: ``schedule:fire``, what is sent to the run (which is opened with it if
   there is none), and the note that the tick is handled.  Whatever dies before it, nothing has
   happened; after it, the tick is never fired again.
 * Ticks that passed while nothing ran, or while the machine slept, follow the schedule's misfire.
+* What is due when the clock was set is up to ``Past`` (see ``ticks``).
 * Schedules do not wait for one another, and what one raises is logged and stops none.
 """
 
@@ -23,16 +25,19 @@ from hubbub.hub.events import Event
 from hubbub.hub.journal import Commit, Delivery, RunInfo
 from hubbub.hub.logs import log
 from hubbub.hub.values import encode_value
+from hubbub.runtime.alarm import MAX_NAP, Alarm
 from hubbub.runtime.schedule_status import (
     NOTES,
     RUNNING,
     ScheduleNote,
     ScheduleStatus,
     note_of,
+    past_of,
     read_notes,
     schedule_statuses,
 )
 from hubbub.runtime.schedules import Heartbeat, Schedule, agent_of, checked
+from hubbub.runtime.ticks import ON_TIME, Missed
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -43,12 +48,6 @@ __all__ = ["Scheduler"]
 
 MAX_CAUGHT_UP: Final = 1_000
 """Missed ticks that ``misfire="all"`` fires; older ones are skipped."""
-
-MAX_NAP: Final = 60.0
-"""Seconds after which the clock is looked at again: it may have been set meanwhile."""
-
-ON_TIME: Final = 60_000_000
-"""µs by which a tick may be late and is not missed."""
 
 SOURCE: Final = "schedule"
 """Who says it, as the run's inbox knows it."""
@@ -74,11 +73,12 @@ class Scheduler:
         hub = self._runtime.hub
         now = hub.ports.clock.now()
         notes = read_notes(await hub.journal.notes(NOTES))
+        alarm = Alarm(hub.ports.clock)
         loops = [
-            _Loop(self._runtime, each, notes.get(each.uid, ScheduleNote()), now)
+            _Loop(self._runtime, alarm, each, notes.get(each.uid, ScheduleNote()), now)
             for each in self._schedules
         ]
-        self._task = hub.tasks.start(_run_all(loops), name="hubbub schedules")
+        self._task = hub.tasks.start(_run_all(alarm, loops), name="hubbub schedules")
 
     def stop(self) -> None:
         """Fire nothing more; what was fired goes on as any run does."""
@@ -92,8 +92,9 @@ class Scheduler:
         return schedule_statuses(notes, hub.ports.clock.now(), self._schedules)
 
 
-async def _run_all(loops: Sequence["_Loop"]) -> None:
+async def _run_all(alarm: Alarm, loops: Sequence["_Loop"]) -> None:
     async with anyio.create_task_group() as group:
+        group.start_soon(alarm.run)
         for loop in loops:
             group.start_soon(loop.run, group)
 
@@ -102,11 +103,12 @@ class _Loop:
     """One schedule at work."""
 
     def __init__(
-        self, runtime: "Runtime", schedule: Schedule, note: ScheduleNote, now: int
+        self, runtime: "Runtime", alarm: Alarm, schedule: Schedule, note: ScheduleNote, now: int
     ) -> None:
         self._runtime = runtime
         self._hub = runtime.hub
         self._clock = runtime.hub.ports.clock
+        self._alarm = alarm
         self._schedule = schedule
         self._uid = schedule.uid
         self._agent = agent_of(schedule)
@@ -114,26 +116,22 @@ class _Loop:
         self._ticks = schedule.ticks
         self._note = note_of(schedule, note)
         self._watching: anyio.CancelScope | None = None
-        self._handled = note.last_tick or note.since or now
-        """No tick up to here is looked at again."""
+        self._past = past_of(self._note, now)
         if (note.expression, note.timezone) != (self._note.expression, self._note.timezone):
-            self._handled = max(note.last_tick, now)  # What was never planned is not missed.
+            # What was never planned is not missed.
+            self._past = replace(self._past, at=now, since=now)
         self._is_first_seen = isinstance(schedule, Heartbeat) and not note.since
 
     async def run(self, group: TaskGroup) -> None:
         """Serve until cancelled."""
         self._group = group
         if self._is_first_seen:  # Else one that is restarted often would never come to beat.
-            self._note = replace(self._note, since=self._handled)
+            self._note = replace(self._note, since=self._past.at)
             self._write_note()
         if self._note.outcome == RUNNING:
             self._watch()
-        is_caught_up = False
         while not self._hub.is_closed:
             try:
-                if not is_caught_up:
-                    await self._catch_up(self._clock.now())
-                    is_caught_up = True
                 await self._serve()
             except Exception as error:
                 log.error("schedule.failed", schedule=self._uid, exc_info=error)
@@ -142,30 +140,37 @@ class _Loop:
     async def _serve(self) -> None:
         """Handle every tick at its time."""
         while True:
-            tick = self._ticks.after(self._handled)
-            if tick is None:  # Never again, as far as anybody can see.
-                await anyio.sleep_forever()
-                return
-            while (now := self._clock.now()) < tick:
-                await self._clock.sleep(min((tick - now) / 1_000_000, MAX_NAP))
-            if now - tick > ON_TIME:
-                await self._catch_up(now)
+            now = self._look()
+            due = self._ticks.due(self._past, now, keep=MAX_CAUGHT_UP + 1)
+            if due.ticks:
+                await self._handle(due, now)
             else:
-                await self._fire(tick)
+                await self._alarm.wait(self._past.at, self._ticks.coming(self._past))
+
+    def _look(self) -> int:
+        """What the clock shows; if it was set, where the schedule stands now goes on record."""
+        now = self._clock.now()
+        past = self._past.seen(now)
+        if past != self._past:  # Else each restart would put a beat off.
+            self._past = past
+            self._write_note()
+        return now
 
     # ── missed ticks ─────────────────────────────────────────────────────────────────────────
 
-    async def _catch_up(self, now: int) -> None:
-        missed = self._ticks.missed(self._handled, now, keep=MAX_CAUGHT_UP + 1)
-        if not missed.ticks:
+    async def _handle(self, due: Missed, now: int) -> None:
+        """One tick that is due is fired; several, or one that is late, were missed."""
+        is_late = now - due.ticks[-1] > ON_TIME
+        if due.count == 1 and not is_late:
+            await self._fire(due.ticks[0])
             return
         match self._schedule.misfire:
-            case "skip":
-                await self._skip(missed.ticks[-1], "missed", missed.count)
-            case "latest":
-                await self._fire(missed.ticks[-1], missed.ticks[:-1], missed.count - 1)
+            case "skip" if is_late:
+                await self._skip(due.ticks[-1], "missed", due.count)
+            case "skip" | "latest":
+                await self._fire(due.ticks[-1], due.ticks[:-1], due.count - 1)
             case "all":
-                await self._fire_all(missed.ticks, missed.count)
+                await self._fire_all(due.ticks, due.count)
             case _:
                 assert_never(self._schedule.misfire)
 
@@ -176,8 +181,11 @@ class _Loop:
         for tick in ticks[-MAX_CAUGHT_UP:]:
             while run_id := await self._busy_run():
                 await self._runtime.result(run_id)
+            if self._look() < tick:
+                return  # The clock was set back: what is left is still to come.
             await self._fire(tick)
-        meanwhile = self._ticks.missed(self._handled, self._clock.now(), keep=1)
+        now = self._look()
+        meanwhile = self._ticks.due(self._past, now, keep=1)
         if meanwhile.ticks:
             await self._skip(meanwhile.ticks[-1], "busy", meanwhile.count)
 
@@ -205,9 +213,10 @@ class _Loop:
         if count:
             events = (fire, self._skipped(passed[-1], "missed", count))
         self._stop_watching()
+        self._handled(tick, leaps=count > 0)
         self._note = replace(
-            self._note, last_tick=tick, fired_at=now, run_id=run_id, run_agent=self._agent,
-            outcome=RUNNING, reason="", finished_at=0,
+            self._note, fired_at=now, run_id=run_id, run_agent=self._agent, outcome=RUNNING,
+            reason="", finished_at=0,
         )  # fmt: skip
         await self._commit(events, deliveries)
         self._fired(opening, deliveries[-1])
@@ -260,7 +269,7 @@ class _Loop:
         self._write_note()
 
     async def _skip(self, tick: int, reason: str, count: int) -> None:
-        self._note = replace(self._note, last_tick=tick)
+        self._handled(tick, leaps=count > 1 or reason == "missed")
         await self._commit((self._skipped(tick, reason, count),))
         log.info("schedule.skipped", schedule=self._uid, reason=reason, count=count)
 
@@ -287,9 +296,12 @@ class _Loop:
 
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
+    def _handled(self, tick: int, *, leaps: bool) -> None:
+        """Before it is on record, and whatever becomes of it: at most once is what is promised."""
+        self._past = self._past.handled(tick, self._clock.now(), leaps=leaps)
+        self._note = replace(self._note, last_tick=tick)
+
     async def _commit(self, events: Sequence[Event], deliveries: Sequence[Delivery] = ()) -> None:
-        # Handled from now on, whatever becomes of it: at most once is what is promised.
-        self._handled = max(self._handled, self._note.last_tick)
         done = anyio.Event()
         commit = Commit(events=events, deliveries=deliveries, notes=self._as_text())
         commit.after = lambda _commit: done.set()
@@ -303,7 +315,10 @@ class _Loop:
         self._hub.journal.submit(Commit(notes=self._as_text()))
 
     def _as_text(self) -> Mapping[str, str]:
-        return {f"{NOTES}{self._uid}": self._note.encoded()}
+        past = self._past
+        since = self._note.since if isinstance(self._schedule, Heartbeat) else past.since
+        note = replace(self._note, at=past.at, since=since, spans=past.spans)
+        return {f"{NOTES}{self._uid}": note.encoded()}
 
     # ── what came of it ──────────────────────────────────────────────────────────────────────
 

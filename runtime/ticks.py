@@ -2,6 +2,7 @@
 
     CronTicks   a cron expression of five fields, or six with seconds first, in a timezone
     BeatTicks   every so many seconds from the last one on
+    Past        what of a schedule's time is over, whatever the clock does
 
 Rules of ``CronTicks``
 ----------------------
@@ -11,23 +12,57 @@ Rules of ``CronTicks``
 * With ``*`` for the hour it means every hour there is: a skipped one has none, a repeated one is
   two, and the time between two ticks is what it always is.
 * Both days given (of the month, of the week): either will do, as in every cron.
+
+Rules of clocks that are set
+----------------------------
+``Past`` keeps two things apart: where a schedule stands, and which ticks are handled.
+
+* A schedule never stands later than the clock (``seen``).  So it goes on at once after a clock was
+  set back, by however much, also while nothing ran.
+* A handled tick is in a span, and spans only grow (``handled``).  A tick in a span is never due
+  again.  So none is handled twice, wherever the schedule stands.
+* A cron's tick is a local time: one that comes again after a set-back and is in a span is passed
+  over.  A cron is silent, therefore, for what it was at work in already, and for no other time.
+* Ticks that a leap of the clock passed over are in no span, but for those of the minute before
+  it ended: when the clock turns out to have been wrong, they fire as they come, and a set-back of
+  up to a minute fires nothing.
+* A beat's tick is a name: the time it is due at, or, if that is in a span, the next number that
+  is in none.  Beats come ``interval`` after one another, or after the clock was set back.
+* What was missed is passed over or made up for once, when the clock has gone past it.  What lies
+  before the schedule was first seen is not missed when a clock comes back to its right time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
 
 if TYPE_CHECKING:
     from cronsim import CronSim
 
-__all__ = ["MAX_COUNTED", "BeatTicks", "CronTicks", "Missed", "Ticks"]
+__all__ = [
+    "MAX_COUNTED",
+    "MAX_SPANS",
+    "ON_TIME",
+    "BeatTicks",
+    "CronTicks",
+    "Missed",
+    "Past",
+    "Ticks",
+]
 
 MAX_COUNTED: Final = 10_000
 """Missed ticks of which there are more are no longer counted."""
+
+MAX_SPANS: Final = 8
+"""Spans that are remembered; of more, those that are closest to one another become one."""
+
+ON_TIME: Final = 60_000_000
+"""µs by which a tick may be late and is not missed."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -42,6 +77,55 @@ class Missed(Struct, frozen=True):
 
     ticks: tuple[int, ...] = ()
     count: int = 0
+
+
+class Past(Struct, frozen=True):
+    """What of a schedule's time is over; times in µs.
+
+    ``at`` is where the schedule stands: no tick up to there is due.  ``since`` is when it was
+    first seen, if that matters.  ``spans`` hold the ticks that are handled, in pairs: those later
+    than the first number, up to the second; in order, and apart from one another.
+    """
+
+    at: int
+    since: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def begin(cls, now: int) -> "Past":
+        """That of a schedule which is seen for the first time."""
+        return cls(now, now, ((now - ON_TIME, now),))
+
+    def seen(self, now: int) -> "Past":
+        """The same when the clock shows ``now``."""
+        at = min(self.at, now)
+        if at < self.since < now - ON_TIME:  # The clock was behind, and has come back.
+            at = self.since
+        return self if at == self.at else replace(self, at=at)
+
+    def handled(self, tick: int, now: int, *, leaps: bool = False) -> "Past":
+        """The same after ``tick`` was handled at ``now``; ``leaps``: ticks before it were not."""
+        after = min(max(self.at, tick - ON_TIME) if leaps else self.at, tick - 1)
+        spans = _joined((*self.spans, (after, tick)))
+        return replace(self, at=min(tick, now), spans=spans)
+
+    def span_end(self, tick: int) -> int | None:
+        """The end of the span in which ``tick`` lies; ``None`` when it was not handled."""
+        for after, until in self.spans:
+            if after < tick <= until:
+                return until
+        return None
+
+    def gaps(self, until: int) -> Iterator[tuple[int, int]]:
+        """The time from where it stands up to ``until`` that lies in no span, the latest first."""
+        for after, end in reversed(self.spans):
+            if end <= self.at:
+                break
+            if end < until:
+                yield end, until
+            until = min(until, after)
+        if self.at < until:
+            yield self.at, until
 
 
 class CronTicks:
@@ -69,6 +153,32 @@ class CronTicks:
             if (tick := self._instant(local)) > at:
                 return tick
         return None
+
+    def coming(self, past: Past) -> int | None:
+        """The first tick that is not over; ``None`` when 50 years have none."""
+        return self._free(past, past.at)
+
+    def due(self, past: Past, now: int, *, keep: int) -> Missed:
+        """The ticks that are due at ``now``; of them the last ``keep`` by name."""
+        first = self._free(past, past.at)
+        if first is None or first > now:
+            return Missed()
+        second = self._free(past, first)
+        if second is None or second > now:
+            return Missed((first,), 1)
+        ticks: tuple[int, ...] = ()
+        count = 0
+        for after, until in past.gaps(now):
+            part = self.missed(after, until, keep=keep - len(ticks))
+            ticks, count = part.ticks + ticks, count + part.count
+        return Missed(ticks, min(count, MAX_COUNTED))
+
+    def _free(self, past: Past, at: int) -> int | None:
+        """The first tick later than ``at`` that was not handled."""
+        tick = self.after(at)
+        while tick is not None and (end := past.span_end(tick)) is not None:
+            tick = self.after(end)
+        return tick
 
     def missed(self, after: int, until: int, *, keep: int) -> Missed:
         """The ticks later than ``after`` up to ``until``; of them the last ``keep`` by name."""
@@ -122,16 +232,37 @@ class BeatTicks:
     def __init__(self, interval: float) -> None:
         self._interval = max(1, round(interval * 1_000_000))
 
-    def after(self, at: int) -> int | None:
-        """``interval`` later than ``at``."""
-        return at + self._interval
+    def coming(self, past: Past) -> int:
+        """When the next one is due."""
+        return past.at + self._interval
 
-    def missed(self, after: int, until: int, *, keep: int) -> Missed:
-        """One at most, now (``until``): beats are not made up for."""
-        return Missed((until,), 1) if after + self._interval <= until else Missed()
+    def due(self, past: Past, now: int, *, keep: int) -> Missed:
+        """One at most: beats are not made up for."""
+        at = self.coming(past)
+        if at > now:
+            return Missed()
+        if now - at > min(ON_TIME, self._interval // 10):  # Else the next one would come too soon.
+            at = now
+        while (end := past.span_end(at)) is not None:
+            at = end + 1
+        return Missed((at,), 1)
 
 
 Ticks: TypeAlias = CronTicks | BeatTicks
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """``spans`` in order and apart from one another, no more of them than are remembered."""
+    found: list[tuple[int, int]] = []
+    for after, until in sorted(spans):
+        if found and after <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], until)
+        else:
+            found.append((after, until))
+    while len(found) > MAX_SPANS:
+        first = min(range(len(found) - 1), key=lambda at: found[at + 1][0] - found[at][1])
+        found[first : first + 2] = [(found[first][0], found[first + 1][1])]
+    return tuple(found)
 
 
 def _simulate(expression: str, start: datetime, *, reverse: bool = False) -> "CronSim":

@@ -488,6 +488,63 @@ async def test_a_clock_that_is_set_forward_is_noticed_and_what_it_jumped_over_is
     assert skips(observer) == [("missed", 2)]
 
 
+OLD_NOTES = {
+    "schedule/job": '{"kind":"cron","agent":"worker","expression":"0 * * * *","timezone":"UTC",'
+    '"last_tick":%d,"fired_at":%d,"run_id":"","run_agent":"worker","outcome":"completed"}',
+    "schedule/heartbeat": '{"kind":"heartbeat","agent":"worker","interval":1800.0,"since":1,'
+    '"last_tick":%d,"fired_at":%d,"run_id":"","run_agent":"worker","outcome":"completed"}',
+}
+"""As they were written before clocks that are set were heeded."""
+
+
+@pytest.mark.spec("P-07", "P-08", "P-12")
+@pytest.mark.parametrize(
+    ("handled", "jobs", "beats_before_two"),
+    [
+        (-3 * HOUR, [0, 1], 4),  # What was missed is made up for as ever.
+        (-1200 * SECOND, [0, 1], 4),
+        (1800 * SECOND, [1], 3),
+        (HOUR, [], 3),
+        (20 * 365 * 24 * HOUR, [1], 3),  # It was of a clock that had been wrong.
+    ],
+)
+async def test_notes_of_a_version_before_are_gone_on_with(
+    handled: int, jobs: list[int], beats_before_two: int, ports: Ports
+) -> None:
+    journal, worker = MemoryJournal(), Worker(takes=1)
+    tick = EPOCH + handled
+    journal.submit(Commit(notes={key: text % (tick, tick) for key, text in OLD_NOTES.items()}))
+    schedules = [cron(), beats()]
+    known = schedule_statuses(await journal.notes("schedule/"), EPOCH, schedules)
+    assert [x.last_tick for x in known] == [tick, tick]
+    async with Runtime([worker.agent], store=journal, ports=ports, schedules=schedules) as runtime:
+        observer = Observer(runtime.hub)
+        observer.events += await runtime.hub.read()
+        await anyio.sleep(1.9 * 3600)
+    fired = {x.tick: x for x in observer.all("schedule:fire") if x.schedule == "job"}
+    assert [(tick - EPOCH) // HOUR for tick in fired] == jobs
+    moments = {x.at for x in observer.all("schedule:fire") if x.schedule == "heartbeat"}
+    assert len(moments) == beats_before_two
+    assert max(moments) <= EPOCH + 1.9 * HOUR
+
+
+@pytest.mark.spec("P-07", "P-08")
+async def test_the_next_fire_that_is_shown_is_the_one_that_comes(ports: Ports) -> None:
+    clock = ports.clock = SetClock()
+    worker = Worker()
+    schedules = [cron(), beats()]
+    async with Runtime([worker.agent], store="memory", ports=ports, schedules=schedules) as runtime:
+        await anyio.sleep(5.1 * 3600)
+        clock.offset = -3 * HOUR
+        await anyio.sleep(90)
+        shown = {x.uid: x.next_at for x in await runtime.schedules()}
+        assert shown["job"] == EPOCH + 6 * HOUR
+        observer = Observer(runtime.hub)
+        await anyio.sleep(4 * 3600)
+    first = {x.schedule: x for x in reversed(observer.all("schedule:fire"))}
+    assert {uid: x.at for uid, x in first.items()} == shown
+
+
 @pytest.mark.spec("P-16")
 async def test_a_local_time_that_is_skipped_or_repeated_fires_once(ports: Ports) -> None:
     clock = ports.clock = SetClock()

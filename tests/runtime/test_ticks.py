@@ -3,14 +3,15 @@
 import sys
 import zoneinfo
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
-from hubbub.runtime.ticks import MAX_COUNTED, BeatTicks, CronTicks
+from hubbub.runtime.ticks import MAX_COUNTED, MAX_SPANS, BeatTicks, CronTicks, Past
 
 BERLIN = "Europe/Berlin"
 SECOND = 1_000_000
@@ -175,7 +176,170 @@ def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_beat_follows_the_last_one_and_one_that_was_missed_comes_now() -> None:
-    beats = BeatTicks(1.5)
-    assert beats.after(10) == 1_500_010
-    assert beats.missed(10, 1_500_009, keep=9).ticks == ()
-    assert beats.missed(10, 9_000_000, keep=9).ticks == (9_000_000,)
+    beats, past = BeatTicks(1.5), Past(10)
+    assert beats.coming(past) == 1_500_010
+    assert beats.due(past, 1_500_009, keep=9).ticks == ()
+    assert beats.due(past, 1_500_020, keep=9).ticks == (1_500_010,), "a little late is on time"
+    assert beats.due(past, 9_000_000, keep=9).ticks == (9_000_000,)
+
+
+# ── clocks that are set ──────────────────────────────────────────────────────────────────────
+
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+BEGIN = at("2026-03-01T00:10") + 7
+YEARS = 730 * DAY
+
+
+class Clockwork:
+    """A schedule that looks at a clock, which is set, when the next tick comes and every ``nap``.
+
+    ``model`` is the same in plain words: a set of the ticks that are over.
+    """
+
+    def __init__(self, ticks: CronTicks | BeatTicks, nap: int, policy: str = "latest") -> None:
+        self.ticks = ticks
+        self.nap = nap
+        self.policy = policy
+        self.now = BEGIN
+        self.elapsed = 0
+        self.past = Past.begin(BEGIN) if isinstance(ticks, CronTicks) else Past(BEGIN)
+        self.fired: list[tuple[int, int, int]] = []
+        """Tick, what the clock showed, and how much time had passed."""
+        self.over: set[int] = set()
+        self.stands = BEGIN
+        self.expected: list[int] = []
+        self.came: set[int] = set()
+        """Ticks whose time has come while the clock went on by itself."""
+
+    def jump(self, by: int) -> None:
+        self.now += by
+
+    def sleep(self, by: int) -> None:
+        """Nothing runs meanwhile."""
+        self.now += by
+        self.elapsed += by
+
+    def wait(self, by: int) -> None:
+        self.look()
+        until = self.elapsed + by
+        while left := until - self.elapsed:
+            coming = self.ticks.coming(self.past)
+            assert coming is not None
+            nap = min(left, self.nap, coming - self.now)
+            before, self.now = self.now, self.now + nap
+            self.elapsed += nap
+            if isinstance(self.ticks, CronTicks):
+                self.came.update(self.ticks.missed(before, self.now, keep=100).ticks)
+            self.look()
+
+    def look(self) -> None:
+        self.past = self.past.seen(self.now)
+        due = self.ticks.due(self.past, self.now, keep=1000)
+        if due.ticks:
+            fires = due.ticks if self.policy == "all" else due.ticks[-1:]
+            for tick in fires:
+                leaps = tick == fires[0] and len(fires) < due.count
+                self.past = self.past.handled(tick, self.now, leaps=leaps)
+                self.fired.append((tick, self.now, self.elapsed))
+        if isinstance(self.ticks, CronTicks):
+            self._expect(self.ticks)
+            assert [x[0] for x in self.fired] == self.expected
+        assert self.past.at <= self.now, "it never stands later than the clock"
+        assert len(self.past.spans) <= MAX_SPANS
+        assert list(self.past.spans) == sorted(self.past.spans)
+        assert not self.ticks.due(self.past, self.now, keep=1).ticks, "what is due is done"
+
+    def _expect(self, ticks: CronTicks) -> None:
+        self.stands = min(self.stands, self.now)
+        if self.stands < BEGIN < self.now - MINUTE:
+            self.stands = BEGIN
+        passed = ticks.missed(self.stands, self.now, keep=10_000).ticks
+        if due := [tick for tick in passed if tick not in self.over]:
+            fires = due[-1000:] if self.policy == "all" else due[-1:]
+            self.expected += fires
+            self.over.update(fires)
+            self.stands = due[-1]
+
+
+HOURS = st.integers(1, 50).map(lambda x: x * HOUR)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.one_of(HOURS, st.integers(1, 90).map(lambda x: x * MINUTE))),
+        st.tuples(st.just("sleep"), st.one_of(HOURS, st.integers(0, 20 * DAY))),
+        st.tuples(
+            st.just("jump"),
+            st.one_of(
+                HOURS, HOURS.map(lambda x: -x), st.sampled_from([YEARS, -YEARS, -DAY, DAY]),
+                st.integers(-20 * DAY, 20 * DAY), st.integers(-5 * SECOND, 5 * SECOND),
+            ),
+        ),
+    ),
+    max_size=7,
+)  # fmt: skip
+
+
+def play(clockwork: Clockwork, steps: list[tuple[str, int]]) -> Clockwork:
+    for verb, by in steps:
+        getattr(clockwork, verb)(by)
+    return clockwork
+
+
+@pytest.mark.spec("P-07", "P-16")
+@given(STEPS, st.sampled_from(["latest", "all"]), st.sampled_from(["0 * * * *", "30 2 * * *"]))
+@settings(deadline=None)
+def test_a_cron_fires_each_tick_once_and_every_one_that_comes(
+    steps: list[tuple[str, int]], policy: str, expression: str
+) -> None:
+    clockwork = Clockwork(CronTicks(expression), 20 * MINUTE, policy)
+    play(clockwork, [*steps, ("wait", 3 * HOUR)])
+    fired = [tick for tick, _, _ in clockwork.fired]
+    assert len(fired) == len(set(fired))
+    assert clockwork.came <= set(fired), "no tick comes, and never was fired"
+    if policy == "latest":
+        moments = [elapsed for _, _, elapsed in clockwork.fired]
+        looks = [later - before for before, later in pairwise(moments)]
+        assert looks.count(0) <= sum(verb != "wait" for verb, _ in steps), "one a leap, no burst"
+
+
+@pytest.mark.spec("P-08")
+@given(STEPS, st.sampled_from([1, 45, 1800, 5400]))
+@settings(deadline=None)
+def test_a_heartbeat_beats_on_whatever_the_clock_does(
+    steps: list[tuple[str, int]], interval: int
+) -> None:
+    clockwork = play(Clockwork(BeatTicks(interval), MINUTE), steps)
+    begin = clockwork.elapsed
+    clockwork.wait(min(3 * HOUR, 100 * interval * SECOND))
+    ticks = [tick for tick, _, _ in clockwork.fired]
+    assert len(ticks) == len(set(ticks)), "no name is used twice"
+    moments = [begin, *(x for _, _, x in clockwork.fired if x > begin), clockwork.elapsed]
+    silences = [later - before for before, later in pairwise(moments)]
+    assert max(silences) <= interval * SECOND
+    elapsed = [x for _, _, x in clockwork.fired]
+    leaps = sum(by > 0 for verb, by in steps if verb != "wait")
+    early = [b - a for a, b in pairwise(elapsed) if b - a < interval * SECOND * 9 // 10]
+    assert len(early) <= leaps, "one for a leap, and no burst"
+
+
+@given(st.lists(st.integers(0, 2 * HOUR), max_size=6), st.integers(-MINUTE + 1, -1))
+@settings(deadline=None)
+def test_a_clock_that_is_set_back_by_a_little_fires_nothing_more(
+    leaps: list[int], back: int
+) -> None:
+    for ticks in (CronTicks("*/7 * * * *"), CronTicks("*/5 * * * * *"), BeatTicks(1800)):
+        now = BEGIN
+        past = Past.begin(now) if isinstance(ticks, CronTicks) else Past(now)
+        for by in leaps:
+            now += by
+            past = past.seen(now)
+            if due := ticks.due(past, now, keep=5).ticks:
+                past = past.handled(due[-1], now, leaps=True)
+        set_back = past.seen(now + back)
+        assert not ticks.due(set_back, now + back, keep=5).ticks
+        coming, before = ticks.coming(set_back), ticks.coming(past)
+        assert coming is not None
+        assert before is not None
+        if isinstance(ticks, BeatTicks):
+            assert before + back <= coming <= before
+        else:
+            assert coming == before, "nothing comes that would not have come without"
