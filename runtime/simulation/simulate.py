@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
-from hubbub.runtime.simulation.aims import aim
+from hubbub.runtime.simulation.aims import aim, note
 from hubbub.runtime.simulation.budgets import with_limits_of
 from hubbub.runtime.simulation.faults import Fault
 from hubbub.runtime.simulation.history import History, StoreName
 from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
 from hubbub.runtime.simulation.loop import MAX_ROUNDS, run_seeded
+from hubbub.runtime.simulation.replay_line import replay_of
 from hubbub.runtime.simulation.setup import Setup
 from hubbub.runtime.simulation.steps import Step, play
 from hubbub.runtime.simulation.world import World
@@ -94,8 +95,9 @@ def simulate(
                 world.history.is_settled = True
 
     replay = replay_of(
-        scenario, seed=seed, faults=faults, store=store, settle=settle, max_rounds=max_rounds
-    )
+        scenario, setup, seed=seed, faults=faults, store=store, invariants=invariants,
+        settle=settle, max_rounds=max_rounds,
+    )  # fmt: skip
     try:
         run_seeded(main, seed, max_rounds=max_rounds)
     except Exception as error:
@@ -108,30 +110,8 @@ def simulate(
         if problems := list(invariant(world.history)):
             raise failure_of(name)([f"{name}: {each}" for each in problems], world.history, replay)
     aim(world.history)
+    note(f"To see it again: {replay}")  # What fails now fails in the test.
     return world.history
-
-
-def replay_of(
-    scenario: Scenario,
-    *,
-    seed: int = 0,
-    faults: Sequence[Fault] = (),
-    store: StoreName = "memory",
-    settle: bool = True,
-    max_rounds: int = MAX_ROUNDS,
-) -> str:
-    """The line of code that plays this again; scenario and setup go by their names."""
-    name = getattr(scenario, "__name__", "scenario") if callable(scenario) else repr([*scenario])
-    given = [name, "setup", f"seed={seed}"]
-    if faults:
-        given.append(f"faults={[*faults]!r}")
-    if store != "memory":
-        given.append(f"store={store!r}")
-    if not settle:
-        given.append("settle=False")
-    if max_rounds != MAX_ROUNDS:
-        given.append(f"max_rounds={max_rounds}")
-    return f"simulate({', '.join(given)})"
 
 
 @cache

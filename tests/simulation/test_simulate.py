@@ -130,13 +130,53 @@ def test_a_failure_says_what_failed_what_happened_and_how_to_see_it_again() -> N
     assert text.endswith(f"To see it again:\n    {error.replay}")
     assert error.replay.count("\n") == 0
 
-    again = eval(error.replay, {**globals(), "simulate": failure_of(mine), "setup": one_tool()})
+    again = eval(error.replay, {**globals(), "simulate": failure, "setup": one_tool()})
     assert str(again) == text
 
 
-def failure_of(invariants: Any) -> Any:
-    """``simulate`` for a line that is to fail again."""
-    return lambda *args, **options: failure(*args, **options, invariants=invariants)
+def say_nothing(history: History) -> Iterator[str]:
+    yield "always"
+
+
+def named_setup() -> Setup:
+    return one_tool()
+
+
+@pytest.mark.parametrize("invariants", [
+    {"forgets_blue": forgets_blue},
+    {**INVARIANTS, "forgets_blue": forgets_blue},
+    {"one_terminal_event": INVARIANTS["one_terminal_event"], "other name": say_nothing},
+    {**INVARIANTS, "no_message_lost": forgets_blue},
+])  # fmt: skip
+def test_the_line_that_plays_it_again_has_all_that_was_given(invariants: Any) -> None:
+    error = failure(STEPS, named_setup, invariants=invariants)
+    assert "named_setup" in error.replay and "invariants={" in error.replay
+    again = eval(error.replay, {**globals(), "simulate": failure})
+    assert (str(again), again.broken) == (str(error), error.broken)
+    assert error.replay.startswith("simulate([Open(")
+
+
+def test_what_has_no_name_of_its_own_is_called_what_it_is() -> None:
+    error = failure(lambda world: say(world), lambda: one_tool())
+    assert error.replay == "simulate(scenario, setup, seed=0)"
+
+
+async def say(world: World) -> None:
+    raise ValueError("said")
+
+
+def test_hypothesis_prints_the_line_with_what_fails_after_it() -> None:
+    @settings(max_examples=5, database=None)
+    @given(st.sampled_from(["red", "blue"]))
+    def nothing_is_blue(color: str) -> None:
+        history = simulate([Open(agent="desk", input=color)], named_setup)
+        assert "blue" not in str(history.events[0])
+
+    with pytest.raises(AssertionError) as caught:
+        nothing_is_blue()
+    lines = [x for x in caught.value.__notes__ if x.startswith("To see it again")]
+    line = "simulate([Open(agent='desk', input='blue')], named_setup, seed=0)"
+    assert lines == [f"To see it again: {line}"]
 
 
 def test_a_scenario_that_raises_fails_with_its_story() -> None:
