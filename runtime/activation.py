@@ -181,14 +181,18 @@ class Activation:
         return self.thread.origin.depth
 
     @property
+    def only_waits(self) -> bool:
+        """Whether nothing is to be done here until one of its children is heard of."""
+        is_wanted = self.mail.control or self.mail.results
+        return self.thread.waits and self.is_at_boundary and not is_wanted
+
+    @property
     def is_idle(self) -> bool:
         """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
         # What was said is for whoever has the conversation: that is found through this run.
-        mail = self.mail
         thread = self.thread
-        lends = mail.said and thread.frame is not None and not thread.origin.frame
-        is_wanted = mail.control or mail.results or lends
-        return thread.waits and self.is_at_boundary and not is_wanted
+        lends = self.mail.said and thread.frame is not None and not thread.origin.frame
+        return not lends and self.only_waits
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 

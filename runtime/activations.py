@@ -214,7 +214,16 @@ class Activations:
     @property
     def _has_room(self) -> bool:
         there = len(self._active) + len(self._arrivals.loading)
-        return there < self._room.most or self._make_room() or self._room.is_stuck(there)
+        return there < self._room.most or self._make_room() or self._is_stuck
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether whoever is in memory waits for others, so that nothing goes on (``room``)."""
+        waits = self._room.waits
+        return not self._arrivals.loading and all(
+            run_id in waits or (isinstance(run, Activation) and run.only_waits)
+            for run_id, run in self._active.items()
+        )
 
     def _look_for_room(self) -> None:
         """The code of one more run waits."""

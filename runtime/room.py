@@ -6,7 +6,8 @@ function cannot be put away and taken up again.  So while everybody there waits 
 the next one that is ready is let in all the same, one at a time: something always goes on.
 
 Code waits for another run where it awaits its result or its answer, or its events or any others;
-and, when it has children, the next message.  Who waits for people keeps others out (R-18).
+and, when it has children, the next message.  Who waits for people keeps others out (R-18).  A
+model's run that waits leaves memory, unless it must be there to lend what was said to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,11 +34,6 @@ class Room:
         self._on_wait = on_wait
         self.waits: dict[str, int] = {}
         """The runs that wait, and in how many of their tasks."""
-
-    def is_stuck(self, there: int) -> bool:
-        """Whether all of the ``there`` runs in memory wait, so that nothing goes on unless one
-        more is let in."""
-        return len(self.waits) >= there
 
     def waiting(self) -> AbstractContextManager[None]:
         """What the code at hand does inside only waits, if it is a run's."""
