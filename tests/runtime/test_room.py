@@ -6,6 +6,8 @@ from typing import Any
 import anyio
 import pytest
 from little_agents import model_agent
+from little_families import answers, heard
+from little_frames import frame, use
 
 from hubbub import AgentDefinition, RunContext, RunState, Runtime, agent
 from hubbub.agents.tools import tool
@@ -13,7 +15,7 @@ from hubbub.hub.events import AgentComplete
 from hubbub.hub.journal import Journal
 from hubbub.hub.ports import Ports
 from hubbub.runtime.run_handle import Run
-from hubbub.runtime.scripted_model import ScriptedModel, call
+from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("R-18")]
 
@@ -154,3 +156,29 @@ async def test_who_works_or_waits_for_people_keeps_others_out(
         for run in (first, third, fourth):
             run.close()
             assert (await run.result()).output == []
+
+
+async def test_a_conversation_that_keeps_what_was_said_does_not_keep_its_frame_out(
+    journal: Journal, ports: Ports
+) -> None:
+    """It stays to lend that to its frame, which must get there to take it."""
+
+    @agent("boss")
+    async def boss(input: Any, ctx: RunContext) -> Any:
+        return (await ctx.spawn("research", "for the boss").result()).output
+
+    main = FunctionModel(lambda r: "Back." if answers(r) else use("writer"), latency=1)
+    writer = FunctionModel(lambda r: "Back." if answers(r) else use("research"), latency=1)
+    research = FunctionModel(lambda r: f"Research: {heard(r)[-1]}", latency=1)
+    agents = [
+        boss, frame(main, agents=("writer",)), frame(research, name="research"),
+        frame(writer, name="writer", agents=("research",)),
+    ]  # fmt: skip
+    async with Runtime(agents, store=journal, ports=ports, max_live=2) as runtime:
+        run = await runtime.start("main", "go")
+        await run.send("and this")
+        await anyio.sleep(1.5)
+        working = await runtime.start("boss")  # It comes when the writer waits, and waits, too.
+        with anyio.fail_after(1000):
+            assert (await working.result()).output == "Research: for the boss"
+            assert (await run.result()).output == "Research: and this"
