@@ -176,9 +176,11 @@ async def test_a_conversation_that_keeps_what_was_said_does_not_keep_its_frame_o
     ]  # fmt: skip
     async with Runtime(agents, store=journal, ports=ports, max_live=2) as runtime:
         run = await runtime.start("main", "go")
+        await anyio.sleep(0.5)
         await run.send("and this")
-        await anyio.sleep(1.5)
+        await run.close()
+        await anyio.sleep(1)
         working = await runtime.start("boss")  # It comes when the writer waits, and waits, too.
         with anyio.fail_after(1000):
             assert (await working.result()).output == "Research: for the boss"
-            assert (await run.result()).output == "Research: and this"
+            assert (await run.finished()).output == "Back."

@@ -39,7 +39,6 @@ __all__ = ["Drawn", "drawn", "lived"]
 
 USERS: Final = ("ann", "ben", "cleo")
 ROOTS: Final = ("main",) * 8 + ("lead", "lead", "clerk", "shop", "shop", "ask", "watcher")
-CODE: Final = ("shop", "watcher")
 STORES: Final[tuple[StoreName, ...]] = ("memory",) * 5 + ("late",) * 4 + ("sqlite",)
 DEPTH: Final = 3
 SETTLE: Final = 4_000.0
@@ -66,12 +65,10 @@ def drawn(seed: int) -> Drawn:
     random = Random(f"own world {seed}")  # A text: the same in every Python.
     options: dict[str, Any] = {}
     if random.random() < 0.15:
-        options["max_live"] = random.randint(2, 4)
+        options["max_live"] = random.randint(1, 4)
     if random.random() < 0.1:
         options |= {"max_depth": 2, "max_descendants": 4}
-    # Code that waits for its children stays in memory: where that is full of it, nothing goes on.
-    roots = ROOTS if "max_live" not in options else tuple(x for x in ROOTS if x not in CODE)
-    steps, faults = _steps(random, roots), _faults(random)
+    steps, faults = _steps(random), _faults(random)
     has_schedules = random.random() < 0.25
     if has_schedules:  # Time must pass for them, and processes die at it.
         steps = tuple(each for step in steps for each in (step, Wait(seconds=40)))
@@ -105,19 +102,19 @@ def lived(world: Drawn) -> History:
 # ── users ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _steps(random: Random, roots: Sequence[str]) -> tuple[Step, ...]:
+def _steps(random: Random) -> tuple[Step, ...]:
     steps: list[Step] = []
     opened: list[str] = []
     for number in range(random.randint(6, 18)):
         if not opened or random.random() < 0.22:
-            steps.append(_open(random, number, opened, roots))
+            steps.append(_open(random, number, opened))
         else:
             steps.append(_one(random, number, opened, steps))
     return tuple(steps)
 
 
-def _open(random: Random, number: int, opened: list[str], roots: Sequence[str]) -> Step:
-    agent = random.choice(roots) if opened else "main"
+def _open(random: Random, number: int, opened: list[str]) -> Step:
+    agent = random.choice(ROOTS) if opened else "main"
     user = random.choice(USERS)
     has_key = agent in ("main", "lead") and random.random() < 0.5
     opened.append(agent)
@@ -202,7 +199,7 @@ def _call(random: Random, kind: str, depth: int) -> list[Any]:
 
 _MODEL: Final = (
     "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
-    "duplicate_id", "slow",
+    "duplicate_id", "slow", "crash",
 )  # fmt: skip
 
 
@@ -213,24 +210,27 @@ def _faults(random: Random) -> tuple[Fault, ...]:
 
 
 def _crashes(random: Random, commits: int, lives: int) -> tuple[Crash, ...]:
-    return tuple(
-        Crash(commit=random.randint(1, commits), when=random.choice(("before", "after")), life=life)
-        for life in range(lives)
-    )
+    return tuple(_crash(random, commits, life) for life in range(lives))
+
+
+def _crash(random: Random, commits: int, life: int) -> Crash:
+    commit = random.randint(1, commits)
+    if random.random() < 0.3:
+        return Crash(commit=commit, when="torn", life=life, sectors=random.randint(0, 40))
+    return Crash(commit=commit, when=random.choice(("before", "after")), life=life)
 
 
 def _fault(random: Random) -> Fault:
     seconds = random.choice((0.0, 0.5, 5.0))
     match random.choice(("crash",) * 7 + ("model", "model", "tool", "listener", "line", "clock")):
         case "crash":
-            when: Any = random.choice(("before", "after"))
             life = random.choice((0, 0, 0, 1, 2))
-            return Crash(commit=random.randint(1, 12 if life else 45), when=when, life=life)
+            return _crash(random, 12 if life else 45, life)
         case "model":
             kind: Any = random.choice(_MODEL)
             return ModelFault(call=random.randint(1, 20), kind=kind, seconds=seconds)
         case "tool":
-            kind = random.choice(("hang", "raise", "late"))
+            kind = random.choice(("hang", "raise", "late", "crash"))
             return ToolFault(call=random.randint(1, 8), kind=kind, seconds=seconds)
         case "listener":
             kind = random.choice(("slow", "stuck", "raise"))
