@@ -300,11 +300,14 @@ def _export_command(write: Write) -> Callable[..., int]:
             Write what state.json says of the run instead, with its active_stack.
         as_test
             Write a regression test instead, a file for pytest, and beside it the export as its
-            recording: what users said is said again, models and tools answer as they did, and
-            the same texts must come. --out names the file. Default: test_AGENT_RUN.py here.
+            recording: what users said is said again, and each run must do the same (calls,
+            answers, children, takeovers, texts, outcomes; not ids, times, wording of prompts).
+            No model is asked and no tool is called: they answer as they did. real_tools=[...]
+            in the test names tools to call. Functions of code agents do run, steps included.
+            --out names the file. Default: test_AGENT_RUN.py here.
         agents
-            With --as-test: MODULE:AGENT, your agents, which are tested. Default: stand-ins
-            made from the recording.
+            With --as-test: MODULE:AGENT, your agents, which are tested; the test finds their
+            module from wherever it is run. Default: stand-ins made from the recording.
         store
             sqlite:PATH, the folder that a runtime uses.
         """

@@ -4,7 +4,7 @@ Read for playing it again (``playback``): which run said and did what, in the st
 """
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,6 @@ from hubbub.hub import events as e
 from hubbub.hub.codec import decode_event
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
-from hubbub.hub.values import decode_value
 from hubbub.runtime.run_export import (
     FORMAT,
     ContentLine,
@@ -25,8 +24,9 @@ from hubbub.runtime.run_export import (
     HeaderLine,
     RunLine,
 )
+from hubbub.runtime.simulation.deeds import Lane, names_of
 
-__all__ = ["BadRecording", "Placed", "RecordedRun", "Recording", "read_recording", "transcript"]
+__all__ = ["BadRecording", "Placed", "RecordedRun", "Recording", "is_spawned", "read_recording"]
 
 _decoder: Final = msgspec.json.Decoder(ExportLine)
 
@@ -68,6 +68,19 @@ class RecordedRun(Struct, kw_only=True):
         """How it was begun."""
         return next(x.event for x in self.inbox if isinstance(x.event, e.SessionOpen))
 
+    @property
+    def lane(self) -> Lane:
+        """What it wrote."""
+        own = [placed.event for placed in self.own]
+        taken = {
+            item.seq
+            for event in own
+            if isinstance(event, e.SessionTaken | e.SessionDropped)
+            for item in event.items
+        }
+        has_mail = any(placed.event.seq not in taken for placed in self.inbox)
+        return Lane(self.run_id, self.parent_run_id, self.opening.open_agent, own, has_mail)
+
 
 class Recording(Struct, kw_only=True):
     """What was exported.  ``runs`` are in the order in which they began, the root first."""
@@ -93,12 +106,25 @@ class Recording(Struct, kw_only=True):
         found = (x for run in self.runs.values() for x in run.own)
         return iter(sorted(found, key=lambda x: x.place))
 
+    def lanes(self) -> list[Lane]:
+        """What each run wrote, in the order in which they began."""
+        return [run.lane for run in self.runs.values()]
+
     def transcript(self) -> list[str]:
-        """What each run said; see ``transcript``."""
-        return transcript(
-            (run.run_id, run.parent_run_id, run.opening.open_agent, [x.event for x in run.own])
-            for run in self.runs.values()
-        )
+        """Who said what, a line each, run by run."""
+        lanes = self.lanes()
+        names = names_of(lanes)
+        return [
+            f"{names[lane.run_id]}: {event.text}"
+            for lane in lanes
+            for event in lane.events
+            if isinstance(event, e.AgentText)
+        ]
+
+
+def is_spawned(event: Event) -> bool:
+    """Whether code has started a child: a tool, or a code agent."""
+    return isinstance(event, e.AgentChild) and not (event.tool or event.takeover or event.immediate)
 
 
 def read_recording(path: Path) -> Recording:
@@ -139,35 +165,3 @@ def read_recording(path: Path) -> Recording:
     if not is_whole or root not in runs or not runs[root].inbox:
         raise BadRecording(str(path), "the export is not whole")
     return Recording(name=path.name, root=root, runs=runs, contents=contents)
-
-
-def transcript(runs: Iterable[tuple[str, str | None, str, Iterable[Event]]]) -> list[str]:
-    """What runs said and came to, a line each, run by run, those above first.
-
-    A run is its id, its parent's, its agent and its own events.  It is named by the agents that
-    lead to it (``main/writer``, and ``main/writer 2`` for the second): ids are made anew.
-    """
-    names: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    lines: list[str] = []
-    for run_id, parent, agent, own in runs:
-        name = f"{names[parent]}/{agent}" if parent in names else agent
-        counts[name] = counts.get(name, 0) + 1
-        names[run_id] = name if counts[name] == 1 else f"{name} {counts[name]}"
-        lines += (f"{names[run_id]}: {line}" for line in _said(own))
-    return lines
-
-
-def _said(own: Iterable[Event]) -> Iterator[str]:
-    last: object = None
-    for event in own:
-        if isinstance(event, e.AgentText):
-            last = event.text
-            yield event.text
-        elif isinstance(event, e.Ending):
-            output = decode_value(event.output_json)
-            if not event.success:
-                yield f"({event.outcome}) {event.reason}".rstrip()
-            elif output is not None and output != last:
-                last = output
-                yield f"({event.outcome}) {output if isinstance(output, str) else repr(output)}"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from hubbub.agents.arguments import Arguments
 from hubbub.agents.built_in import BUILT_IN, INTERRUPT, USE_AGENT, USE_SKILL
@@ -30,12 +30,16 @@ from hubbub.hub import events as e
 from hubbub.hub.events import ToolCall
 from hubbub.hub.values import decode_value
 from hubbub.runtime.simulation.recorded_replies import Replies, recorded_tool
-from hubbub.runtime.simulation.recording import RecordedRun, Recording
+from hubbub.runtime.simulation.recording import RecordedRun, Recording, is_spawned
 from hubbub.runtime.simulation.setup import Setup
 
 __all__ = ["stand_ins"]
 
 UNKNOWN: Final = "(made from a recording: the prompt is not known)"
+TOLD: Final = (e.AgentText, e.AgentStatus, e.AgentStep, e.AgentToolStart, e.AgentToolComplete,
+               e.AgentMessage, e.SessionPrompt, e.SessionPromptEnd)  # fmt: skip
+"""What a run of code is seen doing, its conversations with models included."""
+
 DELEGATING: Final = (e.AgentChild, e.AgentMessage, e.AgentHandoff, e.SessionVariables)
 
 
@@ -93,7 +97,9 @@ class _Reader:
     def read(self, run: RecordedRun) -> None:
         calls: dict[str, ToolCall] = {}
         delegated = {x.event.call_id for x in run.own if isinstance(x.event, DELEGATING)}
+        pushed = {x.event.call_id for x in run.own if isinstance(x.event, e.SessionPush)}
         last: e.AgentToolComplete | None = None
+        begun: dict[str, e.AgentToolStart] = {}
         agent = self._agent(run.agent)
         for placed in run.own:
             event = placed.event
@@ -106,10 +112,17 @@ class _Reader:
                 case e.AgentStep():
                     calls |= {f"{event.step}.{n}": x for n, x in enumerate(event.calls)}
                     side.is_parallel |= event.parallel
+                case e.AgentToolStart():
+                    begun[event.call_id] = event
                 case e.AgentToolComplete():
                     last = event
-                    if event.ran and event.call_id not in delegated:
+                    begun.pop(event.call_id, None)
+                    # A tool of the agent's own may give the conversation away, too.
+                    is_own = event.call_id in pushed and event.name not in BUILT_IN
+                    if event.ran and (is_own or event.call_id not in delegated):
                         self._called(side, event, calls.get(event.call_id))
+                case e.AgentChild() if is_spawned(event):
+                    self._agent(event.child_agent)
                 case e.AgentChild():
                     self._began(side, event, calls.get(event.call_id))
                 case e.AgentHandoff():
@@ -117,6 +130,8 @@ class _Reader:
                     self._agent(event.to)
                 case e.SessionVariables() if event.child_agent:
                     self._agent(event.child_agent).variables |= dict.fromkeys(event.required)
+                case e.SessionPrompt():
+                    side.asks |= event.pauses
                 case e.AgentStatus() if event.call_id in calls:
                     _bind(side, "session_status", calls[event.call_id], event.status, ())
                 case e.SessionTurn() if event.reason == "stop_tool" and last is not None:
@@ -125,11 +140,16 @@ class _Reader:
                     self._ended(agent.side(last.side), event, calls[last.call_id])
                 case _:
                     pass
+        for each in begun.values():  # At work when the recording ended.
+            if each.name not in BUILT_IN and each.call_id not in delegated - pushed:
+                self._called(agent.side(each.side), each, calls.get(each.call_id))
 
     def _agent(self, name: str) -> _Agent:
         return self.agents.setdefault(name, _Agent())
 
-    def _called(self, side: _Side, event: e.AgentToolComplete, call: ToolCall | None) -> None:
+    def _called(
+        self, side: _Side, event: e.AgentToolStart | e.AgentToolComplete, call: ToolCall | None
+    ) -> None:
         arguments = _arguments(call)
         if event.name == USE_SKILL:
             name = str(arguments.get("name", ""))
@@ -148,6 +168,7 @@ class _Reader:
             else:
                 side.agents[event.child_agent] = None
             return
+        child.is_two_sided = True  # As a subagent is, even if it never came to begin.
         arguments = _arguments(call)
         arguments = arguments.get("arguments", arguments) if event.resumable else arguments
         opened = self._runs.get(event.child_run_id)
@@ -156,10 +177,11 @@ class _Reader:
             child.inputs.update(arguments)
             said = (key for key, value in arguments.items() if value == opening.input)
             child.message = next(said, child.message)
+        known = side.children.get(event.child_agent)
         side.children[event.child_agent] = SubagentToolConfig(
             name=event.child_agent,
             blocking=event.blocking,
-            immediate=event.immediate,
+            immediate=event.immediate or (known is not None and bool(known.immediate)),
             init_user_message_property=None if child.message == "message" else child.message,
             resumable=event.resumable
             and Resumable(
@@ -280,21 +302,15 @@ class _Maker:
 
     async def _execute(self, input: Any, ctx: Any) -> Any:
         """Do what the code of a run was seen doing, when it did it."""
-        run_id = self._replies.runs.get(ctx.run_id, "")
-        run = self._recording.runs.get(run_id)
+        run_id = self._replies.counterparts.then_of(ctx.run_id)
+        run = self._recording.runs.get(run_id or "")
         for placed in run.own if run is not None else ():
-            event = placed.event
-            await self._replies.wait_until(event.at, placed.place)
-            match event:
-                case e.AgentText():
-                    ctx.say(event.text)
-                case e.AgentStatus():
-                    ctx.status(event.status)
-                case e.AgentChild() if event.child_run_id in self._recording.runs:
-                    opening = self._recording.runs[event.child_run_id].opening
-                    ctx.spawn(event.child_agent, opening.input, name=event.name or None)
-                case e.AgentFile() | e.AgentKey():
-                    await self._replies.write(event, ctx)
+            await self._replies.wait_until(placed.event.at, placed.place)
+            match event := self._replies.counterparts.as_now(placed.event):
+                case _ if isinstance(event, TOLD):
+                    ctx.hub.emit(structs.replace(event, run_id="", lane="", seq=0))
+                case e.AgentChild() | e.AgentFile() | e.AgentKey():
+                    await self._replies.write(placed.event, ctx)
                 case e.AgentComplete() if event.success:
                     return event.output
                 case e.AgentComplete() if event.outcome == "failed":
