@@ -4,16 +4,51 @@ structlog is imported at the first message, not with the package, and is never c
 that is the application's part.  Until the application configures structlog, messages go to the
 standard library's logging under the name ``hubbub``, which prints nothing by itself below
 ``WARNING`` and to which a ``NullHandler`` is attached: a library writes to no stream (R-15).
+
+A simulated world takes what is logged in its thread (``divert``): it belongs to its history.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from threading import local
+from typing import Any, TypeAlias
 
-__all__ = ["Log", "log"]
+__all__ = ["Log", "LogSink", "log"]
+
+LogSink: TypeAlias = Callable[[str, str, Mapping[str, Any]], object]
+"""Takes level, event and fields of a message."""
 
 
 class Log:
     """``log.info("run.started", run_id=…)``: events are ``noun.verb`` in the past tense."""
+
+    def __init__(self) -> None:
+        self._here = _Here()
+
+    def divert(self, sink: LogSink) -> Callable[[], None]:
+        """Hand what this thread logs to ``sink`` and to nobody else.
+
+        Until what is returned is called, which may be done in any order and more than once: of
+        several sinks the latest that is left takes it all.
+        """
+        sinks = self._here.sinks
+
+        def end() -> None:
+            sinks[:] = [each for each in sinks if each is not sink]
+
+        sinks.append(sink)
+        return end
+
+    @contextmanager
+    def ended_diversions(self) -> Iterator[None]:
+        """End at the end whatever was diverted within, also by what was cut off before it could."""
+        sinks = self._here.sinks
+        before = [*sinks]
+        try:
+            yield
+        finally:
+            sinks[:] = before
 
     @cached_property
     def _logger(self) -> Any:
@@ -25,6 +60,9 @@ class Log:
         return structlog
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if self._here.sinks:
+            self._here.sinks[-1](level, event, fields)
+            return
         structlog = self._logger
         if structlog.is_configured():
             getattr(structlog.get_logger("hubbub"), level)(event, **fields)
@@ -46,6 +84,13 @@ class Log:
 
     def error(self, event: str, **fields: Any) -> None:
         self._emit("error", event, fields)
+
+
+class _Here(local):
+    """Who takes what is logged in the thread at hand."""
+
+    def __init__(self) -> None:
+        self.sinks: list[LogSink] = []
 
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -7,12 +7,22 @@ Hub, runtime and store are the real ones.  What happens is a function of scenari
 faults: a failure says how to see it again.  Needs the extra ``testing``.
 
 Reading order: ``simulate`` (the whole), ``steps`` and ``faults`` (what happens, as data), ``world``
-(users and time), ``setup``, ``history`` and ``invariants`` (what came of it).  Below: ``lives``,
-``process``, ``dying_store`` and ``power_loss`` (crashes), ``plan``, ``injection`` and ``line``
-(other faults), ``reading``, ``loop`` and ``patience`` (Trio).  For Hypothesis: ``strategies``,
-``event_strategies``, ``event_types``, ``machine`` (over ``frozen_loop``), ``aims``.  For pytest:
-``plugin``; recordings: ``writing``, ``recording``, ``recorded_replies``, ``stand_ins``,
-``playback``.
+(users and time), ``setup``, ``history`` and ``invariants`` (what came of it).  What stands where:
+
+    what a user is told when he is wrong   ``arguments``, ``fields``, ``replay_line``
+    what must hold                         ``invariants``, ``message_invariants``,
+                                           ``call_invariants``, ``failure_invariants``, ``budgets``
+    processes that die                     ``lives``, ``process``, ``dying_store``, ``power_loss``
+    other faults                           ``plan``, ``injection``, ``line``
+    the loop (Trio)                        ``loop``, ``patience``, ``lockstep``, ``asyncio_only``
+    what happened                          ``reading``, ``logbook``
+    Hypothesis                             ``strategies``, ``scripts``, ``schema_values``,
+                                           ``event_strategies``, ``event_types``, ``aims``;
+                                           ``machine`` over ``frozen_loop``
+    pytest                                 ``plugin``
+    recordings                             ``writing``, ``recording``, ``stand_ins``, ``playback``;
+                                           ``counterparts`` (ids of then and now), ``deeds`` and
+                                           ``comparison``, ``recorded_replies``, ``recorded_code``
 
 Everything loads when it is first used.  ``plugin`` lies in this package, and pytest imports it in
 every program that has hubbub installed, be the extra there or not.
@@ -27,6 +37,7 @@ from hubbub.hub.exports import exports_of
 __all__ = [
     "INVARIANTS",
     "Asked",
+    "AsyncioOnly",
     "ChannelFault",
     "ClockJump",
     "Close",
@@ -38,6 +49,7 @@ __all__ = [
     "Invariant",
     "Life",
     "ListenerFault",
+    "Logged",
     "ModelFault",
     "NeverRests",
     "NothingHappens",
@@ -50,15 +62,19 @@ __all__ = [
     "SimMachine",
     "SimulationFailed",
     "Step",
+    "StuckThread",
     "Terminate",
     "ToolFault",
     "Wait",
     "World",
+    "no_run_failed",
     "run_seeded",
+    "scripted",
     "simulate",
 ]
 
 _EXPORTS: Final = {
+    "hubbub.runtime.simulation.asyncio_only": ("AsyncioOnly",),
     "hubbub.runtime.simulation.faults": (
         "ChannelFault",
         "ClockJump",
@@ -68,11 +84,15 @@ _EXPORTS: Final = {
         "ModelFault",
         "ToolFault",
     ),
+    "hubbub.runtime.simulation.failure_invariants": ("no_run_failed",),
     "hubbub.runtime.simulation.history": ("Asked", "Heard", "History", "Life", "Sent"),
     "hubbub.runtime.simulation.invariants": ("INVARIANTS", "Invariant"),
+    "hubbub.runtime.simulation.lockstep": ("StuckThread",),
+    "hubbub.runtime.simulation.logbook": ("Logged",),
     "hubbub.runtime.simulation.loop": ("NothingHappens", "run_seeded"),
     "hubbub.runtime.simulation.machine": ("SimMachine",),
     "hubbub.runtime.simulation.patience": ("NeverRests",),
+    "hubbub.runtime.simulation.scripts": ("scripted",),
     "hubbub.runtime.simulation.setup": ("Setup",),
     "hubbub.runtime.simulation.simulate": ("Scenario", "SimulationFailed", "simulate"),
     "hubbub.runtime.simulation.steps": (
@@ -105,6 +125,8 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
+    from hubbub.runtime.simulation.asyncio_only import AsyncioOnly
+    from hubbub.runtime.simulation.failure_invariants import no_run_failed
     from hubbub.runtime.simulation.faults import (
         ChannelFault,
         ClockJump,
@@ -122,9 +144,12 @@ if TYPE_CHECKING:
         Sent,
     )
     from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
+    from hubbub.runtime.simulation.lockstep import StuckThread
+    from hubbub.runtime.simulation.logbook import Logged
     from hubbub.runtime.simulation.loop import NothingHappens, run_seeded
     from hubbub.runtime.simulation.machine import SimMachine
     from hubbub.runtime.simulation.patience import NeverRests
+    from hubbub.runtime.simulation.scripts import scripted
     from hubbub.runtime.simulation.setup import Setup
     from hubbub.runtime.simulation.simulate import Scenario, SimulationFailed, simulate
     from hubbub.runtime.simulation.steps import (

@@ -1,4 +1,4 @@
-"""What bounds a world, and whether it held (C-15, H-07, M-03, S-06, decision 16)."""
+"""What bounds a world, and whether it held."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -74,7 +74,7 @@ def held(budgets: Budgets) -> "Invariant":
     return budgets_held
 
 
-Invariant: TypeAlias = Callable[[History], Iterable[str]]
+Invariant: TypeAlias = Callable[[History], Iterable[str] | None]
 
 
 def with_limits_of(setup: Setup, invariants: Mapping[str, Invariant]) -> dict[str, Invariant]:

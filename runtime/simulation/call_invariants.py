@@ -1,4 +1,4 @@
-"""What must hold of calls: one result each, children's included (S-07, C-18, I-16).
+"""What must hold of calls: one result each, children's included.
 
 Rules
 -----
@@ -31,7 +31,7 @@ Call: TypeAlias = tuple[int, int]
 
 def valid_history_at_every_model_call(history: History) -> Iterator[str]:
     """Whatever a model is shown, every provider takes it; and no step begins while a call of the
-    one before has no result (S-07, M-03)."""
+    one before has no result."""
     for asked in history.requests:
         for problem in _problems(asked.request):
             yield f"run {asked.run_id}, life {asked.life}: its model was shown {problem}"
@@ -50,7 +50,7 @@ def valid_history_at_every_model_call(history: History) -> Iterator[str]:
 
 def one_completion_per_invocation(history: History) -> Iterator[str]:
     """Each call gets one result; each session of a child is reported to its parent once, the end
-    of an idle one too, and a frame's when it is popped (decision 3, C-18).
+    of an idle one too, and a frame's when it is popped.
 
     A parent that is over hears by letter, or not at all where the process died before that.
     """
@@ -71,7 +71,7 @@ def one_completion_per_invocation(history: History) -> Iterator[str]:
 
 def takeover_stack(history: History) -> Iterator[str]:
     """In each lane pushes minus pops are the takeover calls that are open, one at most; a frame is
-    pushed and popped once, and a pop stands beside the result of its call (I-01, I-16).
+    pushed and popped once, and a pop stands beside the result of its call.
 
     At rest a frame that was popped has ended.
     """

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec import NODEFAULT, Struct, structs
 
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import CATALOGUE, CustomEvent, Event
 from hubbub.hub.values import NULL, Json, Secret, encode_value
 from hubbub.runtime.simulation.event_types import EVENTS, register_events
@@ -39,9 +40,13 @@ _BIT: Final = 2**63
 def events(*classes: type[Event]) -> SearchStrategy[Event]:
     """Events of these classes; without any, of the whole catalogue and ``CustomEvent``.
 
-    Raises ``TypeError`` for a class with a field of a type that no strategy is known for: name
-    one by ``st.register_type_strategy``.
+    Raises ``BadValue`` for what is no class of events, and ``TypeError`` for a class with a field
+    of a type that no strategy is known for: name one by ``st.register_type_strategy``.
     """
+    for cls in classes:
+        if not isinstance(cls, type) or not issubclass(cls, Event):
+            remedy = "give classes such as AgentText, or nothing for all of them"
+            raise BadValue("events", f"{cls!r} is no class of events; {remedy}")
     return st.sampled_from(classes or EVENTS).flatmap(_event_of)
 
 

@@ -15,15 +15,16 @@ life.  Faults that are due at one moment take it and those after it, in their or
 ``ModelFault(kind="error")`` fail five calls.  A fault whose moment never comes does nothing.
 """
 
-import math
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.patterns import Patterns
+from hubbub.runtime.simulation.fields import check_fields
 
 __all__ = [
+    "AnyFault",
     "ChannelFault",
     "ChannelFaultKind",
     "ClockJump",
@@ -48,7 +49,15 @@ ListenerFaultKind: TypeAlias = Literal["slow", "stuck", "raise"]
 ChannelFaultKind: TypeAlias = Literal["duplicate", "reorder", "late"]
 
 
-class Crash(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="crash"):
+class Fault(Struct, frozen=True, kw_only=True):
+    """What goes wrong: any of the classes in this module, and nothing else."""
+
+    def __post_init__(self) -> None:
+        if type(self) is Fault:
+            raise BadValue("Fault", "this is any fault; make a Crash, a ModelFault, …")
+
+
+class Crash(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="crash"):
     """The process dies at commit number ``commit`` of life number ``life``.
 
     ``when``:
@@ -70,12 +79,12 @@ class Crash(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="cra
     sectors: int = 0
 
     def __post_init__(self) -> None:
-        _check(self, counts=("commit",), amounts=("life", "sectors"), when=CrashMoment)
+        check_fields(self, counts=("commit",), ordinals=("life", "sectors"), when=CrashMoment)
         if self.sectors and self.when != "torn":
             raise BadValue("Crash.sectors", f"none are written {self.when!r} a commit, only 'torn'")
 
 
-class ModelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="model"):
+class ModelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="model"):
     """Call number ``call`` of a model for ``agent`` (``""``: for any) goes wrong.
 
     ``kind``:
@@ -101,10 +110,12 @@ class ModelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self, counts=("call",), amounts=("seconds",), kind=ModelFaultKind)
+        check_fields(
+            self, counts=("call",), amounts=("seconds",), texts=("agent",), kind=ModelFaultKind
+        )
 
 
-class ToolFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="tool"):
+class ToolFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="tool"):
     """Call number ``call`` of the tool named ``tool`` (``""``: of any) goes wrong.
 
     ``kind``:
@@ -124,10 +135,12 @@ class ToolFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag=
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self, counts=("call",), amounts=("seconds",), kind=ToolFaultKind)
+        check_fields(
+            self, counts=("call",), amounts=("seconds",), texts=("tool",), kind=ToolFaultKind
+        )
 
 
-class ListenerFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="listener"):
+class ListenerFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="listener"):
     """A subscriber to ``pattern`` that does not do what it should, in every life.
 
     ``slow`` takes ``seconds`` for each event, ``stuck`` never comes back from the first one,
@@ -139,11 +152,11 @@ class ListenerFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, 
     seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self, amounts=("seconds",), kind=ListenerFaultKind)
+        check_fields(self, amounts=("seconds",), kind=ListenerFaultKind)
         Patterns(self.pattern)
 
 
-class ChannelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="channel"):
+class ChannelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="channel"):
     """Message number ``message`` on its way from a user to the hub: what opens a run is none.
 
     ``duplicate`` brings it twice, ``late`` brings it ``seconds`` later, ``reorder`` lets the
@@ -155,10 +168,10 @@ class ChannelFault(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, t
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self, counts=("message",), amounts=("seconds",), kind=ChannelFaultKind)
+        check_fields(self, counts=("message",), amounts=("seconds",), kind=ChannelFaultKind)
 
 
-class ClockJump(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag="clock"):
+class ClockJump(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="clock"):
     """The wall clock jumps by ``seconds``, which may be negative, ``at`` seconds after the start.
 
     What waits does not notice: monotonic time goes on as it did.
@@ -168,25 +181,8 @@ class ClockJump(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, tag=
     seconds: float
 
     def __post_init__(self) -> None:
-        _check(self, amounts=("at",))
-        if not math.isfinite(self.seconds):
-            raise BadValue("ClockJump.seconds", "a number of seconds is wanted")
+        check_fields(self, amounts=("at",), numbers=("seconds",))
 
 
-Fault: TypeAlias = Crash | ModelFault | ToolFault | ListenerFault | ChannelFault | ClockJump
-
-
-def _check(
-    fault: Struct, *, counts: tuple[str, ...] = (), amounts: tuple[str, ...] = (), **words: object
-) -> None:
-    """Refuse what could never happen: a mistyped fault would be a test that always passes."""
-    name = type(fault).__name__
-    for field in counts:
-        if getattr(fault, field) < 1:
-            raise BadValue(f"{name}.{field}", "counts from 1")
-    for field in amounts:
-        if not 0 <= getattr(fault, field) < math.inf:
-            raise BadValue(f"{name}.{field}", "cannot be negative or endless")
-    for field, known in words.items():
-        if (word := getattr(fault, field)) not in get_args(known):
-            raise BadValue(f"{name}.{field}", f"{word!r}: one of {', '.join(get_args(known))}")
+AnyFault: TypeAlias = Crash | ModelFault | ToolFault | ListenerFault | ChannelFault | ClockJump
+"""The same as a union, for ``match`` and for decoding."""

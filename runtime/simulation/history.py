@@ -3,6 +3,7 @@
     events    what the store holds at the end, in its order: the truth
     heard     what listeners were told, life by life: durable and not, deltas left out
     sent      what users said, and what became of it
+    skipped   what they would have said to runs that were never opened
     requests  every model call
     lives     the processes: when each began, how it ended
 
@@ -28,8 +29,9 @@ from hubbub.hub.receipt import ReceiptStatus
 from hubbub.hub.values import Json, decode_value
 from hubbub.hub.virtual import EPOCH
 from hubbub.runtime.simulation.faults import Fault
+from hubbub.runtime.simulation.logbook import Logged, new_log
 
-__all__ = ["Asked", "EndOfLife", "Heard", "History", "Life", "Sent", "StoreName", "Verb"]
+__all__ = ["Asked", "EndOfLife", "Heard", "History", "Life", "Sent", "Skipped", "StoreName", "Verb"]
 
 StoreName: TypeAlias = Literal["memory", "late", "sqlite"]
 
@@ -78,6 +80,21 @@ class Sent(Struct, kw_only=True):
     """How much had been ``heard`` when it was done."""
 
 
+class Skipped(Struct, kw_only=True, frozen=True):
+    """A step about a run that no step before it has opened: nothing was done."""
+
+    step: str
+    """The code that makes it."""
+    opened: int
+    """How many runs had been opened."""
+    life: int = 0
+    at: float = 0.0
+    place: int = 0
+    """How much had been ``heard`` by then."""
+    after: int = 0
+    """How much had been ``sent`` by then."""
+
+
 class Asked(Struct, kw_only=True, frozen=True):
     """A model call: who asked, and what."""
 
@@ -104,10 +121,13 @@ class History(Struct, kw_only=True, dict=True):
     events: Sequence[Event] = ()
     heard: list[Heard] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
     requests: list[Asked] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     injected: Sequence[tuple[Any, ...]] = ()
     """What the faults did (``Plan.log``)."""
+    logged: deque[Logged] = field(default_factory=new_log)
+    """What the library logged, the last of it, but for what faults have raised."""
     runs: Mapping[str, RunInfo] = {}
     """Every run that the store knows, by creation."""
     waiting: Mapping[str, Sequence[InLane]] = {}
@@ -138,12 +158,12 @@ class History(Struct, kw_only=True, dict=True):
 
     @property
     def dead_letters(self) -> list[e.HubDeadLetter]:
-        """What nobody will handle, as listeners were told (T-09)."""
+        """What nobody will handle, as listeners were told."""
         return [x.event for x in self.heard if isinstance(x.event, e.HubDeadLetter)]
 
     @property
     def errors(self) -> list[e.HubErrorEvent]:
-        """What listeners raised (H-01)."""
+        """What listeners raised."""
         return [x.event for x in self.heard if isinstance(x.event, e.HubErrorEvent)]
 
     @property
@@ -193,32 +213,39 @@ class History(Struct, kw_only=True, dict=True):
         """
         return list(_Trace(self).lines())
 
+    def named(self, text: str) -> str:
+        """``text`` with the names of runs that the trace has in place of their ids."""
+        return _with_names(text, _names(self))
+
 
 class _Trace:
     """Tells a history, life by life."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._names = _names(history.runs)
+        self._names = _names(history)
         self._heard = {each.event.id for each in history.heard}
         self._life = 0
         self._told = 0
 
     def lines(self) -> Iterator[str]:
-        sent = deque(self._history.sent)
+        done = deque(_done(self._history))
         for place, each in enumerate(self._history.heard):
-            while sent and sent[0].place <= place:
-                yield from self._said(sent.popleft())
+            while done and done[0].place <= place:
+                yield from self._said(done.popleft())
             yield from self._until(each.life)
             yield _line(each.event, self._names)
-        for left in sent:
+        for left in done:
             yield from self._said(left)
         yield from self._until(len(self._history.lives) - 1)
         yield from self._unheard(len(self._history.events))
 
-    def _said(self, sent: Sent) -> Iterator[str]:
-        yield from self._until(sent.life)
-        yield _said(sent, self._names)
+    def _said(self, done: Sent | Skipped) -> Iterator[str]:
+        yield from self._until(done.life)
+        if isinstance(done, Skipped):
+            yield f"{done.at:.3f} nothing: {done.step}, of {done.opened} runs opened by then"
+        else:
+            yield _said(done, self._names)
 
     def _until(self, number: int) -> Iterator[str]:
         for life in self._history.lives[self._life : number]:
@@ -233,15 +260,40 @@ class _Trace:
         self._told = max(self._told, tip)
 
 
-def _names(runs: Mapping[str, RunInfo]) -> dict[str, str]:
+def _done(history: History) -> Iterator[Sent | Skipped]:
+    """What users did or would have done, in order."""
+    skipped = deque(history.skipped)
+    for number, sent in enumerate(history.sent):
+        while skipped and skipped[0].after <= number:
+            yield skipped.popleft()
+        yield sent
+    yield from skipped
+
+
+def _names(history: History) -> dict[str, str]:
     """Short names of runs, that say who began whom."""
     names: dict[str, str] = {}
     children: dict[str, int] = {}
-    for run_id, info in runs.items():
-        parent = info.parent_run_id or ""
-        number = children[parent] = children.get(parent, 0) + 1
-        names[run_id] = f"{names[parent]}.{number}" if parent in names else f"{number}"
+    for run_id, parent in _parents(history):
+        if run_id not in names:
+            number = children[parent] = children.get(parent, 0) + 1
+            names[run_id] = f"{names[parent]}.{number}" if parent in names else f"{number}"
     return names
+
+
+def _parents(history: History) -> Iterator[tuple[str, str]]:
+    """Runs, and who began them, in the order of their creation.
+
+    A world that was cut short has not read its store: then they are those that were heard of.
+    """
+    for info in history.runs.values():
+        yield info.run_id, info.parent_run_id or ""
+    for each in history.heard:
+        if each.event.run_id:
+            yield each.event.run_id, each.event.parent_run_id or ""
+    for sent in history.sent:
+        if sent.verb == "open" and sent.run_id:
+            yield sent.run_id, ""
 
 
 def _said(sent: Sent, names: Mapping[str, str]) -> str:

@@ -2,8 +2,9 @@
 
     History → lines, one for each violation, with the runs and events it is about
 
-Each invariant is a plain function; ``INVARIANTS`` has all of them by name, so that one can switch
-some off, or add one's own:
+Each invariant is a plain function of the history.  It returns or yields its lines, or raises
+``AssertionError``: one that asserts and returns nothing is one, too.  ``INVARIANTS`` has all that
+hold of every world by name, so that one can switch some off, or add one's own:
 
     simulate(scenario, setup, invariants={**INVARIANTS, "polite": all_answers_say_please})
 
@@ -13,24 +14,31 @@ some off, or add one's own:
     calls, children    valid_history_at_every_model_call, takeover_stack,      call_invariants.py
                        one_completion_per_invocation
     limits             budgets_held                                            budgets.py
+    failures           no_run_failed: not one of INVARIANTS, for worlds        failure_invariants.py
+                       in which nothing is meant to fail
 
 Rules
 -----
-* What the contract allows is no violation: letters instead of deliveries (T-09), what a restore
-  drops, messages that are lent to a frame or move at a pop (I-13), results that nobody is told of
-  (C-18), messages that a code agent is given again (P-15).
+* What the contract allows is no violation: letters instead of deliveries, what a restore drops,
+  messages that are lent to a frame or move at a pop, results that nobody is told of, messages that
+  a code agent is given again.
 * What only listeners are told of (letters) may be missing where the process died before it could
   tell them; what is in the store may not.
 * What must have happened in the end is asked of a world at rest only (``history.is_settled``).
 """
 
+import inspect
+import linecache
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from msgspec import structs
 
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.budgets import budgets_held
 from hubbub.runtime.simulation.call_invariants import (
@@ -38,6 +46,8 @@ from hubbub.runtime.simulation.call_invariants import (
     takeover_stack,
     valid_history_at_every_model_call,
 )
+from hubbub.runtime.simulation.failure_invariants import no_run_failed
+from hubbub.runtime.simulation.fields import shown
 from hubbub.runtime.simulation.history import History
 from hubbub.runtime.simulation.message_invariants import (
     no_idle_run_with_mail,
@@ -52,23 +62,61 @@ __all__ = [
     "no_idle_run_with_mail",
     "no_leaked_task",
     "no_message_lost",
+    "no_run_failed",
     "one_completion_per_invocation",
     "one_terminal_event",
     "order_kept",
+    "problems_of",
     "replay_equals_live",
     "start_before_everything",
     "takeover_stack",
     "valid_history_at_every_model_call",
 ]
 
-Invariant: TypeAlias = Callable[[History], Iterable[str]]
+Invariant: TypeAlias = Callable[[History], Iterable[str] | None]
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+
+def problems_of(name: str, invariant: Invariant, history: History) -> list[str]:
+    """What an invariant has to say: its lines, and what it asserts as one more.
+
+    Raises ``BadValue`` for what are no lines: a text would be taken letter by letter, and ``True``
+    means one thing to one author and the other to the next.
+    """
+    problems: list[str] = []
+    try:
+        found: object = invariant(history)
+        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable | None):
+            raise BadValue(f"invariants[{name!r}]", _wrong_answer(found))
+        problems.extend(str(each) for each in found or ())
+    except AssertionError as failed:
+        problems.append(_assertion(failed))
+    return problems
+
+
+def _wrong_answer(found: object) -> str:
+    if inspect.iscoroutine(found):
+        found.close()
+        return "it is async; make it a plain function, the world is over when it is asked"
+    return (
+        f"it returned {shown(found)}; return the problems, a list of lines, or raise AssertionError"
+    )
+
+
+def _assertion(failed: AssertionError) -> str:
+    """What was asserted and does not hold, and where."""
+    frame = traceback.extract_tb(failed.__traceback__)[-1]
+    text = str(failed) or linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return f"{text or 'AssertionError'} ({PurePath(frame.filename).name}:{frame.lineno})"
 
 
 # ── the life of a run ────────────────────────────────────────────────────────────────────────
 
 
 def start_before_everything(history: History) -> Iterator[str]:
-    """A run has one ``agent:start``, before its first other ``agent:*`` event (R-03)."""
+    """A run has one ``agent:start``, before its first other ``agent:*`` event."""
     for run_id, own in history.own.items():
         starts = [x for x in own if isinstance(x, e.AgentStart)]
         if len(starts) > 1:
@@ -79,7 +127,7 @@ def start_before_everything(history: History) -> Iterator[str]:
 
 
 def one_terminal_event(history: History) -> Iterator[str]:
-    """A run has at most one ``agent:complete``, and it is its last own event (R-03, R-04).
+    """A run has at most one ``agent:complete``, and it is its last own event.
 
     The store calls a run ended exactly if it has one.
     """
@@ -103,8 +151,8 @@ def replay_equals_live(history: History) -> Iterator[str]:
     """What the journal comes to is what was lived: nothing was heard or thought that it lacks.
 
     * Lanes are numbered from 1 without a gap; a durable event that listeners were given is in the
-      store, the same, and was given once a life, in the store's order (H-04, H-06).
-    * Folding a run's own lane gives the state it has in memory (P-11), and what the store says of
+      store, the same, and was given once a life, in the store's order.
+    * Folding a run's own lane gives the state it has in memory, and what the store says of
       its address: its agent, whether it is parked, how much waits.
     """
     yield from _numbers(history)
@@ -165,7 +213,7 @@ def _differences(one: Thread, two: Thread) -> Iterator[str]:
 
 
 def no_leaked_task(history: History) -> Iterator[str]:
-    """At rest no task is left but those that a runtime has anyway (H-15)."""
+    """At rest no task is left but those that a runtime has anyway."""
     for name in history.tasks:
         yield f"task {name!r} was still there at rest"
 

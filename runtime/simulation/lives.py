@@ -57,7 +57,10 @@ class Lives:
         plan: Plan,
         history: History,
         faults: Sequence[Fault] = (),
+        listen: Callable[[Hub], object] = lambda hub: None,
     ) -> None:
+        """``listen`` is called with the hub of each process, before its runtime is entered."""
+        self._also_listen = listen
         self._setup = setup
         self._ports = ports
         self._plan = plan
@@ -176,6 +179,7 @@ class Lives:
             heard.append(Heard(event=event, life=life))
 
         hub.subscribe(HEARD, hear)
+        self._also_listen(hub)
 
     # ── endings ──────────────────────────────────────────────────────────────────────────────
 

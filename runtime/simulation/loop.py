@@ -5,8 +5,10 @@ switch for repeatable scheduling it sorts them first and shuffles with a generat
 same seed gives the same order, in every process and for every ``PYTHONHASHSEED``.  Switch and
 generator are private names, which only this module uses; it says so when they are gone.
 
-What else must be the same is up to the program: time, ids and randomness from ports (see
-``hubbub.hub.virtual``), no threads, no real files, no iteration over sets of texts.
+Trio's threads, and so anyio's (``to_thread.run_sync``), work while the loop stands still
+(``lockstep``): they take no virtual time, and are as repeatable as anything else.  What else must
+be the same is up to the program: time, ids and randomness from ports (see ``hubbub.hub.virtual``),
+no threads of its own, no sockets and processes, no iteration over sets of texts.
 
 A program that waits for ever raises ``NothingHappens``, and one that is busy for ever at one moment
 of virtual time ``NeverRests``.  Only a loop that awaits something can be told of: who never lets
@@ -14,22 +16,26 @@ the scheduler go on (``while True: pass``), or takes no cancellation, hangs the 
 hang any program.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
+from hubbub.hub.logs import log
+from hubbub.runtime.simulation.lockstep import Baton, Lockstep, StuckThread
 
 try:
     import trio._core
+    import trio._threads
     from trio.testing import MockClock
 
     from hubbub.runtime.simulation.patience import MAX_ROUNDS, NeverRests, Patience
 except ImportError as missing:
     raise MissingExtra("simulation", "testing") from missing
 
-__all__ = ["HORIZON", "MAX_ROUNDS", "NeverRests", "NothingHappens", "run_seeded"]
+__all__ = ["HORIZON", "MAX_ROUNDS", "NeverRests", "NothingHappens", "StuckThread", "run_seeded"]
 
 T = TypeVar("T")
 
@@ -39,6 +45,7 @@ HORIZON: Final = 100.0 * 365 * 86_400
 MAX_SEED: Final = 2**64
 
 _run: Any = trio._core._run
+_threads: Any = trio._threads
 
 
 class NothingHappens(AssertionError):
@@ -47,7 +54,8 @@ class NothingHappens(AssertionError):
     def __init__(self) -> None:
         super().__init__(
             f"nothing happens any more: the program still waits after {HORIZON / 31_536_000:.0f} "
-            "years of virtual time"
+            "years of virtual time (what comes over a socket, from a process or from a thread of "
+            "one's own never comes here)"
         )
 
 
@@ -59,9 +67,11 @@ def run_seeded(
     Sleeping takes no time, and the same seed schedules the same way.  A group of one exception is
     raised as that exception, however deep it lies.  Raises ``NothingHappens`` where ``main`` waits
     for ever, ``NeverRests`` where it goes on for more than ``max_rounds`` at one moment (it is
-    cancelled then), ``BadValue`` for a seed that is none, and ``OperatorError`` for a Trio without
+    cancelled then), ``StuckThread`` for a thread that is not done in a minute of real time,
+    ``BadValue`` for a seed that is none, and ``OperatorError`` for a Trio without
     repeatable scheduling.  What was set in Trio before is set again afterwards.
     """
+    __tracebackhide__ = True
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
         raise BadValue("seed", f"a whole number from 0 to 2**64 is wanted, not {seed!r}")
     switch, state = _trio_scheduling()
@@ -69,18 +79,27 @@ def run_seeded(
     # Seeded, not replaced: Hypothesis holds this very object.
     _run._r.seed(seed)
     try:
-        return anyio.run(
-            _watched,
-            main,
-            max_rounds,
-            backend="trio",
-            backend_options={"clock": MockClock(autojump_threshold=0)},
-        )
+        with log.ended_diversions():
+            return anyio.run(
+                _watched,
+                main,
+                max_rounds,
+                backend="trio",
+                backend_options={"clock": MockClock(autojump_threshold=0)},
+            )
+    except (NothingHappens, NeverRests, StuckThread) as verdict:
+        # Where it was found out is the loop; where the program is at work, its text says.
+        raise verdict.with_traceback(None) from verdict.__cause__
     except BaseExceptionGroup as group:
         if (one := _only(group)) is None:
             raise
         # Its own traceback says where it was raised; the groups around it say nothing.
         raise one from one.__cause__
+    except trio.TrioInternalError as error:
+        # A thread that nobody waits for is answered by a task of Trio's own.
+        if isinstance(stuck := _only(error.__cause__), StuckThread):
+            raise stuck from None
+        raise
     finally:
         _run._ALLOW_DETERMINISTIC_SCHEDULING = switch
         _run._r.setstate(state)
@@ -91,17 +110,51 @@ async def _watched(main: Callable[[], Awaitable[T]], max_rounds: int) -> T:
     patience = Patience(max_rounds)
     trio.lowlevel.add_instrument(patience)
     found: list[T] = []
-    try:
-        with patience.scope:
-            found.append(await _until_the_horizon(main))
-    except Exception as error:
-        # What it has stumbled over on being cancelled is not what is wrong with it.
-        if (busy := patience.verdict()) is not None:
-            raise busy from error
-        raise
-    if (busy := patience.verdict()) is not None:
-        raise busy
+    with _threads_in_step(Lockstep(patience.scope.cancel)) as lockstep:
+        try:
+            with patience.scope:
+                found.append(await _until_the_horizon(main))
+        except Exception as error:
+            if lockstep.stuck is not None:
+                raise lockstep.stuck from None
+            # What it has stumbled over on being cancelled is not what is wrong with it.
+            if (busy := patience.verdict()) is not None:
+                raise busy from error
+            raise
+    if (wrong := lockstep.stuck or patience.verdict()) is not None:
+        raise wrong
     return found[0]
+
+
+@contextmanager
+def _threads_in_step(lockstep: Lockstep) -> Iterator[Lockstep]:
+    """Have Trio start its threads in lockstep with the loop at hand.
+
+    Loops in other threads start theirs as before.
+    """
+    before = _trio_threads()
+    start, send = before
+    token = trio.lowlevel.current_trio_token()
+
+    def start_in_step(fn: Any, deliver: Any, name: str | None = None) -> None:
+        if lockstep.is_at_hand:
+            lockstep.begin(lambda work, done: start(work, done, name), fn, deliver)
+        else:
+            start(fn, deliver, name)
+
+    def send_in_step(to: Any, message: Any) -> Any:
+        if (worker := lockstep.worker) is not None and to in (None, token):
+            object.__setattr__(message, "queue", Baton(lockstep, worker))  # It is frozen.
+        return send(to, message)
+
+    _threads.start_thread_soon, _threads._send_message_to_trio = start_in_step, send_in_step
+    try:
+        yield lockstep
+    finally:
+        lockstep.end()
+        # A loop in another thread that has come later stands on this one, which does nothing now.
+        if _trio_threads() == (start_in_step, send_in_step):
+            _threads.start_thread_soon, _threads._send_message_to_trio = before
 
 
 async def _until_the_horizon(main: Callable[[], Awaitable[T]]) -> T:
@@ -116,16 +169,28 @@ def _trio_scheduling() -> tuple[bool, Any]:
     generator = getattr(_run, "_r", None)
     switch = getattr(_run, "_ALLOW_DETERMINISTIC_SCHEDULING", None)
     if not isinstance(switch, bool) or not hasattr(generator, "setstate"):
-        raise OperatorError(
-            f"trio {trio.__version__} has no repeatable scheduling where it is looked for "
-            "(trio._core._run); use a version with which the simulation was tested"
-        )
+        raise _missing("repeatable scheduling", "trio._core._run")
     return switch, generator.getstate()  # type: ignore[union-attr]
 
 
-def _only(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+def _trio_threads() -> tuple[Any, Any]:
+    """How Trio starts a thread just now, and how a thread asks it for something."""
+    start = getattr(_threads, "start_thread_soon", None)
+    send = getattr(_threads, "_send_message_to_trio", None)
+    if not callable(start) or not callable(send):
+        raise _missing("threads", "trio._threads")
+    return start, send
+
+
+def _missing(what: str, where: str) -> OperatorError:
+    return OperatorError(
+        f"trio {trio.__version__} has no {what} where it is looked for ({where}); use a version "
+        "with which the simulation was tested"
+    )
+
+
+def _only(found: BaseException | None) -> BaseException | None:
     """The one exception in a group of groups, if there is just one."""
-    found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         if len(found.exceptions) != 1:
             return None

@@ -19,6 +19,7 @@ agents in the middle of what they do.  ``go_on`` lets them do a little more, ``w
 """
 
 import functools
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
@@ -26,14 +27,23 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 import anyio.lowlevel
 from msgspec import structs
 
-from hubbub.hub.errors import CallerError, MissingExtra
+from hubbub.hub.errors import BadValue, CallerError, MissingExtra
 from hubbub.hub.journal import Journal
 from hubbub.runtime.simulation.aims import aim
+from hubbub.runtime.simulation.arguments import (
+    check_agents,
+    check_async,
+    check_mapping,
+    check_no_loop,
+    check_store,
+    check_texts,
+    setup_of,
+)
 from hubbub.runtime.simulation.budgets import with_limits_of
 from hubbub.runtime.simulation.faults import Fault
 from hubbub.runtime.simulation.frozen_loop import FrozenLoop
 from hubbub.runtime.simulation.history import History, StoreName
-from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
+from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant, problems_of
 from hubbub.runtime.simulation.loop import MAX_ROUNDS
 from hubbub.runtime.simulation.reading import read_store, read_threads
 from hubbub.runtime.simulation.setup import Setup
@@ -42,6 +52,7 @@ from hubbub.runtime.simulation.strategies import faults, opened_agents, seconds,
 from hubbub.runtime.simulation.world import World
 
 try:
+    from hypothesis import Phase, settings
     from hypothesis import strategies as st
     from hypothesis.stateful import (
         Bundle,
@@ -67,12 +78,14 @@ def async_rule(
 ) -> Callable[[Callable[Concatenate[S, P], Awaitable[T]]], Callable[Concatenate[S, P], T]]:
     """Make a rule of an async method: as ``hypothesis.stateful.rule``, but awaited in the world.
 
-    ``@precondition`` goes above it, as above a rule.
+    ``@precondition`` goes above it, as above a rule.  Raises ``BadValue`` for a plain method.
     """
 
     def decorate(
         method: Callable[Concatenate[S, P], Awaitable[T]],
     ) -> Callable[Concatenate[S, P], T]:
+        check_async("async_rule", method, "or make it a rule of hypothesis.stateful")
+
         @functools.wraps(method)
         def act(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             return self.do(lambda _: method(self, *args, **kwargs))
@@ -91,8 +104,8 @@ def _of(draw: Callable[["SimMachine"], SearchStrategy[T]]) -> SearchStrategy[T]:
 class SimMachine(RuleBasedStateMachine):
     """A world, and users who do this and that in it; subclass it and give a ``setup``.
 
-    ``setup`` is a ``Setup`` or a method that makes one: a method, where tools or models keep
-    something, so that each example begins with new ones.  Users open runs, talk to them, wait,
+    ``setup`` is a ``Setup`` or a method or function that makes one: that, where tools or models
+    keep something, so that each example begins with new ones.  Users open runs, talk to them, wait,
     interrupt, close and terminate; the process crashes, is killed and restarted; faults are drawn
     with the seed, in ``begin``.  Further rules are made with ``async_rule``, or use ``do``; those
     that say ``target=SimMachine.runs`` add runs.  ``begun`` is for what comes first.
@@ -100,6 +113,9 @@ class SimMachine(RuleBasedStateMachine):
     ``invariants_of`` are asked after each rule that leaves the world at rest, and at the end, when
     the faults are over and the world has settled; a broken one raises ``SimulationFailed``.  The
     world is closed in any case.  ``hypothesis.target`` seeks depth and interleavings.
+
+    ``TestCase.settings`` leave out ``Phase.explain``, which takes many times as long as finding the
+    failure; with settings of one's own: ``settings(X.TestCase.settings, max_examples=20)``.
     """
 
     setup: ClassVar[Any]
@@ -116,12 +132,19 @@ class SimMachine(RuleBasedStateMachine):
     """Ids of the runs that were opened."""
     _faults: ClassVar[SearchStrategy[list[Fault]]]
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        # To explain a failure Hypothesis traces each line of each world, the library's too.
+        given = cls.TestCase.settings
+        phases = [phase for phase in given.phases if phase is not Phase.explain]
+        cls.TestCase.settings = settings(given, phases=phases)
+
     def __init__(self) -> None:
         super().__init__()
         self._raised_before = sys.exc_info()[1]
         self._loop: FrozenLoop[World] | None = None
-        made = self.setup
-        self._setup: Setup = made() if callable(made) else made
+        self._setup = self._made_setup()
+        self._check_arguments()
         self._broken: SimulationFailed | None = None
         self.seed = 0
 
@@ -150,7 +173,7 @@ class SimMachine(RuleBasedStateMachine):
     def check_history(self, history: History) -> None:
         """Ask every invariant; raises ``SimulationFailed`` for the first one that is broken."""
         for name, invariant in with_limits_of(self._setup, self.invariants_of).items():
-            if problems := list(invariant(history)):
+            if problems := problems_of(name, invariant, history):
                 raise failure_of(name)(problems, history, self._replay())
 
     # ── rules ────────────────────────────────────────────────────────────────────────────────
@@ -251,6 +274,26 @@ class SimMachine(RuleBasedStateMachine):
         self.check_history(self._world.history)
         aim(self._world.history)
 
+    def _made_setup(self) -> Setup:
+        given = inspect.getattr_static(type(self), "setup", None)
+        if given is None:
+            what = f"{type(self).__name__}.setup"
+            raise BadValue(what, "it is missing; write `setup = Setup.of(agent)` in the class")
+        # What can be called without a machine is no method.
+        return setup_of(
+            given if inspect.isfunction(given) and _needs_nothing(given) else self.setup
+        )
+
+    def _check_arguments(self) -> None:
+        """Raise ``BadValue`` for what the class says that could mean nothing."""
+        name = type(self).__name__
+        check_no_loop(name)
+        check_store(f"{name}.store", self.store)
+        check_texts(f"{name}.users", self.users)
+        check_texts(f"{name}.agents", self.agents)
+        check_agents(f"{name}.agents", self.agents, self._setup)
+        check_mapping(f"{name}.invariants_of", self.invariants_of)
+
     @classmethod
     def _faults_for(cls, setup: Setup) -> SearchStrategy[list[Fault]]:
         # Made once a class: it takes as long as a few rules, and differs in no example.
@@ -268,6 +311,14 @@ class SimMachine(RuleBasedStateMachine):
 
     def _replay(self) -> str:
         return f"the rules that Hypothesis shows, in a world of seed={self.seed}"
+
+
+def _needs_nothing(function: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    return True
 
 
 async def _turns(count: int) -> None:

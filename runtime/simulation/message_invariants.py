@@ -1,4 +1,4 @@
-"""What must hold of messages: each comes to something, once, in order (H-07, H-14, T-09, I-13).
+"""What must hold of messages: each comes to something, once, in order.
 
 An item is known by the inbox it came to and its number there, wherever it was taken.  What an
 ending run leaves is
@@ -27,7 +27,7 @@ Place: TypeAlias = tuple[str, int]
 
 def no_message_lost(history: History) -> Iterator[str]:
     """Whatever an inbox has accepted comes to one thing: it is taken once, or it waits, or it is
-    told of by one letter (T-09), or moved to the frame below (I-13).
+    told of by one letter, or moved to the frame below.
 
     Whatever a user was told is accepted is in an inbox, and nothing is taken that never came.
     """
@@ -57,9 +57,9 @@ def no_message_lost(history: History) -> Iterator[str]:
 
 
 def order_kept(history: History) -> Iterator[str]:
-    """What one sender says to one run is accepted and taken in the order it was said (H-14).
+    """What one sender says to one run is accepted and taken in the order it was said.
 
-    Words that give the conversation back overtake (I-08).
+    Words that give the conversation back overtake.
     """
     last: dict[tuple[str, str, bool], int] = {}
     for event in history.events:
@@ -77,10 +77,11 @@ def order_kept(history: History) -> Iterator[str]:
 
 def no_idle_run_with_mail(history: History) -> Iterator[str]:
     """At rest nothing waits in the inbox of a run that does nothing; nor does what a person said
-    to a conversation whose frame on top does nothing (I-13).
+    to a conversation whose frame on top does nothing.
 
     A code agent reads its messages when it likes, and a run that was left alone, for its
-    definition is gone, has been told of (P-14).
+    definition is gone, has been told of.  What was sent to a frame's own id is for that frame,
+    once the one above it is done.
     """
     if not history.is_settled:
         return
@@ -92,7 +93,7 @@ def no_idle_run_with_mail(history: History) -> Iterator[str]:
         if not thread.in_session:
             yield f"run {run_id} is idle, but has mail: {_whats(items)}"
             continue
-        top = _top(history, run_id)
+        top = run_id if thread.origin.frame else _top(history, run_id)
         if top == run_id or top in gone or history.threads[top].in_session:
             continue
         said = [x for x in items if isinstance(x, SessionMessage) and is_from_user(x)]

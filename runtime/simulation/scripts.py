@@ -1,13 +1,15 @@
 """Scripts of a whole setup: what each of its prompts may call, and models that play it.
 
-    offered(setup)             by prompt, the tools that its model is shown
     scripted(setup, scripts)   the setup with the models of those prompts replaced by scripts
+    offered(setup)             by prompt, the tools that its model is shown
+
+    scripted(setup, {"desk": [reply("", call("look_up", order=7)), reply("It was lost.")]})
 
 ``strategies.scripts`` draws scripts that fit.  Prompts, not agents: two agents that read one
 prompt share its model.  That of a skill is called ``skill:NAME``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import structs
@@ -20,10 +22,12 @@ from hubbub.agents.resolution import Definitions
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.skills import SKILL_PREFIX, Skill
 from hubbub.agents.takeover import takeover_specs
+from hubbub.hub.errors import BadValue
 from hubbub.runtime.scripted_model import FunctionModel, call, reply
+from hubbub.runtime.simulation.arguments import setup_of
 from hubbub.runtime.simulation.setup import Setup
 
-__all__ = ["MAX_SPAWNS", "Scripts", "definitions_of", "offered", "scripted"]
+__all__ = ["MAX_SPAWNS", "Scripts", "check_prompts", "definitions_of", "offered", "scripted"]
 
 Scripts: TypeAlias = Mapping[str, Sequence[ModelReply]]
 """By the name of a prompt: what its model says, one reply after the other."""
@@ -37,7 +41,7 @@ LAST_WORDS: Final = "That is all."
 
 def definitions_of(setup: Setup) -> Definitions:
     """The definitions of a setup, resolved as its runtime will resolve them."""
-    return Definitions(setup.agents, setup.prompts, setup.tools, setup.hooks, setup.skills)
+    return setup.definitions()
 
 
 def offered(setup: Setup) -> Mapping[str, tuple[ToolSpec, ...]]:
@@ -52,13 +56,17 @@ def offered(setup: Setup) -> Mapping[str, tuple[ToolSpec, ...]]:
     return {name: tuple(specs.values()) for name, specs in found.items()}
 
 
-def scripted(setup: Setup, scripts: Scripts) -> Setup:
+def scripted(setup: Setup | Callable[[], Setup], scripts: Scripts) -> Setup:
     """The same setup with other models: each prompt that ``scripts`` names plays its script.
 
     The reply is found by counting what the model has said before, as ``ScriptedModel`` does, so
     the same request always gets the same answer.  After the last one a frame completes, and
-    anybody else says a last word.
+    anybody else says a last word.  Raises ``BadValue`` for a prompt that the setup does not have.
     """
+    setup = setup_of(setup)
+    sides = definitions_of(setup).sides.values()
+    known = (*map(_prompt_name, sides), *(prompt.name for prompt in setup.prompts))
+    check_prompts("scripted", scripts, known)
     models = {name: _model(name, script) for name, script in scripts.items()}
     replaced = _Replacing(models)
     return structs.replace(
@@ -68,6 +76,14 @@ def scripted(setup: Setup, scripts: Scripts) -> Setup:
         skills=tuple(map(replaced.skill, setup.skills)),
         options={"max_spawns": MAX_SPAWNS, **setup.options},
     )
+
+
+def check_prompts(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise for a name that is that of no prompt."""
+    there = dict.fromkeys(known)
+    for name in names:
+        if name not in there:
+            raise BadValue(what, f"no prompt {name!r}; there are {', '.join(there) or 'none'}")
 
 
 def _specs(side: ActiveSide) -> tuple[ToolSpec, ...]:

@@ -1,31 +1,39 @@
 """``Setup``: what a simulated world runs, as one gives it to ``Runtime``."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, structs
 
 from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.hooks import Hook
 from hubbub.agents.model import Model
+from hubbub.agents.resolution import Definitions
 from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.hub.errors import BadValue
+from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.schedules import Cron, Heartbeat
+from hubbub.runtime.simulation.fields import shown
 
 __all__ = ["Setup"]
 
 AnyTool: TypeAlias = Tool[..., Any]
 
-_OWNED = ("hub", "ports", "store")
+_OWNED: Final = ("hub", "ports", "store")
 """Arguments of ``Runtime`` that the world gives."""
+_LISTS: Final = ("agents", "prompts", "tools", "hooks", "skills", "schedules")
+_MAPPINGS: Final = ("models", "env", "options")
+_KNOWN: Final = tuple(inspect.signature(Runtime).parameters)
 
 
 class Setup(Struct, frozen=True, kw_only=True):
     """The arguments of ``Runtime`` in a simulated world; see there.
 
     ``options`` are further ones by name (``default_agent``, ``restore``, ``max_live``, …).  Raises
-    ``BadValue`` for those that are the world's own to give: hub, ports and store.
+    ``BadValue`` for those that are the world's own to give (hub, ports and store), for those that
+    ``Runtime`` does not have, and for what is no list of agents.
     """
 
     agents: Sequence[AgentDefinition] = ()
@@ -39,18 +47,40 @@ class Setup(Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
-        if taken := sorted(set(_OWNED) & set(self.options)):
-            raise BadValue("Setup.options", f"{', '.join(taken)}: the world has its own")
+        for name in _LISTS:
+            _check_list(f"Setup.{name}", getattr(self, name))
+        for name in _MAPPINGS:
+            if not isinstance(value := getattr(self, name), Mapping):
+                raise BadValue(f"Setup.{name}", f"a mapping is wanted, not {shown(value)}")
+        for number, agent in enumerate(self.agents):
+            if not isinstance(agent, AgentDefinition):
+                problem = f"an AgentDefinition is wanted, not {shown(agent)}"
+                raise BadValue(f"Setup.agents[{number}]", problem)
+        if self.options:
+            _check_options(self.options)
 
     @classmethod
     def of(cls, *agents: AgentDefinition, **arguments: Any) -> "Setup":
-        """A setup of agents, and of what else ``Runtime`` takes by name."""
+        """A setup of agents, and of what else ``Runtime`` takes by name.
+
+        Raises ``BadValue`` where there is no agent at all.
+        """
         if agents:
             arguments["agents"] = (*arguments.get("agents", ()), *agents)
         own = {name: arguments.pop(name) for name in cls.__struct_fields__ if name in arguments}
         if arguments:
             own["options"] = {**own.get("options", {}), **arguments}
-        return cls(**own)
+        made = cls(**own)
+        if not made.agents:
+            raise BadValue("Setup.of", "there is no agent; write Setup.of(agent)")
+        return made
+
+    def definitions(self) -> Definitions:
+        """The definitions, resolved as the runtime will resolve them.
+
+        Raises ``DefinitionError`` for those that do not fit together.
+        """
+        return Definitions(self.agents, self.prompts, self.tools, self.hooks, self.skills)
 
     def arguments(self) -> dict[str, Any]:
         """What ``Runtime`` is given."""
@@ -65,6 +95,22 @@ class Setup(Struct, frozen=True, kw_only=True):
         The same object is wrapped once: where two prompts share a tool, they still do.
         """
         return _Wrapping(wrap_model, wrap_tool).setup(self)
+
+
+def _check_list(what: str, value: object) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise BadValue(what, f"a list is wanted, not {shown(value)}")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    if taken := sorted(set(_OWNED) & set(options)):
+        raise BadValue("Setup.options", f"{', '.join(taken)}: the world has its own")
+    own = (*_LISTS, *_MAPPINGS)
+    if misplaced := sorted(set(own) & set(options)):
+        raise BadValue("Setup.options", f"{misplaced[0]}: give it as {misplaced[0]}=…, beside them")
+    if unknown := sorted(map(str, set(options) - set(_KNOWN))):
+        known = ", ".join(name for name in _KNOWN if name not in (*_OWNED, *own))
+        raise BadValue("Setup.options", f"Runtime has no {', '.join(unknown)}; it has {known}")
 
 
 class _Wrapping:

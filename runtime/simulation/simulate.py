@@ -8,13 +8,20 @@ scenario ─► faults end ─► the world settles ─► every invariant is as
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hubbub.runtime.simulation.aims import aim, note
+from hubbub.runtime.simulation.arguments import (
+    NotAsync,
+    awaited,
+    check_call,
+    check_steps,
+    setup_of,
+)
 from hubbub.runtime.simulation.budgets import with_limits_of
 from hubbub.runtime.simulation.faults import Fault
 from hubbub.runtime.simulation.history import History, StoreName
-from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
+from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant, problems_of
 from hubbub.runtime.simulation.loop import MAX_ROUNDS, run_seeded
 from hubbub.runtime.simulation.replay_line import replay_of
 from hubbub.runtime.simulation.setup import Setup
@@ -29,6 +36,8 @@ Scenario: TypeAlias = Callable[[World], Awaitable[object]] | Sequence[Step]
 MAX_VIOLATIONS: Final = 10
 MAX_LINES: Final = 40
 """Lines of the trace that are shown."""
+MAX_COMPLAINTS: Final = 10
+"""Warnings and errors of the log that are shown."""
 
 
 class SimulationFailed(AssertionError):
@@ -47,6 +56,10 @@ class SimulationFailed(AssertionError):
         self.history = history
         self.replay = replay
         super().__init__(_text(self.problems, history, replay))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A subclass of ``failure_of`` is found by no name.
+        return _failed, (self.broken, self.problems, self.history, self.replay)
 
 
 def simulate(
@@ -77,15 +90,18 @@ def simulate(
     In a test of Hypothesis the first world of an example is aimed at depth and interleavings
     (``aims``); ``settings(phases=…)`` without ``Phase.target`` has it seek nothing.
     """
+    check_call(scenario, faults, store, invariants)
+    __tracebackhide__ = True
     made: list[tuple[World, Setup]] = []
 
     async def main() -> None:
-        given = setup() if callable(setup) else setup
+        given = setup_of(setup)
+        check_steps(scenario, given)
         world = World(given, seed=seed, faults=faults, store=store)
         made.append((world, given))
         async with world:
             if callable(scenario):
-                await scenario(world)
+                await awaited("scenario", scenario, world)
             else:
                 await play(scenario, world)
             if settle:
@@ -101,13 +117,14 @@ def simulate(
     try:
         run_seeded(main, seed, max_rounds=max_rounds)
     except Exception as error:
-        if not made:  # The setup itself is wrong: there is no history yet.
+        # What is wrong is what was given: there is no history, or nothing to learn from it.
+        if not made or isinstance(error, NotAsync):
             raise
         problem = f"{type(error).__name__}: {error}"
         raise SimulationFailed([problem], made[0][0].history, replay) from error
     world, given = made[0]
     for name, invariant in with_limits_of(given, invariants).items():
-        if problems := list(invariant(world.history)):
+        if problems := problems_of(name, invariant, world.history):
             raise failure_of(name)([f"{name}: {each}" for each in problems], world.history, replay)
     aim(world.history)
     note(f"To see it again: {replay}")  # What fails now fails in the test.
@@ -122,9 +139,17 @@ def failure_of(name: str) -> type[SimulationFailed]:
     return type("SimulationFailed", (SimulationFailed,), space)
 
 
+def _failed(
+    broken: str, problems: Sequence[str], history: History, replay: str
+) -> SimulationFailed:
+    """A failure as it was before it was pickled."""
+    cls = failure_of(broken) if broken else SimulationFailed
+    return cls(problems, history, replay)
+
+
 def _text(problems: Sequence[str], history: History, replay: str) -> str:
     """What failed, what happened last, and how to see it again."""
-    lines = [*problems[:MAX_VIOLATIONS]]
+    lines = [history.named(each) for each in problems[:MAX_VIOLATIONS]]
     if (more := len(problems) - MAX_VIOLATIONS) > 0:
         lines.append(f"… and {more} more")
     trace = history.trace()
@@ -133,4 +158,7 @@ def _text(problems: Sequence[str], history: History, replay: str) -> str:
     lines += [f"    {line}" for line in trace[-MAX_LINES:]]
     if history.injected:
         lines += ["", "Faults that struck:", *(f"    {each}" for each in history.injected)]
+    if logged := [each for each in history.logged if each.level in ("warning", "error")]:
+        shown = [history.named(str(each)) for each in logged[-MAX_COMPLAINTS:]]
+        lines += ["", "Logged last:", *(f"    {line}" for line in shown)]
     return "\n".join([*lines, "", "To see it again:", f"    {replay}"])

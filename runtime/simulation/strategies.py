@@ -7,22 +7,28 @@
     seeds()           in which order tasks run, and the ids
     steps(setup)      what users do: a scenario
     faults(setup)     what goes wrong: names of its agents and tools, small numbers
-    scripts(setup)    what models say: replies that call what they are offered
+    scripts(setup)    what models say: replies that call what they are offered; for ``scripted``,
+                      which makes a setup of a setup and what was drawn
     stores()          the three stores
     events()          any event (``event_strategies``)
+
+Setups are given as to ``simulate``: a ``Setup``, or a function that makes one.  What could be no
+strategy, such as one of agents that the setup does not have, raises ``BadValue`` at once.
 
 Small numbers, so that what is found shrinks to *crash at commit 1* of a short conversation.  The
 first thing of each choice is the simplest one.  Needs the extra ``testing``.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final, cast, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias, cast, get_args
 
 from hubbub.agents.model import ModelReply, ToolCall, ToolSpec
-from hubbub.hub.errors import MissingExtra
+from hubbub.hub.errors import BadValue, MissingExtra
 from hubbub.hub.values import encode_value
 from hubbub.runtime.scripted_model import reply
+from hubbub.runtime.simulation.arguments import check_agents, check_store, check_texts, setup_of
 from hubbub.runtime.simulation.faults import (
+    AnyFault,
     ChannelFault,
     ChannelFaultKind,
     ClockJump,
@@ -36,7 +42,7 @@ from hubbub.runtime.simulation.faults import (
     ToolFaultKind,
 )
 from hubbub.runtime.simulation.history import StoreName
-from hubbub.runtime.simulation.scripts import Scripts, definitions_of, offered
+from hubbub.runtime.simulation.scripts import Scripts, check_prompts, definitions_of, offered
 from hubbub.runtime.simulation.setup import Setup
 from hubbub.runtime.simulation.steps import (
     Close,
@@ -63,6 +69,8 @@ __all__ = [
     "replies", "scripts", "seconds", "seeds", "steps", "stores", "texts",
 ]  # fmt: skip
 
+AnySetup: TypeAlias = Setup | Callable[[], Setup]
+
 MAX_COMMIT: Final = 30
 MAX_CALL: Final = 5
 MAX_LIFE: Final = 2
@@ -70,7 +78,7 @@ MAX_SECTORS: Final = 15
 MAX_RUNS: Final = 3
 """Runs that the steps of one scenario speak of."""
 
-ALL_FAULTS: Final[tuple[type[Fault], ...]] = get_args(Fault)
+ALL_FAULTS: Final[tuple[type[Fault], ...]] = get_args(AnyFault)
 TEXTS: Final = ("Hello.", "Where is my parcel?", "Yes.", "No, thank you.", "été")
 SECONDS: Final = (0.0, 1.0, 0.1, 10.0, 60.0, 3_600.0)
 ODD_ARGUMENTS: Final = ("", "{", "[]", '{"no_such_field": 1}')
@@ -88,6 +96,8 @@ def seeds() -> SearchStrategy[int]:
 
 def stores(*names: StoreName) -> SearchStrategy[StoreName]:
     """Names of stores: of these, or any."""
+    for name in names:
+        check_store("stores", name)
     return st.sampled_from(names or get_args(StoreName))
 
 
@@ -104,13 +114,18 @@ def seconds() -> SearchStrategy[float]:
 # ── faults ───────────────────────────────────────────────────────────────────────────────────
 
 
-def faults(setup: Setup, *kinds: type[Fault], max_size: int = 3) -> SearchStrategy[list[Fault]]:
+def faults(setup: AnySetup, *kinds: type[Fault], max_size: int = 3) -> SearchStrategy[list[Fault]]:
     """What goes wrong in a world of ``setup``, at most ``max_size`` things.
 
     ``kinds`` are classes of faults; without any, every kind that could strike there.  Agents and
     tools are named as the setup names them, or not at all.
     """
-    return st.lists(st.one_of(*_faults(setup, kinds or ALL_FAULTS)), max_size=max_size)
+    for kind in kinds:
+        if kind not in ALL_FAULTS:
+            known = ", ".join(each.__name__ for each in ALL_FAULTS)
+            raise BadValue("faults", f"{kind!r} is no class of faults; there are {known}")
+    found = _faults(setup_of(setup), kinds or ALL_FAULTS)
+    return st.lists(st.one_of(*found), max_size=max_size)
 
 
 def _faults(setup: Setup, kinds: Sequence[type[Fault]]) -> Iterable[SearchStrategy[Fault]]:
@@ -155,7 +170,7 @@ def _words(literal: object, simplest: str = "", hardest: str = "") -> SearchStra
 
 
 def steps(
-    setup: Setup,
+    setup: AnySetup,
     *,
     users: Sequence[str] = ("ann", "bob"),
     agents: Sequence[str] = (),
@@ -167,6 +182,10 @@ def steps(
     ``agents`` are those that are opened: by default the setup's, but for those that only others
     use.  ``words`` is what is said.  Each user has one session key, and may also go without.
     """
+    setup = setup_of(setup)
+    check_texts("steps: users", users)
+    check_texts("steps: agents", agents)
+    check_agents("steps: agents", agents, setup)
     said = texts() if words is None else words
     who = st.sampled_from(tuple(users))
     names = st.sampled_from(tuple(agents) or opened_agents(setup))
@@ -186,8 +205,9 @@ def steps(
     return st.tuples(opens, st.lists(others, max_size=max_size - 1)).map(lambda x: [x[0], *x[1]])
 
 
-def opened_agents(setup: Setup) -> tuple[str, ...]:
+def opened_agents(setup: AnySetup) -> tuple[str, ...]:
     """The agents that a user opens: those that are nobody's tool, or all if there are none."""
+    setup = setup_of(setup)
     names = tuple(agent.name for agent in setup.agents)
     return tuple(x.name for x in setup.agents if not x.expose_as_tool) or names
 
@@ -195,14 +215,19 @@ def opened_agents(setup: Setup) -> tuple[str, ...]:
 # ── models ───────────────────────────────────────────────────────────────────────────────────
 
 
-def scripts(setup: Setup, *prompts: str, max_size: int = 5) -> SearchStrategy[Scripts]:
-    """What the models of a setup say, by prompt; ``scripted(setup, …)`` has them say it.
+def scripts(setup: AnySetup, *prompts: str, max_size: int = 5) -> SearchStrategy[Scripts]:
+    """What the models of a setup say, by prompt.
+
+        @given(script=scripts(SETUP))
+        def test_whatever_they_say(script):
+            simulate(STEPS, scripted(SETUP, script))
 
     ``prompts`` names those that get a script: by default all, those of skills (``skill:NAME``)
     included.  A reply is text, or calls of what that prompt is offered with arguments that fit,
     and rarely nonsense: nothing at all, a tool that does not exist, arguments that are none.
     """
-    found = offered(setup)
+    found = offered(setup_of(setup))
+    check_prompts("scripts", prompts, found)
     return st.fixed_dictionaries(
         {
             name: st.lists(replies(*found[name]), max_size=max_size)

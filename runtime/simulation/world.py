@@ -19,6 +19,7 @@ import anyio
 from hubbub.agents.model import Model, ModelRequest
 from hubbub.hub.errors import BadValue, CallerError, UnknownRun
 from hubbub.hub.hub import Hub
+from hubbub.hub.logs import log
 from hubbub.hub.message import Message
 from hubbub.hub.ports import Clock, Ports, SystemIds
 from hubbub.hub.receipt import Receipt
@@ -26,11 +27,14 @@ from hubbub.hub.values import encode_value
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.run_handle import RunOutcome
 from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.simulation.arguments import check_world, setup_of
+from hubbub.runtime.simulation.asyncio_only import AsyncioWatch
 from hubbub.runtime.simulation.faults import CrashMoment, Fault
 from hubbub.runtime.simulation.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.injection import wrap_model, wrap_tool
 from hubbub.runtime.simulation.line import Line
 from hubbub.runtime.simulation.lives import Lives
+from hubbub.runtime.simulation.logbook import Logbook
 from hubbub.runtime.simulation.plan import Plan
 from hubbub.runtime.simulation.process import MortalModel, Process
 from hubbub.runtime.simulation.reading import read_store, read_tasks, read_threads, stray_tasks
@@ -51,7 +55,9 @@ class World:
     all of them survive their processes.
 
     ``async with`` begins the first process, and leaves the last one in order.  ``history`` is
-    whole after that.
+    whole after that.  What the library logs meanwhile goes to ``history.logged``, not to the log
+    of the process.  Raises ``AsyncioOnly`` where a tool or an agent has asked for asyncio's loop,
+    and nothing else went wrong.
     """
 
     def __init__(
@@ -62,6 +68,8 @@ class World:
         faults: Sequence[Fault] = (),
         store: StoreName = "memory",
     ) -> None:
+        setup = setup_of(setup)
+        check_world(setup, faults, store)
         self.history = History(seed=seed, faults=tuple(faults), store=store)
         self.plan = Plan(faults, LoopClock(), on_request=self._asked)
         self.clock: Clock = self.plan.clock
@@ -70,7 +78,8 @@ class World:
             make_worker=InlineWorker,
         )  # fmt: skip
         wrapped = setup.wrapped(self._mortal, lambda tool: wrap_tool(tool, self.plan))
-        self._lives = Lives(wrapped, ports, self.plan, self.history, faults)
+        self._asyncio = AsyncioWatch()
+        self._lives = Lives(wrapped, ports, self.plan, self.history, faults, self._asyncio.listen)
         self._line = Line(self.plan)
         self._has_schedules = bool(setup.schedules)
         self._keys: set[str] = set()
@@ -79,7 +88,16 @@ class World:
     # ── lives ────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
-        self._others = read_tasks()
+        self._end_log = log.divert(Logbook(self.history.logged, self.clock.monotonic))
+        try:
+            self._others = read_tasks()
+            await self._enter()
+        except BaseException:
+            self._end_log()
+            raise
+        return self
+
+    async def _enter(self) -> None:
         await self._lives.__aenter__()
         await self._line.__aenter__()
         try:
@@ -87,7 +105,6 @@ class World:
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
-        return self
 
     async def __aexit__(
         self,
@@ -100,7 +117,12 @@ class World:
             if exc is None or isinstance(exc, Exception):
                 await self._finish()
         finally:
-            is_handled = await self._lives.__aexit__(exc_type, exc, traceback)
+            try:
+                is_handled = await self._lives.__aexit__(exc_type, exc, traceback)
+            finally:
+                self._end_log()
+        if exc is None:
+            self._asyncio.check(self.history.logged)
         return is_handled
 
     @property

@@ -5,7 +5,7 @@
 The same seed draws the same, for ever as long as nothing in here changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, TALKERS, OwnWorld, spoken
 
+from hubbub.hub.events import SessionOpen
 from hubbub.runtime.simulation import (
     ChannelFault,
     ClockJump,
@@ -54,6 +55,8 @@ class Drawn(Struct, frozen=True, kw_only=True):
 
     seed: int
     steps: tuple[Step, ...]
+    whispers: tuple[tuple[int, int], ...] = ()
+    """After which steps somebody writes to a child, and to which one."""
     faults: tuple[Fault, ...] = ()
     store: StoreName = "memory"
     has_schedules: bool = False
@@ -75,7 +78,7 @@ def drawn(seed: int) -> Drawn:
         faults = (*faults, *_crashes(random, 12, random.randint(4, 9)))
     return Drawn(
         seed=seed, store=random.choice(STORES), has_schedules=has_schedules, options=options,
-        steps=steps, faults=faults,
+        steps=steps, faults=faults, whispers=_whispers(random, len(steps)),
     )  # fmt: skip
 
 
@@ -84,7 +87,11 @@ def lived(world: Drawn) -> History:
     own = OwnWorld(has_schedules=world.has_schedules, options=world.options)
 
     async def own_scenario(live: World) -> None:
-        await play(world.steps, live)
+        opened: list[str] = []
+        for number, step in enumerate(world.steps):
+            await play([step], live, opened)
+            for _, which in (each for each in world.whispers if each[0] == number):
+                await _whisper(live, number, which)
         live.end_faults()
         await live.settle(SETTLE)
         # Now that nothing happens by itself: what does a model see?
@@ -99,6 +106,15 @@ def lived(world: Drawn) -> History:
     )  # fmt: skip
 
 
+async def _whisper(live: World, number: int, which: int) -> None:
+    """A child's id is known to whoever listens."""
+    heard = (each.event for each in live.history.heard)
+    below = [x.run_id for x in heard if isinstance(x, SessionOpen) and x.parent_run_id]
+    if below:
+        text = spoken(f"w{number}", [["say"]])
+        await live.say(below[which % len(below)], text, user="ann")
+
+
 # ── users ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -108,9 +124,26 @@ def _steps(random: Random) -> tuple[Step, ...]:
     for number in range(random.randint(6, 18)):
         if not opened or random.random() < 0.22:
             steps.append(_open(random, number, opened))
+        elif random.random() < 0.08:
+            steps += _burst(random, number, opened)
         else:
             steps.append(_one(random, number, opened, steps))
     return tuple(steps)
+
+
+def _whispers(random: Random, steps: int) -> tuple[tuple[int, int], ...]:
+    if random.random() < 0.7:
+        return ()
+    return tuple((random.randrange(steps), random.randrange(20)) for _ in range(4))
+
+
+def _burst(random: Random, number: int, opened: Sequence[str]) -> Iterator[Step]:
+    """One thing is said after the other to a run that had time to leave memory."""
+    to = random.randrange(len(opened))
+    yield Wait(seconds=random.choice((3.0, 30.0)))
+    for part in "abc":
+        program = [["say"]] if opened[to] not in ("shop", "watcher") else []
+        yield Say(to=to, text=spoken(f"m{number}{part}", program), user=random.choice(USERS))
 
 
 def _open(random: Random, number: int, opened: list[str]) -> Step:

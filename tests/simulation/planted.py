@@ -287,11 +287,11 @@ PLANTED: Final[Mapping[str, Plant]] = {
 }
 
 WORLDS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(PLANTED, 25),
-    "cascade_missed": 40,
-    "lost_wake_up": 40,
-    "refired_cron": 60,
+    **dict.fromkeys(PLANTED, 30),
+    "cascade_missed": 60,
+    "refired_cron": 80,
     "orphan_tool_use": 80,
-    "lost_while_read": 120,
+    "pop_then_inject": 200,
+    "lost_while_read": 300,
 }
 """How many worlds it may take to find each, from seed 0 on."""

@@ -1,11 +1,13 @@
 """Faults are plain data: compared by value, written as the code that makes them."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 
 from hubbub.hub.errors import BadPattern, BadValue
 from hubbub.runtime.simulation import faults as f
-from hubbub.runtime.simulation.faults import Fault
+from hubbub.runtime.simulation.faults import AnyFault, Fault
 
 EVERY = (
     f.Crash(commit=3),
@@ -40,7 +42,7 @@ def test_a_repr_leaves_out_what_goes_without_saying() -> None:
 
 def test_faults_can_be_kept_in_a_file() -> None:
     text = msgspec.json.encode(EVERY)
-    assert msgspec.json.decode(text, type=tuple[Fault, ...]) == EVERY
+    assert msgspec.json.decode(text, type=tuple[AnyFault, ...]) == EVERY
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,23 @@ def test_faults_can_be_kept_in_a_file() -> None:
         (lambda: f.ChannelFault(kind="late", message=0), "ChannelFault.message"),
         (lambda: f.ClockJump(at=-1, seconds=1), "ClockJump.at"),
         (lambda: f.ClockJump(at=1, seconds=float("inf")), "ClockJump.seconds"),
+        (lambda: f.Crash(commit="x"), "Crash.commit: a whole number is wanted, not 'x'"),  # type: ignore[arg-type]
+        (lambda: f.Crash(commit=True), "Crash.commit: a whole number is wanted, not True"),
+        (lambda: f.Crash(commit=1, life=0.5), "Crash.life: a whole number"),  # type: ignore[arg-type]
+        (lambda: f.ListenerFault(kind="slow", seconds="1"), "seconds: a number is wanted"),  # type: ignore[arg-type]
+        (lambda: f.ModelFault(agent=3, kind="error"), "ModelFault.agent: a text"),  # type: ignore[arg-type]
+        (lambda: f.Fault(), "make a Crash"),
     ],
 )
 def test_a_fault_that_could_never_happen_is_refused(make, words) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(BadValue, match=words):
         make()
+
+
+def test_every_fault_is_a_fault() -> None:
+    assert (
+        {type(fault) for fault in EVERY} == set(get_args(AnyFault)) == set(Fault.__subclasses__())
+    )
 
 
 def test_a_listener_needs_a_pattern_that_the_hub_knows() -> None:

@@ -293,3 +293,12 @@ async def _seconds(clocked: Clocked) -> int:
 
 async def _raises(_: Clocked) -> None:
     raise KeyError("no")
+
+
+def test_its_failures_are_not_explained_line_by_line_unless_one_says_so() -> None:
+    class Machine(SimMachine):
+        setup = DESK
+
+    assert Phase.explain not in Machine.TestCase.settings.phases
+    assert Phase.target in Machine.TestCase.settings.phases
+    assert Machine.TestCase.settings.deadline is None

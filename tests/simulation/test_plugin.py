@@ -1,11 +1,16 @@
 """The pytest plugin, as a project meets it that only knows pytest."""
 
+import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
+from hubbub.runtime.simulation import plugin
 from hubbub.runtime.simulation.playback import replay_recording
 from hubbub.runtime.simulation.recording import read_recording
 
@@ -160,9 +165,9 @@ def test_that_passes(simulate):
     )
     run(project, "--hubbub-record", "records").assert_outcomes(failed=2, passed=1)
     files = sorted(Path(project.path, "records").iterdir())
-    assert [file.name for file in files] == [
-        "test_it.py_test_a_runtime_asyncio-2.jsonl", "test_it.py_test_a_runtime_asyncio.jsonl",
-        "test_it.py_test_it_fails.jsonl",
+    assert [re.sub("-[0-9a-f]{8}", "-…", file.name) for file in files] == [
+        "test_it.py_test_a_runtime_asyncio-…-2.jsonl", "test_it.py_test_a_runtime_asyncio-….jsonl",
+        "test_it.py_test_it_fails-….jsonl",
     ]  # fmt: skip
     texts = [["helper: Hello."], ["helper: Hello."], ["helper: One."]]
     assert [read_recording(file).transcript() for file in files] == texts
@@ -180,6 +185,182 @@ def test_a_recording_of_a_test_can_be_imported(project: pytest.Pytester) -> None
     store = f"sqlite:{project.path / 'store'}"
     assert main(["import", str(file), "--store", store]) == 0
     assert main(["fsck", "--store", store]) == 0
+
+
+PARAMETERS = """
+import agents, pytest
+
+@pytest.mark.parametrize("x", ["a b", "a_b", "a/b", "A b", "ä", "ö", "long" * 100])
+def test_it(simulate, scripted_model, x):
+    async def scenario(world):
+        await world.result(await world.open("helper", x, user="ann"))
+    simulate(scenario, agents.Setup.of(agents.agent(scripted_model(x))))
+    raise ValueError("no")
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")])
+def test_each_test_has_a_recording_of_its_own(
+    project: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    project.makepyfile(test_it=PARAMETERS)
+    run(project, "--hubbub-record", "records", *workers).assert_outcomes(failed=7)
+    files = sorted(Path(project.path, "records").iterdir())
+    assert all(len(file.name.encode()) < 160 for file in files)
+    assert "test_it.py_test_it_a_b-" in files[0].name + files[1].name
+    said = sorted(read_recording(file).transcript()[0] for file in files)
+    texts = ["a b", "a_b", "a/b", "A b", "ä", "ö", "long" * 100]
+    assert said == sorted(f"helper: {text}" for text in texts)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_test_whose_loop_goes_on_after_it_is_recorded_too(
+    project: pytest.Pytester, backend: str
+) -> None:
+    project.makepyfile(
+        f"""
+        import agents, pytest
+
+        @pytest.fixture(scope="module")
+        def anyio_backend():
+            return {backend!r}
+
+        @pytest.fixture(scope="module", autouse=True)
+        async def whole_module(anyio_backend):
+            yield
+
+        @pytest.mark.anyio
+        async def test_it(hubbub_runtime, scripted_model):
+            async with hubbub_runtime([agents.agent(scripted_model("Hello."))]) as rt:
+                await rt.run("helper", "hi")
+            raise ValueError("no")
+
+        @pytest.mark.anyio
+        async def test_another(hubbub_runtime, scripted_model):
+            async with hubbub_runtime([agents.agent(scripted_model("Hello."))]) as rt:
+                await rt.run("helper", "hi")
+        """
+    )
+    run(project, "--hubbub-record", "records").assert_outcomes(failed=1, passed=1)
+    (file,) = Path(project.path, "records").iterdir()
+    assert read_recording(file).transcript() == ["helper: Hello."]
+
+
+DRAWN = """
+import agents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+@settings(database=None, derandomize=True)
+@given(text=st.text("abc", max_size=3))
+def test_it(simulate, scripted_model, hubbub_seed, text):
+    async def scenario(world):
+        await world.result(await world.open("helper", text, user="ann"))
+    history = simulate(scenario, agents.Setup.of(agents.agent(scripted_model("One."))))
+    assert history.seed == hubbub_seed
+    assert "b" not in text
+"""
+
+
+def test_what_hypothesis_draws_is_simulated_and_the_example_that_it_shows_recorded(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(test_it=DRAWN)
+    result = run(project, "--hubbub-record", "records", "--hubbub-seed", "5")
+    result.assert_outcomes(failed=1)
+    command = "pytest test_it.py::test_it --hubbub-seed 5"
+    result.stdout.fnmatch_lines(["*text='b',*", "*to see it again*", command, "Hypothesis keeps *"])
+    (file,) = Path(project.path, "records").iterdir()
+    (run_of,) = read_recording(file).runs.values()
+    assert run_of.opening.input == "b"
+
+
+def test_what_is_typed_to_see_it_again_works_where_pytest_was_called(
+    project: pytest.Pytester,
+) -> None:
+    project.makeini("[pytest]")
+    project.mkdir("deep")
+    Path(project.path, "deep", "test_it.py").write_text(FAILS)
+    begin = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", project.path]
+    paths = [str(project.path), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def said(folder: str, *arguments: str) -> list[str]:
+        done = subprocess.run(
+            [*begin, *arguments], cwd=Path(project.path, folder), env=env, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    for folder, file in (("deep", "test_it.py"), (".", "deep/test_it.py")):
+        (line,) = (x for x in said(folder) if x.startswith("pytest "))
+        assert line == f"pytest {file}::test_it_fails --hubbub-seed 0"
+        assert "1 failed" in said(folder, *shlex.split(line)[1:])[-1]
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", "1.5", str(2**64)])
+def test_a_seed_that_is_none_is_refused_in_one_line(project: pytest.Pytester, seed: str) -> None:
+    result = run(project, "--hubbub-seed", seed)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = (x for x in result.errlines if "hubbub-seed" in x)
+    assert line.endswith(f"a whole number from 0 to 2**64 - 1 is wanted, not {seed!r}")
+
+
+def test_a_failure_shows_the_test_and_not_the_plugin(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_it=FAILS.replace("await world.result", "1 / 0\n        await world.result"),
+        test_waits=WAITS,
+    )
+    result = run(project)
+    result.assert_outcomes(failed=2)
+    result.stdout.no_fnmatch_line("*plugin.py*")
+    result.stdout.no_fnmatch_line("*loop.py*")
+
+
+WAITS = """
+import anyio
+from hubbub.runtime.simulation import run_seeded
+
+def test_it_waits():
+    run_seeded(anyio.sleep_forever)
+"""
+
+
+def test_what_faults_raise_does_not_bury_a_failing_property(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import agents
+        from hypothesis import given, settings
+        from hypothesis import strategies as st
+        from hubbub.runtime.simulation import ListenerFault, Open
+
+        def none_may_open(history):
+            return ["opened"] if history.runs else []
+
+        @settings(database=None)
+        @given(seed=st.integers(0, 1000))
+        def test_it(simulate, scripted_model, seed):
+            simulate(
+                [Open(agent="helper", input="hi")],
+                agents.Setup.of(agents.agent(scripted_model("One."))),
+                seed=seed, faults=[ListenerFault(kind="raise")],
+                invariants={"none_may_open": none_may_open},
+            )
+        """
+    )
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*Captured log*")
+    # Without its library's log.
+    assert len(result.outlines) < 250
+
+
+def test_the_examples_of_its_documentation_run(project: pytest.Pytester) -> None:
+    assert plugin.__doc__ is not None
+    blocks = re.findall(r"(?<=:\n\n)(?:(?: {4}.*)?\n)+", plugin.__doc__)
+    code = [dedent(block) for block in blocks if "def test" in block]
+    project.makepyfile(test_docs="\n".join(code))
+    run(project).assert_outcomes(passed=5)
 
 
 def test_tests_without_its_fixtures_are_left_alone(project: pytest.Pytester) -> None:

@@ -1,0 +1,71 @@
+"""What the fields of steps and faults may be.
+
+A mistyped step or fault would be a test that always passes: so it is refused when it is made.
+"""
+
+import math
+from typing import Final, get_args
+
+from msgspec import Struct
+
+from hubbub.hub.errors import BadValue
+
+__all__ = ["check_fields", "shown"]
+
+MAX_SHOWN: Final = 60
+"""Letters of a value that stand in an error."""
+
+
+def check_fields(
+    made: Struct,
+    *,
+    counts: tuple[str, ...] = (),
+    ordinals: tuple[str, ...] = (),
+    amounts: tuple[str, ...] = (),
+    numbers: tuple[str, ...] = (),
+    texts: tuple[str, ...] = (),
+    **words: object,
+) -> None:
+    """Raise ``BadValue`` for the first field of ``made`` that is none of what it must be.
+
+    ``counts`` are whole numbers from 1 and ``ordinals`` from 0; ``amounts`` are finite numbers
+    that are not negative, ``numbers`` may be; ``words`` says by field which ones there are.
+    """
+    name = type(made).__name__
+    for field in texts:
+        _check_text(f"{name}.{field}", getattr(made, field))
+    for field in (*counts, *ordinals):
+        _check_whole(f"{name}.{field}", getattr(made, field), least=int(field in counts))
+    for field in (*amounts, *numbers):
+        _check_number(f"{name}.{field}", getattr(made, field), is_signed=field in numbers)
+    for field, known in words.items():
+        if (word := getattr(made, field)) not in get_args(known):
+            raise BadValue(f"{name}.{field}", f"{word!r}: one of {', '.join(get_args(known))}")
+
+
+def shown(value: object) -> str:
+    """A value as it stands in an error: what is long goes by its type."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"something of type {type(value).__name__}"
+
+
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        name = getattr(value, "name", None)
+        remedy = f"; give its name, {name!r}" if isinstance(name, str) else ""
+        raise BadValue(what, f"a text is wanted, not {type(value).__name__}{remedy}")
+
+
+def _check_whole(what: str, value: object, *, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadValue(what, f"a whole number is wanted, not {shown(value)}")
+    if value < least:
+        raise BadValue(what, f"counts from {least}, there is no {value}")
+
+
+def _check_number(what: str, value: object, *, is_signed: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadValue(what, f"a number is wanted, not {shown(value)}")
+    if not math.isfinite(value) or (value < 0 and not is_signed):
+        problem = "endless" if is_signed else "negative or endless"
+        raise BadValue(what, f"cannot be {problem}, as {value!r} is")
