@@ -1,4 +1,4 @@
-"""Every example of the README runs as it is written there."""
+"""Every example of the README and of the guides in docs/ runs as it is written there."""
 
 import re
 import subprocess
@@ -7,16 +7,31 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_example_runs_as_written(number: int, tmp_path: Path) -> None:
-    script = tmp_path / "example.py"
-    script.write_text(EXAMPLES[number])
+def examples_of(guide: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text(), re.DOTALL)
+
+
+EXAMPLES = examples_of("README.md")
+SIMULATION = examples_of("docs/simulation.md")
+
+
+@pytest.mark.parametrize(
+    "example",
+    [*EXAMPLES, *SIMULATION],
+    ids=[
+        *(f"README {number}" for number in range(len(EXAMPLES))),
+        *(f"simulation {number}" for number in range(len(SIMULATION))),
+    ],
+)
+def test_example_runs_as_written(example: str, tmp_path: Path) -> None:
+    script = tmp_path / "test_example.py"
+    script.write_text(example)
+    runner = ["-m", "pytest", "-q"] if "import pytest" in example else []
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", *runner, str(script)],
         capture_output=True,
         text=True,
         timeout=240,

@@ -113,7 +113,11 @@ class Heard(Struct, kw_only=True, frozen=True, gc=False):
 
 
 class History(Struct, kw_only=True, dict=True):
-    """What happened.  ``events`` are all durable ones, of every run and lane, in store order."""
+    """What happened.  ``events`` are all durable ones, of every run and lane, in store order.
+
+    While the world is still open, what the store has (``events``, ``runs``, and all that is told
+    of them: ``said``, ``outcome``, …) is what ``World.read`` has found there.
+    """
 
     seed: int = 0
     faults: tuple[Fault, ...] = ()
@@ -150,6 +154,17 @@ class History(Struct, kw_only=True, dict=True):
     def inbox(self) -> Mapping[str, list[InLane]]:
         """Everything that ever entered the inbox of each run."""
         return self._lanes("in")
+
+    def set_stored(
+        self,
+        events: Sequence[Event],
+        runs: Mapping[str, RunInfo],
+        waiting: Mapping[str, Sequence[InLane]],
+    ) -> None:
+        """This is what the store has now."""
+        self.events, self.runs, self.waiting = events, runs, waiting
+        for derived in ("own", "inbox", "threads"):
+            self.__dict__.pop(derived, None)
 
     @cached_property
     def threads(self) -> Mapping[str, Thread]:

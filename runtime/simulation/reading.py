@@ -1,4 +1,4 @@
-"""What is read into a ``History`` at the end: from the store, and from the process at work."""
+"""What is read into a ``History``: from the store, and from the process at work."""
 
 from collections.abc import Container, Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from hubbub.runtime.activation import Activation
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.history import History
 
-__all__ = ["read_store", "read_tasks", "read_threads", "stray_tasks"]
+__all__ = ["read_open_store", "read_store", "read_tasks", "read_threads", "stray_tasks"]
 
 LIFE: Final = "life "
 """How the names of the tasks begin in which processes live."""
@@ -25,26 +25,30 @@ PAGE: Final = 10_000
 
 
 async def read_store(journal: Journal, history: History) -> None:
-    """Read everything that a store holds: events, runs, and what waits for them."""
+    """Read everything that a store holds which nobody has open."""
     await journal.open()
     try:
-        events: list[Event] = []
-        position, found = 0, True
-        while found:
-            page, position = await journal.read(Selection(), after=position, limit=PAGE)
-            events += page
-            found = bool(page)
-        history.events = tuple(events)
-        infos = await journal.runs(live=False)
-        history.runs = {info.run_id: info for info in infos}
-        waiting = {}
-        for info in infos:
-            if info.waiting:
-                loaded = await journal.load(info.run_id)
-                waiting[info.run_id] = tuple(loaded.waiting) if loaded is not None else ()
-        history.waiting = waiting
+        await read_open_store(journal, history)
     finally:
         await journal.aclose()
+
+
+async def read_open_store(journal: Journal, history: History) -> None:
+    """Read everything that a store holds: events, runs, and what waits for them."""
+    await journal.flush()
+    events: list[Event] = []
+    position, found = 0, True
+    while found:
+        page, position = await journal.read(Selection(), after=position, limit=PAGE)
+        events += page
+        found = bool(page)
+    infos = await journal.runs(live=False)
+    waiting = {}
+    for info in infos:
+        if info.waiting:
+            loaded = await journal.load(info.run_id)
+            waiting[info.run_id] = tuple(loaded.waiting) if loaded is not None else ()
+    history.set_stored(tuple(events), {info.run_id: info for info in infos}, waiting)
 
 
 def read_threads(runtime: Runtime) -> Mapping[str, Thread]:

@@ -37,7 +37,13 @@ from hubbub.runtime.simulation.lives import Lives
 from hubbub.runtime.simulation.logbook import Logbook
 from hubbub.runtime.simulation.plan import Plan
 from hubbub.runtime.simulation.process import MortalModel, Process
-from hubbub.runtime.simulation.reading import read_store, read_tasks, read_threads, stray_tasks
+from hubbub.runtime.simulation.reading import (
+    read_open_store,
+    read_store,
+    read_tasks,
+    read_threads,
+    stray_tasks,
+)
 from hubbub.runtime.simulation.setup import Setup
 
 __all__ = ["SETTLE", "World"]
@@ -124,6 +130,12 @@ class World:
         if exc is None:
             self._asyncio.check(self.history.logged)
         return is_handled
+
+    async def read(self) -> History:
+        """The history so far: what the store has is read into it, as at the end by itself."""
+        history = self.history
+        await self._lives.do(lambda rt: read_open_store(rt.hub.journal, history), None)
+        return history
 
     @property
     def lives(self) -> int:

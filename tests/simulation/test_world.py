@@ -378,3 +378,23 @@ def test_a_dying_journal_is_the_journal_while_it_lives() -> None:
             assert [x.type for x in await hub.read()] == ["session:open", "session:message"]
 
     run_seeded(main)
+
+
+@pytest.mark.parametrize("store", ["memory", "late", "sqlite"])
+def test_the_history_so_far_can_be_read_while_the_world_is_open(store: Any) -> None:
+    async def scenario(world: World) -> None:
+        run_id = await world.open("desk", "the red one")
+        assert (await world.read()).said(run_id) == []
+        await world.settle()
+        first = (await world.read()).said(run_id)
+        assert len(first) == 1
+        await world.die()
+        await world.say(run_id, "the blue one")
+        await world.settle()
+        history = await world.read()
+        assert history is world.history
+        assert len(history.said(run_id)) == 2
+        assert history.outcome(run_id) is not None
+        assert history.of("desk") == [run_id] == [*history.own]
+
+    lived(scenario, store=store)
