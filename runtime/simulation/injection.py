@@ -223,17 +223,12 @@ def _faulty(tool: Tool[..., Any], plan: Plan) -> Callable[..., Any]:
 async def _fail(
     fault: ToolFault, fn: Callable[[], Any], tool: Tool[..., Any], plan: Plan
 ) -> object:
-    if fault.kind == "late":
+    if fault.kind in ("late", "crash"):
         value = fn()
         if inspect.isawaitable(value):
             value = await value
-        await plan.wait_stubbornly(fault.seconds)
-        return value
-    if fault.kind == "crash":
-        value = fn()
-        if inspect.isawaitable(value):
-            value = await value
-        await plan.kill_after(fault.seconds)
+        follows = plan.kill_after if fault.kind == "crash" else plan.wait_stubbornly
+        await follows(fault.seconds)
         return value
     if fault.kind == "hang":
         if tool.timeout is not None:

@@ -19,6 +19,7 @@ import durable_figures
 import hub_figures
 import msgspec
 import run_figures
+import simulation_figures
 from figures import Figure, Loop
 
 Benchmark = Callable[[Loop, int, float], Figure]
@@ -43,9 +44,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "durable-parked": durable_figures.durable_parked,
     "wake": durable_figures.wake,
     "boot": durable_figures.boot,
+    "worlds": simulation_figures.worlds,
+    "week": simulation_figures.week_of_schedules,
     "import": run_figures.import_time,
 }
-ONE_LOOP = ("import", "memory")
+ONE_LOOP = ("import", "memory", "worlds", "week")
 """What is the same whichever loop runs."""
 
 LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
