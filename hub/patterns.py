@@ -51,4 +51,4 @@ def _is_valid(part: str) -> bool:
     if part == "*":
         return True
     stem = part[:-1] if part.endswith(":*") else part
-    return bool(stem.strip(":")) and "*" not in stem and not any(c.isspace() for c in part)
+    return bool(stem.strip(":")) and "*" not in stem and part.split() == [part]

@@ -181,18 +181,25 @@ class Activation:
         return self.thread.origin.depth
 
     @property
-    def only_waits(self) -> bool:
-        """Whether nothing is to be done here until one of its children is heard of."""
+    def is_idle(self) -> bool:
+        """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
+        return self._only_waits and not self._lends
+
+    @property
+    def only_lends(self) -> bool:
+        """Whether it only waits, too, but must be there: what was said is for whoever has the
+        conversation, which is found through this run."""
+        return self._only_waits and self._lends
+
+    @property
+    def _only_waits(self) -> bool:
         is_wanted = self.mail.control or self.mail.results
         return self.thread.waits and self.is_at_boundary and not is_wanted
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
-        # What was said is for whoever has the conversation: that is found through this run.
+    def _lends(self) -> bool:
         thread = self.thread
-        lends = self.mail.said and thread.frame is not None and not thread.origin.frame
-        return not lends and self.only_waits
+        return bool(self.mail.said) and thread.frame is not None and not thread.origin.frame
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 

@@ -221,7 +221,7 @@ class Activations:
         """Whether whoever is in memory waits for others, so that nothing goes on (``room``)."""
         waits = self._room.waits
         return not self._arrivals.loading and all(
-            run_id in waits or (isinstance(run, Activation) and run.only_waits)
+            run_id in waits or (isinstance(run, Activation) and run.only_lends)
             for run_id, run in self._active.items()
         )
 
