@@ -512,6 +512,8 @@ def _write_test(
     from hubbub.runtime.recorded_test import recorded_test
 
     made = recorded_test(store, run_id, agents=agents, out=out, contents=contents)
+    if made.path.exists():  # Somebody may have changed it.
+        raise OperatorError(f"{made.path} is there already; give another --out, or remove it")
     with closing(made.lines):
         count = _write_file(made.recording, made.lines)
     _write_file(made.path, iter((made.text.encode(),)))

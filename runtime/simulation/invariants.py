@@ -93,6 +93,10 @@ def problems_of(name: str, invariant: Invariant, history: History) -> list[str]:
         problems.extend(str(each) for each in found or ())
     except AssertionError as failed:
         problems.append(_assertion(failed))
+    except BadValue:
+        raise
+    except Exception as failed:
+        problems.append(f"it raised {type(failed).__name__}: {_assertion(failed)}")
     return problems
 
 
@@ -105,7 +109,7 @@ def _wrong_answer(found: object) -> str:
     )
 
 
-def _assertion(failed: AssertionError) -> str:
+def _assertion(failed: Exception) -> str:
     """What was asserted and does not hold, and where."""
     frame = traceback.extract_tb(failed.__traceback__)[-1]
     text = str(failed) or linecache.getline(frame.filename, frame.lineno or 0).strip()

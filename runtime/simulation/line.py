@@ -67,8 +67,19 @@ class Line:
         if fault.kind == "late":
             await self._plan.wait_over(fault.seconds)
         else:
-            with anyio.move_on_after(max(fault.seconds, 1.0)):
-                await passed.wait()
+            await self._wait_passed(passed, max(fault.seconds, 1.0))
         receipt = await (await self._pass(send))
         held.run_id, held.run_ids = receipt.run_id, receipt.run_ids
         held.settle(receipt.status, receipt.reason)
+
+    async def _wait_passed(self, passed: anyio.Event, seconds: float) -> None:
+        """Wait until another message has passed, but no longer than so, or than faults go on."""
+        async with anyio.create_task_group() as group:
+
+            async def give_up() -> None:
+                await self._plan.wait_over(seconds)
+                group.cancel_scope.cancel()
+
+            group.start_soon(give_up)
+            await passed.wait()
+            group.cancel_scope.cancel()

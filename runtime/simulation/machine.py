@@ -293,6 +293,8 @@ class SimMachine(RuleBasedStateMachine):
         check_texts(f"{name}.agents", self.agents)
         check_agents(f"{name}.agents", self.agents, self._setup)
         check_mapping(f"{name}.invariants_of", self.invariants_of)
+        if isinstance(inspect.getattr_static(type(self), "invariants", None), Mapping):
+            raise BadValue(f"{name}.invariants", "it is Hypothesis' own; write invariants_of = …")
 
     @classmethod
     def _faults_for(cls, setup: Setup) -> SearchStrategy[list[Fault]]:

@@ -21,6 +21,9 @@ __all__ = ["MAX_ROUNDS", "NeverRests", "Patience"]
 MAX_ROUNDS: Final = 100_000
 """About two seconds of real time.  At one moment, programs that rest need some hundreds."""
 
+ALL_ROUNDS: Final = 20
+"""So many times as many rounds a program may make in all, however much time passes."""
+
 _WATCHED: Final = 100
 """Rounds in which it is noted who runs."""
 _SHOWN: Final = 3
@@ -28,21 +31,22 @@ _LOOPS: Final = ("trio", "anyio")
 
 
 class NeverRests(AssertionError):
-    """The program is busy for ever: it goes on and on, and time does not."""
+    """The program is busy for ever: it goes on and on, and time does not, or its end does not."""
 
-    def __init__(self, max_rounds: int, time: float, who: str) -> None:
+    def __init__(self, rounds: int, time: float, who: str, when: str = "at one moment") -> None:
         super().__init__(
-            f"the program never rests: it goes on after {max_rounds:,} rounds of the scheduler at "
+            f"the program never rests: it goes on after {rounds:,} rounds of the scheduler at "
             f"{time:.3f} s of virtual time, with {who}; give a larger max_rounds if it has that "
-            "much to do at one moment"
+            f"much to do {when}"
         )
 
 
 class Patience(Instrument):
     """Counts rounds of the scheduler, and cancels what goes on without time going on.
 
-    Trio asks it once a round, not once a step.  When there were too many it watches for some more
-    who it is that runs.
+    Also what goes on and on while time does: schedules have something to do for ever, whoever
+    waits beside them for what never comes.  Trio asks it once a round, not once a step.  When
+    there were too many it watches for some more who it is that runs.
     """
 
     def __init__(self, max_rounds: int) -> None:
@@ -50,6 +54,8 @@ class Patience(Instrument):
         self._max_rounds = max_rounds
         self._time = 0.0
         self._rounds = 0
+        self._before = 0
+        """Rounds at earlier moments."""
         self._enough: float = max_rounds
         self._witness: _Witness | None = None
 
@@ -58,13 +64,15 @@ class Patience(Instrument):
         if self._rounds < self._enough:
             return
         now = trio.current_time()
-        if now != self._time:  # Some of these rounds were made at an earlier moment.
+        is_late = self._before + self._rounds >= ALL_ROUNDS * self._max_rounds
+        if now != self._time and not is_late:  # Some of these rounds were at an earlier moment.
+            self._before += self._rounds
             self._time, self._rounds, self._enough = now, 0, self._max_rounds
             self._dismiss()
             self._witness = None
         elif self._witness is None:
-            self._witness = _Witness()
-            self._enough += _WATCHED
+            self._witness, self._time = _Witness(), now
+            self._enough = self._rounds + _WATCHED
             trio.lowlevel.add_instrument(self._witness)
         else:
             self._enough = math.inf
@@ -75,6 +83,9 @@ class Patience(Instrument):
         """What is wrong with the program, if it was cancelled for it."""
         if self._witness is None or not self.scope.cancel_called:
             return None
+        if self._before + self._rounds >= ALL_ROUNDS * self._max_rounds:
+            rounds = self._before + self._rounds
+            return NeverRests(rounds, self._time, self._witness.report(), "in all")
         return NeverRests(self._max_rounds, self._time, self._witness.report())
 
     def _dismiss(self) -> None:

@@ -8,7 +8,7 @@ from hubbub.runtime.simulation.history import StoreName
 from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
 from hubbub.runtime.simulation.patience import MAX_ROUNDS
 
-__all__ = ["replay_of"]
+__all__ = ["code_of", "replay_of"]
 
 
 def replay_of(
@@ -28,8 +28,8 @@ def replay_of(
     or scenario that has none is called ``setup`` or ``scenario``.
     """
     given = [
-        _name_of(scenario, "scenario") if callable(scenario) else repr([*scenario]),
-        _name_of(setup, "setup"),
+        code_of(scenario, "scenario") if callable(scenario) else repr([*scenario]),
+        code_of(setup, "setup"),
         f"seed={seed}",
     ]
     if faults:
@@ -45,7 +45,10 @@ def replay_of(
     return f"simulate({', '.join(given)})"
 
 
-def _name_of(thing: Any, otherwise: str) -> str:
+def code_of(thing: Any, otherwise: str) -> str:
+    """The code that makes ``thing``, or its name, if it has any."""
+    if code := getattr(thing, "code", ""):
+        return str(code)
     name = getattr(thing, "__name__", "")
     return name if isinstance(name, str) and name.isidentifier() else otherwise
 
@@ -54,7 +57,7 @@ def _invariants(invariants: Mapping[str, Invariant]) -> str:
     """The mapping as code: what is a user's own by the name of its function."""
     kept = {name for name, each in INVARIANTS.items() if invariants.get(name) is each}
     own = [
-        f"{name!r}: {_name_of(each, name)}" for name, each in invariants.items() if name not in kept
+        f"{name!r}: {code_of(each, name)}" for name, each in invariants.items() if name not in kept
     ]
     if len(kept) == len(INVARIANTS):
         return f"{{{', '.join(['**INVARIANTS', *own])}}}"

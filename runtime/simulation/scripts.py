@@ -25,6 +25,7 @@ from hubbub.agents.takeover import takeover_specs
 from hubbub.hub.errors import BadValue
 from hubbub.runtime.scripted_model import FunctionModel, call, reply
 from hubbub.runtime.simulation.arguments import setup_of
+from hubbub.runtime.simulation.replay_line import code_of
 from hubbub.runtime.simulation.setup import Setup
 
 __all__ = ["MAX_SPAWNS", "Scripts", "check_prompts", "definitions_of", "offered", "scripted"]
@@ -63,7 +64,9 @@ def scripted(setup: Setup | Callable[[], Setup], scripts: Scripts) -> Setup:
     the same request always gets the same answer.  After the last one a frame completes, and
     anybody else says a last word.  Raises ``BadValue`` for a prompt that the setup does not have.
     """
+    code = f"scripted({code_of(setup, 'setup')}, {scripts!r})"
     setup = setup_of(setup)
+    check_scripts(scripts)
     sides = definitions_of(setup).sides.values()
     known = (*map(_prompt_name, sides), *(prompt.name for prompt in setup.prompts))
     check_prompts("scripted", scripts, known)
@@ -75,7 +78,18 @@ def scripted(setup: Setup | Callable[[], Setup], scripts: Scripts) -> Setup:
         prompts=tuple(map(replaced.prompt, setup.prompts)),
         skills=tuple(map(replaced.skill, setup.skills)),
         options={"max_spawns": MAX_SPAWNS, **setup.options},
+        code=code,
     )
+
+
+def check_scripts(scripts: object) -> None:
+    """Raise for what are no scripts: a text would be played letter by letter."""
+    remedy = "a list of replies by prompt is wanted: {'desk': ['Hello.']}"
+    if not isinstance(scripts, Mapping):
+        raise BadValue("scripts", f"{remedy}, not {type(scripts).__name__}")
+    for name, script in scripts.items():
+        if isinstance(script, str) or not isinstance(script, Sequence):
+            raise BadValue(f"scripts[{name!r}]", f"{remedy}, not {script!r}")
 
 
 def check_prompts(what: str, names: Iterable[str], known: Iterable[str]) -> None:

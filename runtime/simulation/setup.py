@@ -45,6 +45,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     schedules: Sequence[Cron | Heartbeat] = ()
     options: Mapping[str, Any] = {}
+    code: str = ""
+    """What makes it, if that is known: shown in the line that plays a failure again."""
 
     def __post_init__(self) -> None:
         for name in _LISTS:
@@ -84,7 +86,8 @@ class Setup(Struct, frozen=True, kw_only=True):
 
     def arguments(self) -> dict[str, Any]:
         """What ``Runtime`` is given."""
-        own = {name: getattr(self, name) for name in self.__struct_fields__ if name != "options"}
+        others = ("options", "code")
+        own = {name: getattr(self, name) for name in self.__struct_fields__ if name not in others}
         return {**own, **self.options}
 
     def wrapped(

@@ -36,6 +36,8 @@ Scenario: TypeAlias = Callable[[World], Awaitable[object]] | Sequence[Step]
 MAX_VIOLATIONS: Final = 10
 MAX_LINES: Final = 40
 """Lines of the trace that are shown."""
+MAX_WIDTH: Final = 500
+MAX_PROBLEM: Final = 4_000
 MAX_COMPLAINTS: Final = 10
 """Warnings and errors of the log that are shown."""
 
@@ -149,16 +151,20 @@ def _failed(
 
 def _text(problems: Sequence[str], history: History, replay: str) -> str:
     """What failed, what happened last, and how to see it again."""
-    lines = [history.named(each) for each in problems[:MAX_VIOLATIONS]]
+    lines = [_cut(history.named(each), MAX_PROBLEM) for each in problems[:MAX_VIOLATIONS]]
     if (more := len(problems) - MAX_VIOLATIONS) > 0:
         lines.append(f"… and {more} more")
     trace = history.trace()
     left_out = len(trace) - MAX_LINES
     lines += ["", f"What happened ({left_out} lines before):" if left_out > 0 else "What happened:"]
-    lines += [f"    {line}" for line in trace[-MAX_LINES:]]
+    lines += [f"    {_cut(line, MAX_WIDTH)}" for line in trace[-MAX_LINES:]]
     if history.injected:
         lines += ["", "Faults that struck:", *(f"    {each}" for each in history.injected)]
     if logged := [each for each in history.logged if each.level in ("warning", "error")]:
         shown = [history.named(str(each)) for each in logged[-MAX_COMPLAINTS:]]
-        lines += ["", "Logged last:", *(f"    {line}" for line in shown)]
+        lines += ["", "Logged last:", *(f"    {_cut(line, MAX_WIDTH)}" for line in shown)]
     return "\n".join([*lines, "", "To see it again:", f"    {replay}"])
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

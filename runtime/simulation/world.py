@@ -27,7 +27,7 @@ from hubbub.hub.values import encode_value
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.run_handle import RunOutcome
 from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.simulation.arguments import check_world, setup_of
+from hubbub.runtime.simulation.arguments import check_agents, check_world, setup_of
 from hubbub.runtime.simulation.asyncio_only import AsyncioWatch
 from hubbub.runtime.simulation.faults import CrashMoment, Fault
 from hubbub.runtime.simulation.history import Asked, History, Sent, StoreName, Verb
@@ -76,6 +76,7 @@ class World:
     ) -> None:
         setup = setup_of(setup)
         check_world(setup, faults, store)
+        self._setup = setup
         self.history = History(seed=seed, faults=tuple(faults), store=store)
         self.plan = Plan(faults, LoopClock(), on_request=self._asked)
         self.clock: Clock = self.plan.clock
@@ -212,6 +213,8 @@ class World:
 
         Returns its id, also when the process has died and nobody knows whether the run is there.
         """
+        if agent:
+            check_agents("agent", [agent], self._setup)
         if session_key:
             self._keys.add(session_key)
         text = input if isinstance(input, str) else bytes(encode_value("input", input)).decode()

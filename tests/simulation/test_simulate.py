@@ -20,11 +20,13 @@ from hubbub import (
     SubagentToolConfig,
     tool,
 )
+from hubbub.agents import model
 from hubbub.hub import events as e
 from hubbub.hub.errors import DefinitionError
 from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, call, reply
 from hubbub.runtime.simulation import (
     INVARIANTS,
+    ChannelFault,
     Close,
     Crash,
     History,
@@ -39,6 +41,7 @@ from hubbub.runtime.simulation import (
     Terminate,
     Wait,
     World,
+    scripted,
     simulate,
 )
 from hubbub.runtime.simulation.aims import DEPTH, INTERLEAVINGS, aim
@@ -154,6 +157,51 @@ def test_the_line_that_plays_it_again_has_all_that_was_given(invariants: Any) ->
     again = eval(error.replay, {**globals(), "simulate": failure})
     assert (str(again), again.broken) == (str(error), error.broken)
     assert error.replay.startswith("simulate([Open(")
+
+
+def test_the_line_has_the_scripts_that_models_play() -> None:
+    scripts = {"desk": [reply("", call("look", what="it")), "Seen."]}
+    error = failure(STEPS, scripted(named_setup, scripts), invariants={"say_nothing": say_nothing})
+    assert "scripted(named_setup, {'desk': [ModelReply(" in error.replay
+    names = {**vars(model), **globals(), "simulate": failure}
+    again = eval(error.replay, names)
+    assert str(again) == str(error)
+
+
+def test_an_invariant_that_raises_fails_with_the_story() -> None:
+    def broken(history: History) -> list[str]:
+        return [history.runs["nobody"].agent]
+
+    error = failure(STEPS, one_tool(), invariants={**INVARIANTS, "broken": broken})
+    assert error.broken == "broken"
+    assert "it raised KeyError: 'nobody' (test_simulate.py:" in str(error)
+    assert "To see it again" in str(error)
+
+
+def test_a_failure_is_no_wider_than_it_must_be() -> None:
+    steps = [Open(agent="desk", input="long " * 1_000)] * 3
+    error = failure(steps, one_tool(), invariants={"say_nothing": lambda _: ["wide " * 10_000]})
+    lines = str(error).splitlines()
+    assert max(map(len, lines[:-1])) <= 4_000
+    assert max(map(len, lines[2:-2])) < 510
+
+
+def test_a_story_that_waits_for_ever_beside_a_schedule_fails() -> None:
+    async def waits(world: World) -> None:
+        await world.hub.ask("user", "Is anybody there?")
+
+    error = failure(waits, week(), max_rounds=500)
+    assert isinstance(error.__cause__, NeverRests)
+    assert "that much to do in all" in str(error)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 5.0, 1_000.0])
+def test_the_last_message_of_a_story_comes_though_nothing_overtakes_it(seconds: float) -> None:
+    fault = ChannelFault(kind="reorder", seconds=seconds)
+    steps = [Open(agent="desk", input="one"), Say(text="two")]
+    history = simulate(steps, one_tool(), faults=[fault])
+    said = [(x.verb, x.status) for x in history.sent]
+    assert said == [("open", "accepted"), ("say", "accepted")]
 
 
 def test_what_has_no_name_of_its_own_is_called_what_it_is() -> None:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import anyio
 import pytest
 from little_bugs import support_desk
+from little_simulations import one_tool
 
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, Skill, tool
 from hubbub.hub.errors import BadValue, CallerError
@@ -473,3 +474,26 @@ def test_a_failure_can_be_pickled(store: StoreName) -> None:
     again = pickle.loads(pickle.dumps(raised.value))
     assert type(again) is SimulationFailed
     assert str(again) == str(raised.value)
+
+
+def test_a_machine_whose_invariants_would_not_be_asked_is_refused() -> None:
+    class Machine(SimMachine):
+        setup = one_tool()
+        invariants = {"mine": lambda history: ["never"]}  # type: ignore[assignment]  # noqa: RUF012
+
+    with pytest.raises(BadValue, match="invariants_of"):
+        Machine()
+
+
+@pytest.mark.parametrize("scripts", [None, "Hello.", {"desk": "Hello."}, {"desk": 3}])
+def test_what_are_no_scripts_is_refused(scripts: Any) -> None:
+    with pytest.raises(BadValue, match="a list of replies by prompt is wanted"):
+        scripted(one_tool(), scripts)
+
+
+def test_a_world_opens_no_agent_that_it_does_not_have() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(BadValue, match="no agent 'nobody'; the setup has desk"):
+            await world.open("nobody")
+
+    simulate(scenario, one_tool())
