@@ -145,7 +145,7 @@ async def _closed(world: World) -> None:
     await world.say(run, "Too late.")
     await world.open("main", "Quick.", timeout=0.5)
     await world.open("main", "Only once.", once=True)
-    await world.hub.open("nobody", "Are you there?")
+    world.hub.open("nobody", "Are you there?")
     silent = await world.open("main")
     await world.say(silent, "Now.")
 
