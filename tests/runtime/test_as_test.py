@@ -222,6 +222,7 @@ def test_what_cannot_be_made_a_test_is_one_line_with_the_remedy(made: Made) -> N
         ((roots[0], "--agents", "nowhere:agent"), "no module 'nowhere'"),
         ((roots[0], "--agents", "other:helper"), "the run also used goer, main"),
         ((roots[0], "--context"), "give one of them"),
+        ((roots[0], "--out", "test_family.py"), "test_family.py is there already"),
     ]:
         code, out, err = made.export(*arguments)
         assert (code, out) == (2, "")
