@@ -22,6 +22,8 @@ first thing of each choice is the simplest one.  Needs the extra ``testing``.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, cast, get_args
 
+from msgspec import structs
+
 from hubbub.agents.model import ModelReply, ToolCall, ToolSpec
 from hubbub.hub.errors import BadValue, MissingExtra
 from hubbub.hub.values import encode_value
@@ -202,7 +204,20 @@ def steps(
         st.builds(Close, to=to),
         st.builds(Terminate, to=to),
     )
-    return st.tuples(opens, st.lists(others, max_size=max_size - 1)).map(lambda x: [x[0], *x[1]])
+    drawn = st.tuples(opens, st.lists(others, max_size=max_size - 1))
+    return drawn.map(lambda x: [*_addressed([x[0], *x[1]])])
+
+
+def _addressed(drawn: Iterable[Step]) -> Iterable[Step]:
+    """Each step about a run that is open by then, so that leaving out an ``Open`` leaves a story:
+    Hypothesis shrinks by leaving out one thing at a time."""
+    opened = 0
+    for step in drawn:
+        opened += isinstance(step, Open)
+        if isinstance(step, Say | Interrupt | Close | Terminate) and step.to >= opened:
+            yield structs.replace(step, to=step.to % opened)
+        else:
+            yield step
 
 
 def opened_agents(setup: AnySetup) -> tuple[str, ...]:

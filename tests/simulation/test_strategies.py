@@ -346,8 +346,7 @@ def test_missing_dedupe_is_shrunk(monkeypatch):
     assert isinstance(failed, SimulationFailed)
     assert failed.broken == "keys_hold"
     story, faults_, number = search.last
-    # Often one step less; two runs of which the second one is spoken to do not shrink to one.
-    assert len(story) + len(faults_) <= 4 and number == 0
+    assert (len(story), number) == (3 - len(faults_), 0)
     assert all(isinstance(fault, ChannelFault) for fault in faults_)
 
 
