@@ -11,7 +11,7 @@ Ids in what is said are those of now (``counterparts``).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
@@ -31,7 +31,7 @@ from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.simulation.counterparts import Counterparts
 from hubbub.runtime.simulation.recording import Placed, RecordedRun, Recording, is_spawned
 
-__all__ = ["RecordedModel", "Replies", "recorded_tool", "recorded_tools"]
+__all__ = ["RecordedModel", "Replies", "recorded_tool"]
 
 MOMENT: Final = 0.000_000_01
 """Between two events of a recording, in seconds: what comes of one is over before the next."""
@@ -208,11 +208,6 @@ def recorded_tool(tool: Tool[..., Any], replies: Replies) -> Tool[..., Any]:
         return await replies.result(tool.name, arguments[STATE])
 
     return replace(tool, fn=give_back, is_async=True, state_parameter=STATE, timeout=None)
-
-
-def recorded_tools(tools: Iterable[Tool[..., Any]], replies: Replies) -> tuple[Tool[..., Any], ...]:
-    """``recorded_tool`` of each."""
-    return tuple(recorded_tool(tool, replies) for tool in tools)
 
 
 # ── what a lane says ─────────────────────────────────────────────────────────────────────────

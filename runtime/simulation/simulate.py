@@ -94,13 +94,13 @@ def simulate(
     """
     check_call(scenario, faults, store, invariants)
     __tracebackhide__ = True
-    made: list[tuple[World, Setup]] = []
+    made: list[World] = []
 
     async def main() -> None:
         given = setup_of(setup)
         check_steps(scenario, given)
         world = World(given, seed=seed, faults=faults, store=store)
-        made.append((world, given))
+        made.append(world)
         async with world:
             if callable(scenario):
                 await awaited("scenario", scenario, world)
@@ -123,9 +123,9 @@ def simulate(
         if not made or isinstance(error, NotAsync):
             raise
         problem = f"{type(error).__name__}: {error}"
-        raise SimulationFailed([problem], made[0][0].history, replay) from error
-    world, given = made[0]
-    for name, invariant in with_limits_of(given, invariants).items():
+        raise SimulationFailed([problem], made[0].history, replay) from error
+    (world,) = made
+    for name, invariant in with_limits_of(world.setup, invariants).items():
         if problems := problems_of(name, invariant, world.history):
             raise failure_of(name)([f"{name}: {each}" for each in problems], world.history, replay)
     aim(world.history)

@@ -76,7 +76,7 @@ class World:
     ) -> None:
         setup = setup_of(setup)
         check_world(setup, faults, store)
-        self._setup = setup
+        self.setup: Final = setup
         self.history = History(seed=seed, faults=tuple(faults), store=store)
         self.plan = Plan(faults, LoopClock(), on_request=self._asked)
         self.clock: Clock = self.plan.clock
@@ -214,7 +214,7 @@ class World:
         Returns its id, also when the process has died and nobody knows whether the run is there.
         """
         if agent:
-            check_agents("agent", [agent], self._setup)
+            check_agents("agent", [agent], self.setup)
         if session_key:
             self._keys.add(session_key)
         text = input if isinstance(input, str) else bytes(encode_value("input", input)).decode()
