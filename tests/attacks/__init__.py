@@ -1,4 +1,4 @@
-"""Attacks on what the library guarantees: hostile texts, exceptions, files, clocks and processes.
+"""Attacks on what the library guarantees: hostile texts, exceptions, files, clocks, processes.
 
-``uv run pytest tests/attacks`` runs them short; ``uv run python -m tests.attacks.run`` runs them long.
+Short with the other tests; long by ``uv run python -m tests.attacks.run``.
 """
