@@ -144,9 +144,10 @@ class TextDelta(Struct, frozen=True, gc=False, tag="text"):
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False, tag="thinking"):
-    """A further piece of reasoning."""
+    """A further piece of reasoning, of block number ``block`` of the reply's ``thinking``."""
 
     text: str
+    block: int = 0
 
 
 class CallDelta(Struct, frozen=True, gc=False, tag="call"):
@@ -167,7 +168,7 @@ class Model(Protocol):
 
     ``call`` returns the whole reply; while it works it may hand over pieces through ``on_delta``
     (a plain function that neither blocks nor raises), in order, so that concatenated text deltas
-    equal ``reply.text``.  ``on_delta`` is ``None`` when nobody listens: a model may then skip
+    equal ``reply.text``.  ``on_delta`` is ``None`` when nobody can listen: a model may then skip
     the work.  It raises ``ProviderError`` and nothing else of its own; it must be
     cancellable at any await and hold no resource afterwards.  Retrying is the caller's part.
     """

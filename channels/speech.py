@@ -99,9 +99,11 @@ class Speech:
         """A piece of text; not for pipes, which cannot take back what turns out void."""
         if self._screen.is_plain:
             return
-        self.mark(event)
         voice = self.voice(event)
         step, text = voice.partial or (event.step, "")
+        if event.offset > (len(text) if step == event.step else 0):
+            return  # What it follows was missed: the finished text brings it.
+        self.mark(event)
         if step != event.step:
             self._screen.end_saying()
             text = ""

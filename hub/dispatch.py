@@ -64,8 +64,8 @@ class Dispatcher:
 
     __slots__ = (
         "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_trees",
-        "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner", "partial",
-        "ports", "queued", "streams",
+        "changes", "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner",
+        "partial", "ports", "queued", "streams",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports) -> None:
@@ -74,6 +74,8 @@ class Dispatcher:
         self.dispatched = 0
         """The position of the last durable event that was dispatched."""
         self.dropped = 0
+        self.changes = 0
+        """How often somebody has begun or ceased to listen."""
         self.streams: dict[EventStream, None] = {}
         self.mail: deque[InLane] = deque()
         """What entered inboxes and the owner has not been told of yet."""
@@ -125,6 +127,7 @@ class Dispatcher:
     def attach(self, subscription: Subscription) -> None:
         if self.is_closed:
             return
+        self.changes += 1
         if subscription.run_id is not None:
             audience = self._runs.setdefault(subscription.run_id, Audience())
         elif subscription.root_run_id is not None:
@@ -134,6 +137,7 @@ class Dispatcher:
         audience.add(subscription)
 
     def detach(self, subscription: Subscription) -> None:
+        self.changes += 1
         if subscription.run_id is not None:
             key, audiences = subscription.run_id, self._runs
         elif subscription.root_run_id is not None:

@@ -713,23 +713,29 @@ class SessionDropped(Event, tag="session:dropped", home="own"):
 
 
 class AgentTextDelta(Event, tag="agent:text:delta"):
-    """A piece of text as it is written; void once a durable event with a higher seq came."""
+    """A piece of text as it is written; void once a durable event with a higher seq came.
+
+    It begins at ``offset`` of its block's text, in code points: whoever has heard less than that
+    has missed something.
+    """
 
     step: int = 0
     attempt: int = 1
     block: int = 0
     after_seq: int = 0
     text: str = ""
+    offset: int = 0
 
 
 class AgentThinkingDelta(Event, tag="agent:thinking:delta"):
-    """A piece of reasoning as it is written."""
+    """A piece of reasoning as it is written; its fields are those of ``AgentTextDelta``."""
 
     step: int = 0
     attempt: int = 1
     block: int = 0
     after_seq: int = 0
     text: str = ""
+    offset: int = 0
 
 
 class ScheduleFire(Event, tag="schedule:fire", home="hub"):

@@ -39,6 +39,7 @@ _STOP_REASONS: Final = {
     "tool_use": "tools",
     "max_tokens": "length",
 }
+_THINKING: Final = ("thinking", "redacted_thinking")
 _STATUS_OF_ERROR: Final = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -116,11 +117,12 @@ _decode_message: Final = msgspec.json.Decoder(_WholeMessage).decode
 class _OpenBlock:
     """A block with the pieces of its text or arguments."""
 
-    __slots__ = ("begun", "call_index", "pieces", "signature")
+    __slots__ = ("begun", "call_index", "pieces", "signature", "thought_index")
 
-    def __init__(self, begun: _Block, call_index: int) -> None:
+    def __init__(self, begun: _Block, call_index: int, thought_index: int) -> None:
         self.begun = begun
         self.call_index = call_index
+        self.thought_index = thought_index
         self.signature = begun.signature or ""
         self.pieces: list[str] = [begun.text or begun.thinking or ""]
 
@@ -137,6 +139,7 @@ class AnthropicAnswer:
         self._on_delta = on_delta
         self._blocks: dict[int, _OpenBlock] = {}
         self._calls = 0
+        self._thoughts = 0
         self._usage = _Usage()
         self._stop_reason = ""
         self._model = ""
@@ -204,14 +207,16 @@ class AnthropicAnswer:
         )
 
     def _open(self, index: int, block: _Block) -> None:
-        self._blocks[index] = _OpenBlock(block, self._calls)
+        self._blocks[index] = _OpenBlock(block, self._calls, self._thoughts)
         if block.type == "tool_use":
             self._calls += 1
             self._tell(CallDelta(self._calls - 1, block.name or "", ""))
         elif block.type == "text" and block.text:
             self._tell(TextDelta(block.text))
-        elif block.type == "thinking" and block.thinking:
-            self._tell(ThinkingDelta(block.thinking))
+        elif block.type in _THINKING:
+            self._thoughts += 1
+            if block.thinking:
+                self._tell(ThinkingDelta(block.thinking, self._thoughts - 1))
 
     def _grow(self, index: int, delta: _Delta) -> None:
         block = self._blocks.get(index)
@@ -223,7 +228,7 @@ class AnthropicAnswer:
                 self._tell(TextDelta(delta.text))
             case "thinking", "thinking_delta":
                 block.pieces.append(delta.thinking)
-                self._tell(ThinkingDelta(delta.thinking))
+                self._tell(ThinkingDelta(delta.thinking, block.thought_index))
             case "thinking", "signature_delta":
                 block.signature += delta.signature
             case "tool_use", "input_json_delta":
@@ -248,7 +253,7 @@ class AnthropicAnswer:
 
 
 def _is_thinking(block: _OpenBlock) -> bool:
-    return block.begun.type in ("thinking", "redacted_thinking")
+    return block.begun.type in _THINKING
 
 
 def _thinking(block: _OpenBlock) -> Thinking:

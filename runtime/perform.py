@@ -25,13 +25,9 @@ from hubbub.agents.decide import (
 )
 from hubbub.agents.frames import activated_in, first_message
 from hubbub.agents.model import (
-    Delta,
     ModelMessage,
     ModelReply,
     ModelRequest,
-    OnDelta,
-    TextDelta,
-    ThinkingDelta,
 )
 from hubbub.agents.request import build_request
 from hubbub.agents.retry import Failure
@@ -50,13 +46,14 @@ from hubbub.agents.takeover import message_of_skill, request_of
 from hubbub.agents.thread import Thread
 from hubbub.agents.tools import Tool, ToolResult, render_failure
 from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
-from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta, Event, InLane
+from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.runtime.call_tool import invoke
 from hubbub.runtime.delegate import look_up_call, look_up_frame, look_up_start
+from hubbub.runtime.deltas import Deltas
 from hubbub.runtime.hook_runner import (
     filtered_items,
     filtered_reply,
@@ -305,7 +302,7 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             request = build_request(at.thread, side, runtime.resolved.specs_of(side))
         else:
             request = await _request(at)
-        reply = await model.call(request, _deltas(activity, at))
+        reply = await model.call(request, Deltas(runtime, at.work, activity, at.thread.turn, side))
         if side.hooks:
             reply = await filtered_reply(side, at.state(), reply, run_id)
         return ModelReplied(reply, activity.turn, () if side.is_plain else _delegations(reply, at))
@@ -365,39 +362,6 @@ async def _request(at: AtWork) -> ModelRequest:
         messages=messages, statuses=runtime.runs.statuses_of(at.run.lane.run_id),
         value_of=env.find,
     )  # fmt: skip
-
-
-def _deltas(activity: CallModel, at: AtWork) -> OnDelta | None:
-    """Turn a model's deltas into events, if anybody listens."""
-    runtime, work, thread, side = at.runtime, at.work, at.thread, at.side
-    hub, lane = runtime.hub, work.lane
-    run_id, root = lane.run_id, lane.root_run_id
-    if not (
-        hub.has(AgentTextDelta.type, run_id=run_id, root_run_id=root)
-        or hub.has(AgentThinkingDelta.type, run_id=run_id, root_run_id=root)
-    ):
-        return None
-
-    def on_delta(delta: Delta) -> None:
-        kind: type[AgentTextDelta] | type[AgentThinkingDelta]
-        if isinstance(delta, TextDelta):
-            kind = AgentTextDelta
-        elif isinstance(delta, ThinkingDelta):
-            kind = AgentThinkingDelta
-        else:
-            return
-        if hub._closed or not work.is_live:
-            return
-        hub._emit_ephemeral(
-            kind(
-                at=runtime.ports.clock.now(), run_id=run_id, root_run_id=root,
-                parent_run_id=lane.parent_run_id, agent=lane.agent, step=activity.step,
-                attempt=activity.attempt, after_seq=lane.seq, text=delta.text, turn=thread.turn,
-                side=side.name, label=side.config.label,
-            )
-        )  # fmt: skip
-
-    return on_delta
 
 
 def timeout_of(activity: Activity, side: ActiveSide | None) -> float | None:

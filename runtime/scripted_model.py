@@ -386,7 +386,9 @@ def _always(answer: ModelReply) -> Callable[[ModelRequest], Answer]:
 
 def _pieces(answer: ModelReply, chunk: int | None, cut: Fault | None) -> list[Delta]:
     text = answer.text if cut is None else answer.text[: cut.after]
-    pieces: list[Delta] = [ThinkingDelta(each.text) for each in answer.thinking if each.text]
+    pieces: list[Delta] = [
+        ThinkingDelta(each.text, block) for block, each in enumerate(answer.thinking) if each.text
+    ]
     if chunk is None:
         pieces.extend(map(TextDelta, _words.findall(text)))
     else:

@@ -100,6 +100,22 @@ async def test_text_is_shown_as_it_is_written_and_only_once(converse, terminal):
         assert terminal.screen == ["> count", "one two three four", "> "]
 
 
+async def test_an_answer_that_had_begun_before_is_shown_whole_and_only_once(
+    terminal, journal, ports
+):
+    bot = model_agent("one two three four", latency=8)
+    async with Runtime([bot], store=journal, ports=ports, grace=0) as rt:
+        await rt.hub.open("bot", "count", session_key="mine")
+        await anyio.sleep(5)
+        async with anyio.create_task_group() as group:
+            talk = partial(run_console, rt.hub, "bot", session_key="mine")
+            group.start_soon(partial(talk, reader=terminal, writer=terminal))
+            await anyio.sleep(10)
+            terminal.end()
+    assert [line for line in terminal.screen if "three" in line] == ["one two three four"]
+    assert "meant" not in terminal.out
+
+
 async def test_what_a_model_streams_without_pause_is_shown_once(converse, terminal):
     async with converse(terminal, model_agent("one two three")):
         terminal.type("count")
