@@ -8,6 +8,7 @@ Rules
 * Nothing that comes from outside reaches a terminal as it is: every control character but tab
   and newline is made visible, so no text can move the cursor, change colours or retitle the
   window.  Escape codes are written here only.
+* What is said breaks between words where a line is full.
 * A line that comes while a sentence is being written waits for the end of that line.
 * Before anything is written the prompt goes away; whoever owns the screen shows it again.
 * A *plain* screen (a pipe on either end) is written answers and nothing else, unchanged if it is
@@ -16,6 +17,8 @@ Rules
 
 from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypeAlias
+
+from hubbub.channels.word_wrap import WordWrap
 
 __all__ = ["PROMPT", "Screen", "Style", "Writer", "neutralise", "prompt_of", "shorten"]
 
@@ -109,7 +112,8 @@ class Screen:
     """Writes what is said, what happens, and the prompt, and keeps the three apart."""
 
     __slots__ = (
-        "_at_start", "_held", "_is_prompting", "_is_speaking", "_prompt", "_writer", "is_plain",
+        "_at_start", "_held", "_is_prompting", "_is_speaking", "_prompt", "_wrap", "_writer",
+        "is_plain",
     )  # fmt: skip
 
     def __init__(self, writer: Writer, *, is_plain: bool) -> None:
@@ -120,6 +124,7 @@ class Screen:
         self._is_prompting = False
         self._prompt = PROMPT
         self._held: list[tuple[str, Style, bool]] = []
+        self._wrap = WordWrap()
 
     def say(self, text: str) -> None:
         """Write a piece of what is said; ``end_saying`` ends it."""
@@ -129,7 +134,10 @@ class Screen:
             return
         self._hide_prompt()
         self._is_speaking = True
-        self._writer.write(text)
+        if self._at_start:
+            self._wrap.begin_line()
+        shown = self._wrap.fit(text, self._writer.width) if self._writer.has_escapes else text
+        self._writer.write(shown)
         self._at_start = text.endswith("\n")
         if self._at_start:
             self._release()
