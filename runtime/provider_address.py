@@ -3,15 +3,20 @@
 Whatever is refused here is refused without being quoted: it may hold a secret (M-04).
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.values import Secret
 
 __all__ = ["clean_headers", "clean_key", "clean_url", "is_loopback"]
+
+MAX_URL: Final = 2_000
+_HOST: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}(\.[a-z0-9_][a-z0-9_-]{0,62})*\.?", re.ASCII)
 
 
 def clean_url(url: str) -> tuple[str, Secret | None]:
@@ -30,12 +35,30 @@ def clean_url(url: str) -> tuple[str, Secret | None]:
         raise BadValue("base URL", problem)
     if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
         raise BadValue("base URL", problem)
+    if len(url) > MAX_URL or not _is_host(host):
+        raise BadValue("base URL", problem)
     netloc = f"[{host}]" if ":" in host else host
     if port is not None:
         netloc += f":{port}"
     user_info, at, _ = parts.netloc.rpartition("@")
     clean = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
     return clean, _basic(user_info) if at else None
+
+
+def _is_host(host: str) -> bool:
+    """Whether the client will take it: an address, or a name of letters, digits, '-' and '_'."""
+    try:
+        if ":" in host:
+            return IPv6Address(host).scope_id is None
+        if not host.strip("0123456789."):
+            return IPv4Address(host) is not None
+        if host.isascii() and "xn--" not in host:
+            return _HOST.fullmatch(host) is not None
+        import idna  # A part of httpx, and wanted by few.
+
+        return bool(idna.decode(host) if host.isascii() else idna.encode(host))
+    except ValueError:  # Also what idna raises.
+        return False
 
 
 def _basic(user_info: str) -> Secret:

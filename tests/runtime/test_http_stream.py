@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import httpx
 import msgspec
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from provider_requests import REPLY
 from provider_servers import (
     Answer,
@@ -441,6 +444,11 @@ def test_a_key_that_cannot_be_one_is_refused_without_quoting_it() -> None:
         "http://u:sesame@host?key=sesame",
         "http://u:sesame@ho st",
         "http://[u:sesame@",
+        "http://u:sesame@a..b",
+        "http://u:sesame@999.1.1.1",
+        "http://u:sesame@xn--/",
+        "http://u:sesame@[fe80::1%25eth0]",
+        "http://u:sesame@host/" + 2_000 * "x",
         "",
     ],
 )
@@ -450,6 +458,34 @@ def test_a_bad_url_is_refused_without_quoting_it(url: str) -> None:
     shown = traceback.format_exception(caught.value)
     assert "sesame" not in str(caught.value)
     assert "During handling" not in "".join(shown)
+
+
+hosts = st.one_of(
+    st.text("ab-._:0129[]%é日ßx\xad", min_size=1, max_size=12),
+    st.ip_addresses().map(str),
+    st.text(min_size=1, max_size=8),
+    st.from_regex(r"xn--[a-z0-9-]{0,9}", fullmatch=True),
+)
+
+
+@settings(max_examples=2000)
+@given(hosts, st.sampled_from(["", ":0", ":80", ":65536", ":x"]), st.text(max_size=8))
+@example("999.1.1.1", "", "")
+@example("a..b", "", "")
+@example("xn--", "", "")
+def test_whatever_url_is_accepted_the_client_can_use(host: str, port: str, path: str) -> None:
+    try:
+        url, _ = clean_url(f"http://{host}{port}/{path}")
+    except BadValue:
+        return
+    httpx.Request("POST", url)
+
+
+@pytest.mark.parametrize(
+    "host", ["büro.example", "xn--bro-hoa.example", "my_host", "a-b.example.", "10.0.0.1", "[::1]"]
+)
+def test_hosts_of_every_kind_are_accepted(host: str) -> None:
+    assert clean_url(f"http://{host}:1/v1")[0] == f"http://{host}:1/v1"
 
 
 def test_urls_are_normalised() -> None:
