@@ -120,7 +120,10 @@ class SqliteReader:
     def read(
         self, selection: Selection, after: int, until: int, limit: int
     ) -> tuple[Sequence[Event], int]:
-        """Up to ``limit`` events of a selection between two positions, and the one reached."""
+        """Up to ``limit`` events of a selection between two positions, and the one reached.
+
+        Raises ``BadValue`` where the record of a run is not what was written.
+        """
         where: list[str] = ["position > ?", "position <= ?"]
         values: list[int | str] = [after, until]
         if selection.run_id is not None:
@@ -134,13 +137,16 @@ class SqliteReader:
             )
             values += (root, root, root)
         select = (
-            f"SELECT position, type, body FROM event WHERE {' AND '.join(where)} "
+            f"SELECT position, run, lane, type, crc, body FROM event WHERE {' AND '.join(where)} "
             f"ORDER BY position LIMIT {PAGE}"
         )
         found: list[Event] = []
+        chains = _Chains(self._db)
         seen = 0
-        for position, type_, body in self._db.execute(select, values):
+        for position, run, lane, type_, crc, body in self._db.execute(select, values):
             seen += 1
+            if lane != "hub":
+                chains.check(run, position, crc, body)
             if selection.match is None or selection.match(type_):
                 found.append(decode_event(body))
                 if len(found) == limit:
@@ -187,6 +193,32 @@ class SqliteReader:
         select = "SELECT number FROM address WHERE run_id = ?"
         found = self._db.execute(select, (run_id,)).fetchone()
         return found[0] if found is not None else None
+
+
+class _Chains:
+    """Follows the checksums of the runs whose events are read, wherever reading begins."""
+
+    __slots__ = ("_db", "_last")
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._last: dict[int, int] = {}
+
+    def check(self, run: int, position: int, crc: int, body: str) -> None:
+        before = self._last.get(run)
+        if before is None:
+            before = self._before(run, position)
+        if zlib.crc32(body.encode(), before) != crc:
+            raise BadValue("the store", f"its record has changed at position {position}; see fsck")
+        self._last[run] = crc
+
+    def _before(self, run: int, position: int) -> int:
+        select = (
+            "SELECT crc FROM event WHERE run = ? AND lane <> 'hub' AND position < ? "
+            "ORDER BY position DESC LIMIT 1"
+        )
+        found = self._db.execute(select, (run, position)).fetchone()
+        return 0 if found is None else int(found[0])
 
 
 _OF_TREE: Final = (

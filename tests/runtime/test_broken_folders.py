@@ -313,8 +313,10 @@ async def test_a_network_file_system_is_refused(
 async def test_a_flipped_bit_is_a_clear_failure_or_none(
     tmp_path: Path, ports: Ports, seed: int
 ) -> None:
-    """Wherever it is: nothing hangs, and whoever runs into it is told of the file."""
+    """Wherever it is: nothing hangs, and what is read is what was written, or an error."""
     run_id = await a_store(tmp_path, ports, messages=8)
+    async with runtime(tmp_path, ports) as rt:
+        written = {(x.lane, x.seq): x for x in await rt.hub.read(run_id)}
     file = tmp_path / "hubbub.db"
     image = bytearray(file.read_bytes())
     place = seed * 7919 * 31 % len(image)
@@ -323,7 +325,8 @@ async def test_a_flipped_bit_is_a_clear_failure_or_none(
     file.write_bytes(image)
     with anyio.fail_after(10_000), suppress(HubbubError):
         async with runtime(tmp_path, ports) as rt:
-            await rt.hub.read(run_id)
+            for read in await rt.hub.read(run_id):
+                assert read == written.get((read.lane, read.seq), read), "damage was believed"
             receipt = await rt.hub.send_to_run(run_id, "Still there?")
             if receipt.accepted:
                 await rt.result(run_id)
