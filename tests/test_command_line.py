@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import sqlite3
@@ -227,17 +228,29 @@ def test_importing_hubbub_imports_no_part_of_the_command_line() -> None:
 # ── demo ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_demo_of_200_files_takes_seconds_and_tells_machines_everything(tmp_path: Path) -> None:
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_the_demo_of_200_files_costs_little_and_tells_machines_everything(tmp_path: Path) -> None:
+    """Beside its floor, the demo of one file: this is not about how fast the machine is."""
+    (tmp_path / "floor").mkdir()
+    (tmp_path / "floor" / "one.md").write_text("# Title\n")
+    before = cpu_of_children()
+    hubbub("demo", str(tmp_path / "floor"), "--json")
+    floor = cpu_of_children() - before
+    (tmp_path / "floor" / "one.md").unlink()
     words = 0
     for number in range(200):
         words += number + 3
         (tmp_path / f"{number}.md").write_text(f"# Title\n{'word ' * number}\n[x](gone)\n")
-    began = time.monotonic()
+    before = cpu_of_children()
     code, out, err = hubbub("demo", str(tmp_path), "--json")
-    took = time.monotonic() - began
+    took = cpu_of_children() - before
     told = json.loads(out)
     assert (code, err) == (0, "")
-    assert took < 10
+    assert took < 4 * floor
     assert told["outcome"] == "completed"
     assert told["runs"] == 201
     assert told["totals"]["documents"] == told["totals"]["headings"] == 200
@@ -342,7 +355,8 @@ def test_in_a_terminal_the_demo_draws_itself_and_ends_with_the_report(tmp_path: 
 
 
 def test_ctrl_c_ends_the_demo_quietly(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x")
+    for number in range(1000):  # More than it has read when the signal comes.
+        (tmp_path / f"{number}.txt").write_text("x")
     terminal = Terminal("demo", ".", cwd=tmp_path)
     terminal.read_until("list_documents")
     terminal.process.send_signal(signal.SIGINT)

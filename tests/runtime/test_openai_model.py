@@ -251,6 +251,12 @@ async def test_choices_beyond_the_first_are_left_alone() -> None:
         ({"message": "oops", "type": "server_error", "code": None}, ModelUnavailable, 500),
         ({"message": "too long", "code": "context_length_exceeded"}, ModelRefused, 400),
         ({"message": "who?", "code": "invalid_api_key"}, ModelRefused, 401),
+        ({"message": "pay first", "type": "insufficient_quota"}, ModelUnavailable, 429),
+        ({"message": "later", "type": "overloaded_error"}, ModelUnavailable, 529),
+        ({"message": "who?", "type": "authentication_error"}, ModelRefused, 401),
+        ({"message": "not you", "type": "permission_error"}, ModelRefused, 403),
+        ({"message": "no such model", "code": "model_not_found"}, ModelRefused, 404),
+        ({"message": "no", "type": "invalid_request_error"}, ModelRefused, 400),
         ("just words", ModelUnavailable, 500),
     ],
 )

@@ -200,11 +200,12 @@ def test_a_rule_that_fails_leaves_no_loop_behind():
 
         @async_rule()
         async def fails(self) -> None:
+            await self.world.wait(1)
             assert self.world.clock.monotonic() < 1, "time has passed"
 
     failed, rules = failure(Failing, 100, 8)
     assert "time has passed" in str(failed)
-    assert len(rules) == 3
+    assert any("fails" in line for line in rules)
     assert run_seeded(_nothing) == "nothing"
 
 
