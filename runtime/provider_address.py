@@ -54,10 +54,17 @@ def _is_host(host: str) -> bool:
             return IPv4Address(host) is not None
         if host.isascii() and "xn--" not in host:
             return _HOST.fullmatch(host) is not None
-        import idna  # A part of httpx, and wanted by few.
+    except ValueError:
+        return False
+    return _is_international(host)
 
-        return bool(idna.decode(host) if host.isascii() else idna.encode(host))
-    except ValueError:  # Also what idna raises.
+
+def _is_international(host: str) -> bool:
+    import httpx  # Here alone: few names are of this kind, and it takes a while to load.
+
+    try:
+        return bool(httpx.Request("POST", f"http://{host}").url.host)
+    except (httpx.InvalidURL, ValueError):
         return False
 
 
