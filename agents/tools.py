@@ -24,6 +24,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.agents.signature import plain_function, read_signature
 from hubbub.agents.variables import VariableDefinition, variable_problems
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking import words_of
 
 __all__ = [
     "MAX_ARGUMENTS_CHARS",
@@ -34,6 +35,7 @@ __all__ = [
     "Tool",
     "ToolError",
     "ToolResult",
+    "alone",
     "error_text",
     "render_failure",
     "render_result",
@@ -263,49 +265,43 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
     return ToolResult(_bounded(text, max_chars, "result"))
 
 
-def render_failure(problem: Exception) -> ToolResult:
+def render_failure(problem: Exception, mask: Callable[[str], str] = str) -> ToolResult:
     """Put what a tool raised into the words that the model reads, as an error result.
 
     ``BadArguments`` and ``ToolError`` speak for themselves, also alone in a group (a tool's own
-    task group wraps them); of anything else the model reads ``error_text``.
+    task group wraps them); of anything else the model reads ``error_text``.  Each text goes
+    through ``mask`` before it is cut.
     """
-    cause = _alone(problem)
+    cause = alone(problem)
     if isinstance(cause, BadArguments):
-        return ToolResult(cause.message, is_error=True)
+        return ToolResult(mask(cause.message), is_error=True)
     if isinstance(cause, ToolError):
-        text = _message(cause) or "The tool failed."
+        text = mask(words_of(cause)) or "The tool failed."
         return ToolResult(_bounded(text, MAX_RESULT_CHARS, "error"), is_error=True)
-    return ToolResult(error_text(cause), is_error=True)
+    return ToolResult(error_text(cause, mask), is_error=True)
 
 
-def error_text(problem: BaseException) -> str:
+def error_text(problem: BaseException, mask: Callable[[str], str] = str) -> str:
     """Say what was raised, as ``TypeName: message`` without traceback; never raises itself.
 
     Groups are told by their members.  At most ``MAX_ERROR_CHARS`` are kept.
     """
-    problem = _alone(problem)
+    problem = alone(problem)
     members = [problem]
     if isinstance(problem, BaseExceptionGroup):
         members = list(problem.exceptions[:10])
     texts = []
     for each in members:
-        message = _message(each)
+        message = mask(words_of(each))
         texts.append(f"{type(each).__name__}: {message}" if message else type(each).__name__)
     return _bounded("; ".join(texts), MAX_ERROR_CHARS, "error")
 
 
-def _alone(problem: BaseException) -> BaseException:
+def alone(problem: BaseException) -> BaseException:
     """The one exception inside a group of one, however deep."""
     while isinstance(problem, BaseExceptionGroup) and len(problem.exceptions) == 1:
         problem = problem.exceptions[0]
     return problem
-
-
-def _message(problem: BaseException) -> str:
-    try:
-        return str(problem)
-    except Exception:
-        return "(its message cannot be read)"
 
 
 def _bounded(text: str, limit: int, what: str) -> str:

@@ -24,6 +24,7 @@ from hubbub.hub import scope
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.journal import Journal
 from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.stream import Audience, EventStream, Subscription
 
@@ -56,6 +57,10 @@ class Owner(Protocol):
 
     def waiting(self) -> AbstractContextManager[None]:
         """What the code at hand does inside only waits for what somebody else will do."""
+        ...
+
+    def masker(self, *run_ids: str) -> Masker:
+        """What takes the values of these runs' secrets out of what is said of failures."""
         ...
 
 
@@ -203,7 +208,7 @@ class Dispatcher:
                 try:
                     subscription.deliver(event)
                 except Exception as error:
-                    self.report(error, event, subscription.handler)
+                    self.report(error, event, subscription.handler, subscription.by)
 
     def _narrow_row(self, event: Event) -> tuple[Subscription, ...]:
         """Those who listen to the event's tree or run only."""
@@ -222,17 +227,22 @@ class Dispatcher:
         """The code at hand waits; the owner of runs may let others go on meanwhile."""
         return nullcontext() if self.owner is None else self.owner.waiting()
 
-    def report(self, error: Exception, event: Event, listener: object) -> None:
+    def masker(self, *run_ids: str) -> Masker:
+        """What is said of failures that concern these runs goes through it."""
+        return Masker(()) if self.owner is None else self.owner.masker(*run_ids)
+
+    def report(self, error: Exception, event: Event, listener: object, by: str = "") -> None:
         """A listener raised: log it, tell it once, and go on (H-01)."""
         name = _text(getattr(listener, "__qualname__", None) or listener)
+        mask = self.masker(event.run_id, by)
         log.error(
             "listener.failed", listener=name, event_type=event.type, error=type(error).__name__,
-            exc_info=error,
+            exc_info=mask.error(error),
         )  # fmt: skip
         if event.type == HubErrorEvent.type or self.is_closed:
             return
         report = HubErrorEvent(
-            error=_text(error)[:2000], error_type=type(error).__name__, listener=name,
+            error=mask(words_of(error), 2000), error_type=type(error).__name__, listener=name,
             during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip

@@ -277,7 +277,8 @@ class Hub:
                     if inspect.isawaitable(answer):
                         await answer
                 except Exception as error:
-                    self.dispatcher.report(error, event, handler)
+                    by = stream._subscription.by
+                    self.dispatcher.report(error, event, handler, by)
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads."""

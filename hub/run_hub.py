@@ -149,6 +149,7 @@ class RunHub:
                     await handler(event)
 
             observer = self.hub.subscribe(pattern, others_async if is_async(handler) else others)
+            observer.by = own
             self._run.keep(observer)
             return _Both(inbox, observer)
         if handler is None:
@@ -162,6 +163,7 @@ class RunHub:
             pattern, handler, run_id=run_id, root_run_id=root_run_id, after=after,
             lossless=lossless, buffer=buffer,
         )  # fmt: skip
+        subscription.by = self._run.lane.run_id
         self._run.keep(subscription)
         return subscription
 

@@ -38,7 +38,9 @@ def _deaf(event: Event) -> None:
 class Subscription:
     """A listener's place; call it, or ``close()``, to leave.  Leaving twice is a no-op."""
 
-    __slots__ = ("_dispatcher", "deliver", "handler", "patterns", "root_run_id", "run_id", "stream")
+    __slots__ = (
+        "_dispatcher", "by", "deliver", "handler", "patterns", "root_run_id", "run_id", "stream",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +58,8 @@ class Subscription:
         self.run_id = run_id
         self.root_run_id = root_run_id
         self.handler = handler
+        self.by = ""
+        """The run whose code listens, if it is one's."""
         self.stream: EventStream | None = None
 
     def close(self) -> None:

@@ -60,6 +60,7 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.hub import Handler
 from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
@@ -164,7 +165,8 @@ class Activation:
         self._runtime.remember_error(self.lane.run_id, error)
         if self.mail.control:
             self._signals.append(self._taken("control"))
-        self._finish(LoopFailed(str(error), type(error).__name__))
+        words = self._runtime.runs.masker(self.lane.run_id)(words_of(error))
+        self._finish(LoopFailed(words, type(error).__name__))
 
     def restore(self, signal: Signal) -> None:
         """Begin where the journal left off."""

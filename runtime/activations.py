@@ -27,6 +27,7 @@ import anyio.lowlevel
 from hubbub.hub import events as e
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.activation import Activation
 from hubbub.runtime.arrivals import Arrivals
@@ -37,6 +38,7 @@ from hubbub.runtime.mailbox import Mailbox
 from hubbub.runtime.relatives import Relatives
 from hubbub.runtime.room import Room
 from hubbub.runtime.run_handle import RunOutcome
+from hubbub.runtime.variables import Environment
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -398,13 +400,23 @@ class Activations:
     def died(self, run: Activation, error: Exception) -> None:
         """A run's loop raised: begin again from the journal, or fail the run (T-12)."""
         run_id = run.lane.run_id
-        log.error("run.died", run_id=run_id, exc_info=error)
+        mask = self.masker(run_id)
+        log.error("run.died", run_id=run_id, exc_info=mask.error(error))
         if self._active.get(run_id) is not run:
             return
         run.close()
         del self._active[run_id]
         self._room.left(run_id)
-        self._arrivals.died(run_id, f"{type(error).__name__}: {error}"[:2000])
+        self._arrivals.died(run_id, mask(f"{type(error).__name__}: {words_of(error)}", 2000))
+
+    def masker(self, *run_ids: str) -> Masker:
+        """What takes the values of these runs' secrets out of what is said of failures."""
+        values = {*self._runtime.resolved.keys}
+        for run_id in run_ids:
+            if (run := self._active.get(run_id)) is not None:
+                side = run.side if isinstance(run, Activation) else None
+                values |= Environment.of(self._runtime, run.lane, side).secrets(side)
+        return Masker(values)
 
     def watch_deadline(self, run_id: str, deadline: int) -> None:
         seconds = max(0.0, (deadline - self._runtime.ports.clock.now()) / 1_000_000)

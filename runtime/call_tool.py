@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from hubbub.agents.arguments import BadArguments
@@ -30,9 +31,13 @@ async def call_tool(
 
 
 async def invoke(
-    tool: Tool[..., Any], kwargs: dict[str, Any], state: RunState, offload: Offload
+    tool: Tool[..., Any],
+    kwargs: dict[str, Any],
+    state: RunState,
+    offload: Offload,
+    failed: Callable[[Exception], ToolResult] = render_failure,
 ) -> ToolResult:
-    """As ``call_tool``, with arguments that have been read."""
+    """As ``call_tool``, with arguments that have been read; ``failed`` is told what was raised."""
     try:
         if tool.state_parameter is not None:
             kwargs[tool.state_parameter] = state
@@ -43,5 +48,5 @@ async def invoke(
             if inspect.isawaitable(value):
                 value = await value
     except Exception as problem:
-        return render_failure(problem)
+        return failed(problem)
     return render_result(value)

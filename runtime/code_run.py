@@ -29,6 +29,7 @@ from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.hub import Handler, is_async
 from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import refuse_reserved
 from hubbub.hub.stream import EventStream, Subscription
@@ -38,6 +39,7 @@ from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.execution import Execution
 from hubbub.runtime.inbox import InboxSubscription, MessageStream
 from hubbub.runtime.run_context import RunContext
+from hubbub.runtime.variables import Environment
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -188,15 +190,23 @@ class CodeRun:
     def _raised(self, error: Exception) -> None:
         if isinstance(error, Closed) and self.runtime.is_leaving:
             return  # The hub closed under the agent: the next boot goes on.
+        self.runtime.remember_error(self.lane.run_id, error)
         if self._ending:
             log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
-        else:
-            level = log.warning if isinstance(error, HubbubError) else log.error
-            level("run.failed", run_id=self.lane.run_id, agent=self.lane.agent, exc_info=error)
-        self.runtime.remember_error(self.lane.run_id, error)
-        text = f"{type(error).__name__}: {error}"[:2000]
-        failure = e.AgentFailed(error=str(error)[:2000], error_type=type(error).__name__)
-        self.end("failed", reason=text, failure=failure)
+            return
+        mask = self.masker()
+        kind, words = type(error).__name__, words_of(error)
+        level = log.warning if isinstance(error, HubbubError) else log.error
+        level(
+            "run.failed", run_id=self.lane.run_id, agent=self.lane.agent,
+            exc_info=mask.error(error),
+        )  # fmt: skip
+        failure = e.AgentFailed(error=mask(words, 2000), error_type=kind)
+        self.end("failed", reason=mask(f"{kind}: {words}", 2000), failure=failure)
+
+    def masker(self) -> Masker:
+        """What is said of a failure goes through it."""
+        return Environment.of(self.runtime, self.lane, None).masker(None)
 
     def end(
         self,

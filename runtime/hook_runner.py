@@ -62,7 +62,10 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
         if not is_contained and not is_stray_cancellation(error):
             raise
         problem = f"it raised {type(error).__name__}"
-        log.error("hook.failed", hook=hook.id, point=hook.point, run_id=run_id, exc_info=error)
+        log.error(
+            "hook.failed", hook=hook.id, point=hook.point, run_id=run_id,
+            exc_info=state.masker().error(error),
+        )  # fmt: skip
     if problem:
         log.warning("hook.ignored", hook=hook.id, point=hook.point, run_id=run_id, why=problem)
         return value

@@ -8,6 +8,7 @@ from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import HubErrorEvent, SessionMessage
 from hubbub.hub.hub import Handler
 from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 
 if TYPE_CHECKING:
     from hubbub.runtime.code_run import CodeRun
@@ -94,11 +95,15 @@ class InboxSubscription:
                     await answer
             except Exception as error:
                 name = getattr(self._handler, "__qualname__", repr(self._handler))
-                log.error("listener.failed", listener=name, run_id=run.lane.run_id, exc_info=error)
+                mask = run.masker()
+                log.error(
+                    "listener.failed", listener=name, run_id=run.lane.run_id,
+                    exc_info=mask.error(error),
+                )  # fmt: skip
                 if not run.runtime.hub.is_closed:
                     run.runtime.hub.emit(
                         HubErrorEvent(
-                            error=str(error)[:2000], error_type=type(error).__name__,
+                            error=mask(words_of(error), 2000), error_type=type(error).__name__,
                             listener=name, during=item.type, run_id=run.lane.run_id,
                             root_run_id=run.lane.root_run_id, agent=run.lane.agent,
                         )

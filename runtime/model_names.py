@@ -20,9 +20,12 @@ from hubbub.agents.model import Model
 from hubbub.hub.errors import BadValue, MissingKey, UnknownModel
 from hubbub.runtime.provider_address import is_loopback
 
-__all__ = ["PROVIDERS", "resolve_model"]
+__all__ = ["KEY_VARIABLES", "PROVIDERS", "resolve_model"]
 
 PROVIDERS: Final = ("anthropic", "openai")
+
+KEY_VARIABLES: Final = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+"""Where the keys of providers stand in the environment."""
 
 
 def resolve_model(

@@ -6,6 +6,7 @@ in ``hubbub.agents.interpret``.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import anyio
@@ -44,10 +45,11 @@ from hubbub.agents.signals import (
 from hubbub.agents.stop import paths_of
 from hubbub.agents.takeover import message_of_skill, request_of
 from hubbub.agents.thread import Thread
-from hubbub.agents.tools import Tool, ToolResult, render_failure
+from hubbub.agents.tools import Tool, ToolError, ToolResult, alone, render_failure
 from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.task_host import is_stray_cancellation
@@ -138,7 +140,8 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
     except BaseException as error:
         if not is_stray_cancellation(error):
             raise
-        log.warning("activity.cancelled_from_within", run_id=run.lane.run_id, exc_info=error)
+        shown = at_work.masker().error(error)
+        log.warning("activity.cancelled_from_within", run_id=run.lane.run_id, exc_info=shown)
         return _cancelled_from_within(activity)
 
 
@@ -193,6 +196,21 @@ class AtWork:
     def environment(self) -> Environment:
         return Environment.of(self.runtime, self.run.lane, self.side)
 
+    def masker(self) -> Masker:
+        """What is said of a failure goes through it."""
+        return self.environment().masker(self.side)
+
+    def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: Exception) -> ToolResult:
+        """A tool raised: log it, once, and put it into words for the model."""
+        mask = self.masker()
+        # What a tool says plainly is its answer; it is nobody's mistake.
+        is_answer = isinstance(alone(problem), ToolError)
+        (log.info if is_answer else log.error)(
+            "tool.raised", tool=tool.name, agent=self.run.lane.agent, run_id=self.run.lane.run_id,
+            call_id=call_id, exc_info=mask.error(problem),
+        )  # fmt: skip
+        return render_failure(problem, mask)
+
 
 def _cancelled_from_within(activity: Activity) -> Signal:
     text = "it awaited something that was cancelled elsewhere"
@@ -227,23 +245,13 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
             raise
         request = request_of(frame.agent_name, first_message(frame))
         return look_up_frame(activity, request, side, at.runtime, at.run.lane)
-    if result.is_error and tool.variables:
-        result = _masked(result, tool, at)
+    if result.is_error:  # Clients quote what they were called with.
+        result = structs.replace(result, content=at.masker()(result.content))
     if side.hooks:
         result = await filtered_result(side, state, result, at.run.lane.run_id)
     return ToolFinished(
         activity.step, activity.index, result.content, result.is_error, result.attachments, ran
     )
-
-
-def _masked(result: ToolResult, tool: Tool[..., Any], at: AtWork) -> ToolResult:
-    """An error without the values of the secrets that its tool reads: clients quote them."""
-    env, text = at.environment(), result.content
-    for each in tool.variables:
-        value = env.find(each.name) if each.type == "secret" else None
-        if value and value in text:
-            text = text.replace(value, "***")
-    return structs.replace(result, content=text)
 
 
 async def _run_tool(
@@ -260,11 +268,13 @@ async def _run_tool(
         kwargs = tool.parse(arguments)
     except BadArguments as error:
         return render_failure(error), False
+    offload = at.runtime.ports.offload
+    failed = partial(at.tool_failed, tool, state.call_id)
     if not at.side.hooks:
-        return await invoke(tool, kwargs, state, at.runtime.ports.offload), True
+        return await invoke(tool, kwargs, state, offload, failed), True
     # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
     with anyio.move_on_after(tool.timeout):
-        return await invoke(tool, kwargs, state, at.runtime.ports.offload), True
+        return await invoke(tool, kwargs, state, offload, failed), True
     assert tool.timeout is not None
     return ToolResult(TIMED_OUT.format(tool.timeout), is_error=True), True
 
@@ -309,18 +319,19 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
     except ProviderError as error:
         failure = Failure(
             kind=error.kind,
-            error=str(error),
+            error=at.masker()(words_of(error)),
             retryable=error.retryable,
             retry_after=error.retry_after,
             jitter=runtime.ports.ids.random(),
         )
     except HubbubError as error:
         runtime.remember_error(run_id, error)
-        failure = Failure(kind="setup", error=str(error), retryable=False)
+        failure = Failure(kind="setup", error=at.masker()(words_of(error)), retryable=False)
     except Exception as error:
-        log.error("model.raised", run_id=run_id, exc_info=error)
-        text = f"the model object raised {type(error).__name__}: {error}"
-        failure = Failure(kind="bug", error=text[:2000], retryable=False)
+        mask = at.masker()
+        log.error("model.raised", run_id=run_id, exc_info=mask.error(error))
+        text = f"the model object raised {type(error).__name__}: {words_of(error)}"
+        failure = Failure(kind="bug", error=mask(text, 2000), retryable=False)
     log.warning(
         "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub.errors import ModelGarbled, ModelRefused, ModelUnavailable, ProviderError
+from hubbub.hub.masking import Masker
 from hubbub.hub.ports import SystemClock
 from hubbub.hub.values import Secret
 
@@ -103,10 +104,7 @@ class Origin(Struct, frozen=True):
         return f": {text}" if text else ""
 
     def _scrub(self, text: str) -> str:
-        for secret in self.secrets:
-            if value := secret.reveal():
-                text = text.replace(value, "***")
-        return text
+        return Masker([secret.reveal() or "" for secret in self.secrets])(text)
 
 
 def error_message(body: bytes) -> str:

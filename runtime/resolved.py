@@ -20,6 +20,7 @@ from hubbub.agents.skill_agents import CALLERS_MODEL
 from hubbub.agents.takeover import takeover_specs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json, decode_value
+from hubbub.runtime.model_names import KEY_VARIABLES
 
 __all__ = ["Resolved"]
 
@@ -51,6 +52,11 @@ class Resolved:
         self._gates: dict[tuple[str, str], frozenset[str]] = {}
         self._inputs: dict[str, Callable[[Json], Any]] = {}
         self._code: dict[str, Callable[[Json, Any], Awaitable[Any]]] = {}
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The providers' keys that there are: nothing may quote them."""
+        return frozenset(key for name in KEY_VARIABLES if (key := self._environ.get(name, "")))
 
     async def aclose(self) -> None:
         """Close the models made here; idempotent."""

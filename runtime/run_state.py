@@ -16,6 +16,7 @@ from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
 from hubbub.hub.errors import CallerError, NoSuchFile
 from hubbub.hub.events import AgentStatus, Event
+from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
@@ -106,6 +107,10 @@ class ThreadState:
         if self._env is None:
             self._env = Environment.of(self._runtime, self._lane, self._side)
         return self._env
+
+    def masker(self) -> Masker:
+        """What is said of this run's failures goes through it."""
+        return self._environment.masker(self._side)
 
     def set_env(self, name: str, value: str) -> None:
         self._record.check()

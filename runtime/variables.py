@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.variables import env_problems, is_true, resolve
 from hubbub.hub.errors import BadValue
+from hubbub.hub.masking import LONG, Masker
 from hubbub.hub.own_lane import OwnLane
 
 if TYPE_CHECKING:
@@ -75,6 +76,29 @@ class Environment(Mapping[str, str]):
                 self._runtime.env,
             ),
         )
+
+    def secrets(self, side: ActiveSide | None) -> frozenset[str]:
+        """The values that nothing said of this run's failures may quote.
+
+        All but those of variables that are declared as texts.  Of an agent that declares what it
+        reads, no short value of an undeclared one either: it is a flag or a number, which every
+        other sentence holds.
+        """
+        declared = () if side is None else side.variables
+        texts = {each.name for each in declared if each.type == "text"}
+        secrets = {each.name for each in declared if each.type == "secret"}
+        definition = self._runtime.definitions.find_agent(self._agent)
+        declares = definition is None or not definition.is_code
+        return frozenset(
+            value
+            for name in self
+            if (value := self.find(name)) is not None
+            if name in secrets or (name not in texts and (len(value) >= LONG or not declares))
+        )
+
+    def masker(self, side: ActiveSide | None) -> Masker:
+        """What is said of this run's failures goes through it."""
+        return Masker({*self.secrets(side), *self._runtime.resolved.keys})
 
     def is_enabled(self, name: str) -> bool:
         """Whether a variable that gates a branch enables it (C-03)."""

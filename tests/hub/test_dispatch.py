@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hubbub import CustomEvent, Hub
 from hubbub.hub import hub as hub_module
 from hubbub.hub.late_journal import LateJournal
+from hubbub.hub.masking import Masker
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 
@@ -429,7 +430,10 @@ async def test_commit_is_finished_whatever_its_listeners_do(hub, monkeypatch, ca
     """A listener over its limit must not keep a receipt or the run's owner from hearing."""
     monkeypatch.setattr(hub_module, "MAX_NESTED", 3)
     woken = []
-    told = {"wake": staticmethod(woken.append), "refusal_of": staticmethod(lambda run_id: "")}
+    told = {
+        "wake": staticmethod(woken.append), "refusal_of": staticmethod(lambda run_id: ""),
+        "masker": staticmethod(lambda *run_ids: Masker(())),
+    }  # fmt: skip
     hub.set_owner(type("Owner", (), told)())
     await hub.open("agent", run_id="r" * 36)
     receipts = []

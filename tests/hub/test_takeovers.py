@@ -10,6 +10,7 @@ from hubbub import Hub
 from hubbub.hub import events as e
 from hubbub.hub.events import InLane
 from hubbub.hub.journal import Journal
+from hubbub.hub.masking import Masker
 from hubbub.hub.ports import Ports
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +40,9 @@ class Woken:
 
     def waiting(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def masker(self, *run_ids: str) -> Masker:
+        return Masker(())
 
 
 @pytest.mark.spec("I-13")

@@ -1,0 +1,350 @@
+"""``Masker``: texts and exceptions without the values of secrets (M-04).
+
+What users' code and providers raise quotes what they were given, in whatever form it had just
+then: in the ``repr`` of a dict, in JSON, in a URL, in a header.  So it is not the values that are
+written in every form and looked for; the text is read in every way instead:
+
+    text ──┬─► as it is ─────────────────┬─► which parts of it are a value, or a line of one,
+           ├─► without backslash escapes ┤   or the base64 of it?
+           ├─► without percent-encoding ─┤
+           └─► … and of these again      ┘   each part, where it stands in the text ──► ***
+
+Rules
+-----
+* Values of six characters and more are found anywhere, shorter ones as whole tokens, blank ones
+  not at all; of a value with several lines also each line of six characters and more.
+* Base64 is found at each of its three alignments, by the part that depends on the value alone.
+* A text is masked before it is cut: half a value is no longer found.
+* What it costs is bounded by ``MAX_CHARS`` and ``MAX_READ``, whatever the text.
+
+An exception is logged with its traceback, which shows the words of its causes, contexts, notes
+and members as well: ``Masker.error`` makes one to be shown in its place.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+__all__ = ["LONG", "MASK", "Masker", "words_of"]
+
+MASK: Final = "***"
+
+MAX_CHARS: Final = 1_100_000
+"""How much of a text is looked at: the rest is cut off."""
+
+MAX_READ: Final = 8_000_000
+"""Bytes that one text may come to in all its readings together."""
+
+MAX_DEPTH: Final = 3
+"""How many encodings may lie one in another, such as JSON in the ``repr`` of a URL's query."""
+
+MAX_CHAIN: Final = 100
+"""Exceptions behind one another that are shown."""
+
+LONG: Final = 6
+"""Characters from which on a value is looked for anywhere."""
+
+
+def words_of(error: BaseException) -> str:
+    """What an exception says, even if it cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be read)"
+
+
+class Masker:
+    """Masks the given values.  Without any, what is given is returned as it is."""
+
+    __slots__ = ("_encoded", "_reach", "_values")
+
+    def __init__(self, values: Iterable[str]) -> None:
+        given = {value for value in values if value.strip()}
+        for value in tuple(given):
+            given.update(line.strip() for line in value.splitlines() if len(line.strip()) >= LONG)
+        self._values: Final = [_Needle(_bytes(each), len(each) < LONG) for each in given]
+        self._encoded: Final = [needle for each in given for needle in _encodings(each)]
+        self._reach: Final = min(max((len(n.text) for n in self._values), default=0) * 12, 200_000)
+        """How far what has begun may go on: most characters are twelve at the most in a URL."""
+
+    def __call__(self, text: str, limit: int = MAX_CHARS) -> str:
+        """``text`` with ``***`` for each value; what begins after ``limit`` is cut off."""
+        if not self._values:
+            return text[:limit]
+        window = text[: limit + self._reach]
+        parts: list[str] = []
+        at = 0
+        for start, end in _united(self._found(window)):
+            if start >= limit:
+                break
+            parts += (window[at:start], MASK)
+            at = end
+        return "".join((*parts, window[at:limit]))[:limit]
+
+    def error(self, error: BaseException) -> BaseException:
+        """``error`` as it may be shown with its traceback: itself, unless it quotes a value."""
+        if not self._values:
+            return error
+        shown = list(_related(error))
+        is_whole = len(shown) < MAX_CHAIN
+        return (
+            error if is_whole and not any(map(self._is_quoted, shown)) else _Copies(self).of(error)
+        )
+
+    def _is_quoted(self, error: BaseException) -> bool:
+        texts = [words_of(error), *_notes(error), getattr(error, "text", None)]
+        return any(isinstance(text, str) and self(text) != text[:MAX_CHARS] for text in texts)
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where values stand in ``text``, in no order."""
+        for reading in _readings(text):
+            yield from _places(reading, self._values)
+            yield from _places(reading, self._encoded)
+            if b"\n" in reading.text:  # Base64 may be broken into lines.
+                yield from _places(_read(reading, _BREAK, lambda _: b""), self._encoded)
+
+
+# ── what is looked for ───────────────────────────────────────────────────────────────────────
+
+
+class _Needle(NamedTuple):
+    """Bytes to look for; ``before`` and ``after`` are base64 that hangs on their neighbours."""
+
+    text: bytes
+    is_token: bool = False
+    before: int = 0
+    after: int = 0
+    is_base64: bool = False
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _encodings(value: str) -> Iterator[_Needle]:
+    """The base64 of a value, wherever it begins in what was encoded."""
+    data = _bytes(value)
+    is_short = len(value) < LONG
+    for skipped in (0,) if is_short else (0, 1, 2):
+        whole = b64encode(bytes(skipped) + data)
+        bits = 8 * (skipped + len(data))
+        first, last = -(-8 * skipped // 6), bits // 6
+        middle = whole.rstrip(b"=") if is_short else whole[first:last]
+        after = 0 if is_short else int(bits % 6 > 0)
+        for text in {middle, middle.translate(_URLSAFE)}:
+            yield _Needle(text, is_short, int(skipped > 0), after, is_base64=True)
+
+
+_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
+_BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_WORD: Final = frozenset(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_" + bytes(range(128, 256))
+)
+
+
+# ── ways to read a text ──────────────────────────────────────────────────────────────────────
+
+
+class _Reading(NamedTuple):
+    """A text read in some way: of each byte, where in the text what it stands for begins and
+    ends."""
+
+    text: bytes
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+
+_Replace: TypeAlias = Callable[[re.Match[bytes]], bytes | None]
+
+_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_FORM: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\+")
+_BREAK: Final = re.compile(rb"[\r\n]+[ \t]*")
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})"
+    rb"|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([\\'\"/abfnrtv]))"
+)
+_SIMPLE: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
+
+
+def _from_percent(found: re.Match[bytes]) -> bytes:
+    return bytes((int(found[1], 16),)) if found[1] else b" "
+
+
+def _from_escape(found: re.Match[bytes]) -> bytes | None:
+    """What an escape in a ``str`` or in JSON stands for."""
+    if found[6]:
+        return bytes((_SIMPLE.get(found[6][0], found[6][0]),))
+    if found[1]:
+        high, low = int(found[1], 16), int(found[2], 16)
+        code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)
+    else:
+        code = int(found[3] or found[4] or found[5], 16)
+    return _bytes(chr(code)) if code <= 0x10FFFF else None
+
+
+def _from_byte_escape(found: re.Match[bytes]) -> bytes | None:
+    """What an escape in ``bytes`` stands for."""
+    return bytes((int(found[5], 16),)) if found[5] else _from_escape(found)
+
+
+_WAYS: Final[tuple[tuple[bytes, re.Pattern[bytes], _Replace], ...]] = (
+    (b"\\", _ESCAPE, _from_escape),
+    (b"%", _PERCENT, _from_percent),
+    (b"\\x", _ESCAPE, _from_byte_escape),
+    (b"+", _FORM, _from_percent),
+)
+
+
+def _readings(text: str) -> Iterator[_Reading]:
+    """``text`` as it is, and read in every way, and what that gives again."""
+    first = _plainly(text)
+    yield first
+    seen, read = {first.text}, 0
+    at_hand = [first]
+    for _ in range(MAX_DEPTH):
+        made = []
+        for reading in at_hand:
+            for sign, pattern, replace in _WAYS:
+                if sign not in reading.text or read + len(reading.text) > MAX_READ:
+                    continue
+                read += len(reading.text)
+                other = _read(reading, pattern, replace)
+                if other.text not in seen:
+                    seen.add(other.text)
+                    made.append(other)
+                    yield other
+        at_hand = made
+
+
+def _plainly(text: str) -> _Reading:
+    data = _bytes(text)
+    if len(data) == len(text):
+        return _Reading(data, range(len(data)), range(1, len(data) + 1))
+    starts = [at for at, each in enumerate(text) for _ in range(len(_bytes(each)))]
+    return _Reading(data, starts, [at + 1 for at in starts])
+
+
+def _read(reading: _Reading, pattern: re.Pattern[bytes], replace: _Replace) -> _Reading:
+    text, starts, ends = reading
+    made, new_starts, new_ends, at = bytearray(), list[int](), list[int](), 0
+    for found in pattern.finditer(text):
+        new = replace(found)
+        if new is None:
+            continue
+        start, end = found.span()
+        made += text[at:start]
+        new_starts += starts[at:start]
+        new_ends += ends[at:start]
+        made += new
+        new_starts += [starts[start]] * len(new)
+        new_ends += [ends[end - 1]] * len(new)
+        at = end
+    return _Reading(bytes(made) + text[at:], [*new_starts, *starts[at:]], [*new_ends, *ends[at:]])
+
+
+def _places(reading: _Reading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
+    """Where needles stand in what a reading was made of."""
+    text, starts, ends = reading
+    for needle in needles:
+        start = text.find(needle.text)
+        while start >= 0:
+            end = start + len(needle.text)
+            if not needle.is_token or _is_token(text, start, end):
+                first, last = start, end
+                if needle.is_base64:
+                    first, last = _widened(text, start, end, needle)
+                yield starts[first], ends[last - 1]
+            start = text.find(needle.text, start + 1)
+
+
+def _is_token(text: bytes, start: int, end: int) -> bool:
+    is_joined = (start > 0 and text[start - 1] in _WORD) or (end < len(text) and text[end] in _WORD)
+    return not is_joined
+
+
+def _widened(text: bytes, start: int, end: int, needle: _Needle) -> tuple[int, int]:
+    """The same with the characters that hold the rest of its bits, and the padding."""
+    if needle.before and start and text[start - 1] in _BASE64:
+        start -= 1
+    if needle.after and end < len(text) and text[end] in _BASE64:
+        end += 1
+    while end < len(text) and text[end] == ord("="):
+        end += 1
+    return start, end
+
+
+def _united(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same places in order, those that touch or overlap as one."""
+    at: tuple[int, int] | None = None
+    for start, end in sorted(places):
+        if at is None:
+            at = start, end
+        elif start <= at[1]:
+            at = at[0], max(at[1], end)
+        else:
+            yield at
+            at = start, end
+    if at is not None:
+        yield at
+
+
+# ── exceptions ───────────────────────────────────────────────────────────────────────────────
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = getattr(error, "__notes__", ())
+    return [each for each in notes if isinstance(each, str)] if isinstance(notes, list) else []
+
+
+def _related(error: BaseException) -> Iterator[BaseException]:
+    """An exception and all that its traceback shows besides it."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting and len(seen) < MAX_CHAIN:
+        at = waiting.pop()
+        if id(at) in seen:
+            continue
+        seen.add(id(at))
+        yield at
+        members = at.exceptions if isinstance(at, BaseExceptionGroup) else ()
+        waiting += [each for each in (at.__cause__, at.__context__, *members) if each is not None]
+
+
+class _Copies:
+    """Stand-ins for exceptions, each with the traceback and the name of its own."""
+
+    def __init__(self, mask: Masker) -> None:
+        self._mask = mask
+        self._made: dict[int, BaseException] = {}
+        self._kept: list[BaseException] = []
+
+    def of(self, error: BaseException) -> BaseException:
+        made = self._made.get(id(error))
+        if made is not None:
+            return made
+        if len(self._made) >= MAX_CHAIN:
+            return Exception("what lies behind this is not shown")
+        made = self._copy(error)
+        made.__traceback__ = error.__traceback__
+        if error.__cause__ is not None:
+            made.__cause__ = self.of(error.__cause__)
+        if error.__context__ is not None:
+            made.__context__ = self.of(error.__context__)
+        made.__suppress_context__ = error.__suppress_context__
+        for note in _notes(error):
+            made.add_note(self._mask(note))
+        return made
+
+    def _copy(self, error: BaseException) -> BaseException:
+        kind = type(error)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        made: BaseException
+        if isinstance(error, BaseExceptionGroup):
+            members = [self.of(each) for each in error.exceptions]
+            group = ExceptionGroup if isinstance(error, ExceptionGroup) else BaseExceptionGroup
+            made = type(kind.__name__, (group,), names)(self._mask(error.message), members)
+        else:
+            made = type(kind.__name__, (Exception,), names)(self._mask(words_of(error)))
+        self._made[id(error)] = made
+        return made

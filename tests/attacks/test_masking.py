@@ -1,0 +1,399 @@
+"""Values of variables and keys, in every form, wherever users' code and providers may fail.
+
+Each place raises a chain of exceptions that quotes the value in every form: in messages, causes,
+contexts, notes and members of groups.  Nothing of it may be in an event, dispatched or stored, or
+in what is logged.
+"""
+
+import json
+import logging
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from little_agents import Observer, model_agent
+from little_secrets import FORMS, NASTY, in_every_form, leaks, texts_in
+from msgspec import structs
+
+from attacks.scale import scale
+from hubbub import (
+    AgentDefinition,
+    RunState,
+    Runtime,
+    ScriptedModel,
+    VariableDefinition,
+    agent,
+    tool,
+)
+from hubbub.agents.hooks import Hook
+from hubbub.agents.tools import ToolError, ToolResult
+from hubbub.hub.codec import encode_event
+from hubbub.hub.errors import ModelUnavailable
+from hubbub.hub.late_journal import LateJournal
+from hubbub.hub.masking import MASK, MAX_CHARS, Masker
+from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.ports import Ports
+from hubbub.runtime.scripted_model import call
+
+G06 = pytest.mark.spec("G-06")
+
+characters = st.characters(exclude_categories=["Cs"]) | st.sampled_from("\"'\\/%+ &\n=é😀{}")
+values = st.text(characters, min_size=6, max_size=60).filter(lambda v: len(v.strip()) >= 6)
+
+
+# ── texts ────────────────────────────────────────────────────────────────────────────────────
+
+
+@G06
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=scale(25, 2000), deadline=None)
+@given(value=values)
+def test_a_value_is_masked_in_each_form_as_a_whole(form: str, value: str) -> None:
+    mask = Masker([value])
+    assume(mask("«:»") == "«:»")
+    assert mask(f"«{FORMS[form](value)}»") == f"«{MASK}»"
+
+
+@G06
+@settings(max_examples=scale(100, 5000), deadline=None)
+@given(value=values, others=st.lists(values, max_size=5), noise=st.text(max_size=20))
+def test_nothing_of_a_value_is_left_in_what_quotes_it(
+    value: str, others: list[str], noise: str
+) -> None:
+    mask = Masker([*others, value])
+    for text in in_every_form(value):
+        assert not leaks(mask(f"{noise} {text} {noise}"), value)
+
+
+@G06
+@settings(max_examples=scale(100, 5000), deadline=None)
+@given(value=st.text("abcXYZ019_é", min_size=1, max_size=5))
+def test_a_short_value_is_masked_where_it_is_a_token(value: str) -> None:
+    mask = Masker([value])
+    assert mask(f"({value})") == f"({MASK})"
+    assert mask(f"the key {value!r} is wrong") == f"the key '{MASK}' is wrong"
+    longer = f"-x{value}- -{value}x-"
+    assert mask(longer) == longer
+
+
+@G06
+@settings(max_examples=scale(50, 2000), deadline=None)
+@given(value=values, at=st.integers(-80, 10))
+def test_no_half_of_a_value_is_left_where_a_text_is_cut(value: str, at: int) -> None:
+    assume(not set(value) & set(" .*"))
+    text = "." * (300 + at) + FORMS["percent, all of it"](value) + " and so on"
+    assert set(Masker([value])(text, 300)) <= set(".* andso")
+
+
+@G06
+def test_a_key_of_several_lines_is_masked_line_by_line() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEFAASC\n}\n-----END KEY-----\n"
+    mask = Masker([key])
+    assert mask("line 3 is hkiG9w0BAQEFAASC") == f"line 3 is {MASK}"
+    assert mask(repr(key.splitlines())).count("MIIE") == 0
+    assert mask("{} is an empty dict") == "{} is an empty dict"
+
+
+@G06
+def test_what_is_blank_or_not_there_masks_nothing() -> None:
+    text = "as it is: 100 % of it\n\n" + "x" * MAX_CHARS
+    assert Masker(["", "       ", "\n"])(text) == text[:MAX_CHARS]
+    error = ValueError("as it is")
+    assert Masker([]).error(error) is error
+    assert Masker(["s3cr3t-value"]).error(error) is error
+
+
+def test_the_longest_texts_are_masked_in_bounded_time() -> None:
+    mask = Masker([NASTY, "s3cr3t-value"])
+    for piece in ("x", "\\x41%41\\\\", "%25", "+", "s3cr3t-valu", "QUFB\n"):
+        assert len(mask(piece * scale(100_000, 1_000_000))) <= MAX_CHARS
+
+
+# ── exceptions ───────────────────────────────────────────────────────────────────────────────
+
+
+class Broken(Exception):
+    """A user's own exception, whose text is made when it is asked for."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return f"broken by {self.value!r}"
+
+
+def wrong(value: str) -> Exception:
+    """What quotes ``value`` in every form and place of an exception."""
+    error: BaseException = KeyError(value)
+    for number, text in enumerate(in_every_form(value)):
+        new: BaseException = RuntimeError(text)
+        if number % 3 == 0:
+            new.__cause__ = error
+        elif number % 3 == 1:
+            new.__context__ = error
+        else:
+            new = BaseExceptionGroup(text, [error, GeneratorExit(text)])
+        new.add_note(text)
+        error = new
+    whole = Broken(value)
+    whole.__cause__ = error
+    whole.__context__ = SyntaxError("no", ("file.py", 1, 1, f"x = {value!r}"))
+    return whole
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+@G06
+@settings(max_examples=scale(25, 1000), deadline=None)
+@given(value=values)
+def test_an_exception_is_shown_without_the_value_wherever_it_quotes_it(value: str) -> None:
+    try:
+        raise wrong(value)
+    except Exception as error:
+        masked = Masker([value]).error(error)
+        text, own = shown(masked), str(error)
+    assert own == f"broken by {value!r}"
+    assert not leaks(text, value)
+    assert type(masked).__name__ == "Broken" and masked.__traceback__ is not None
+    assert "test_an_exception_is_shown" in text
+
+
+@G06
+def test_exceptions_that_refer_to_one_another_in_a_circle_are_masked() -> None:
+    one, two = ValueError("s3cr3t-value"), ValueError("s3cr3t-value")
+    one.__cause__, two.__cause__ = two, one
+    assert "s3cr3t" not in shown(Masker(["s3cr3t-value"]).error(one))
+    last: Exception = ValueError("s3cr3t-value")
+    for _ in range(500):
+        new = ValueError("again")
+        new.__context__ = last
+        last = new
+    assert "s3cr3t" not in shown(Masker(["s3cr3t-value"]).error(last))
+
+
+# ── places ───────────────────────────────────────────────────────────────────────────────────
+
+NAME = "TOKEN"
+DECLARED = (VariableDefinition(name=NAME),)
+
+
+@tool(variables=DECLARED)
+async def raises(state: RunState) -> str:
+    raise wrong(state.env[NAME])
+
+
+@tool(variables=DECLARED)
+def raises_in_a_thread(state: RunState) -> str:
+    raise wrong(state.env[NAME])
+
+
+@tool
+async def says_so(state: RunState) -> str:
+    raise ToolError("\n".join(in_every_form(state.env[NAME])))
+
+
+@tool
+async def returns(state: RunState) -> ToolResult:
+    return ToolResult("\n".join(in_every_form(state.env[NAME])), is_error=True)
+
+
+@tool
+async def groups(state: RunState) -> str:
+    raise ExceptionGroup("two", [wrong(state.env[NAME]), KeyError(state.env[NAME])])
+
+
+@tool
+async def listens(state: RunState) -> str:
+    value = state.env[NAME]
+
+    def heard(event: Any) -> None:
+        raise wrong(value)
+
+    async def heard_later(event: Any) -> None:
+        raise wrong(value)
+
+    state.hub.subscribe("agent:status", heard)
+    state.hub.subscribe("agent:status", heard_later)
+    state.set_status("at work")
+    await anyio.sleep(1)
+    return "ok"
+
+
+@tool
+async def nothing() -> str:
+    return "ok"
+
+
+def of_tool(what: Any) -> Callable[[str], AgentDefinition]:
+    return lambda value: model_agent(ScriptedModel([call(what.name), "Well."]), what)
+
+
+def hook_raises(state: Any, value: Any) -> Any:
+    raise wrong(state.env[NAME])
+
+
+async def hook_raises_later(state: Any, value: Any) -> Any:
+    raise wrong(state.env[NAME])
+
+
+HOOKS = (
+    Hook(id="before", point="before_create_message", fn=hook_raises),
+    Hook(id="after", point="after_tool_call_success", fn=hook_raises_later),
+    Hook(id="at the end", point="after_session", fn=hook_raises_later),
+)
+
+
+def of_hook(hook: str) -> Callable[[str], AgentDefinition]:
+    definition = model_agent(ScriptedModel([call("nothing"), "Well."]), nothing)
+    return lambda value: structs.replace(definition, hooks=(hook,))
+
+
+def of_model(error: Callable[[str], Exception]) -> Callable[[str], AgentDefinition]:
+    def make(value: str) -> AgentDefinition:
+        def fail(request: Any) -> str:
+            raise error(value)
+
+        return model_agent(Failing(fail))
+
+    return make
+
+
+class Failing:
+    """A model of a user's own."""
+
+    name = "failing"
+
+    def __init__(self, fail: Callable[[Any], str]) -> None:
+        self._fail = fail
+
+    async def call(self, request: Any, on_delta: Any = None) -> Any:
+        self._fail(request)
+
+
+async def fails(ctx: Any) -> None:
+    raise wrong(ctx.env[NAME])
+
+
+async def fails_in_a_step(ctx: Any) -> None:
+    def do() -> None:
+        raise wrong(ctx.env[NAME])
+
+    await ctx.step("do", do)
+
+
+async def fails_in_a_session(ctx: Any) -> None:
+    model = ScriptedModel([call("raises"), "Well."])
+    async with ctx.session(model=model, tools=[raises]) as session:
+        await session.send("Go.")
+        async for _ in session.receive():
+            pass
+
+
+async def fails_as_a_listener(ctx: Any) -> None:
+    async def heard_later(event: Any) -> None:
+        raise wrong(ctx.env[NAME])
+
+    ctx.hub.subscribe("agent:*", lambda event: heard(event))
+    ctx.hub.subscribe("agent:*", heard_later)
+
+    def heard(event: Any) -> None:
+        raise wrong(ctx.env[NAME])
+
+    ctx.say("hello")
+    await anyio.sleep(1)
+
+
+async def fails_as_a_reader(ctx: Any) -> None:
+    def heard(event: Any) -> None:
+        raise wrong(ctx.env[NAME])
+
+    ctx.hub.subscribe("session:message", heard)
+    ctx.hub.send_to_run(ctx.run_id, "hello")
+    await anyio.sleep(1)
+
+
+async def fails_in_a_group(ctx: Any) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(fails, ctx)
+        group.start_soon(fails, ctx)
+
+
+def of_code(body: Callable[[Any], Any]) -> Callable[[str], AgentDefinition]:
+    @agent("assistant")
+    async def assistant(input: Any, ctx: Any) -> str:
+        await body(ctx)
+        return "done"
+
+    return lambda value: assistant
+
+
+PLACES: dict[str, Callable[[str], AgentDefinition]] = {
+    "tool": of_tool(raises),
+    "plain tool": of_tool(raises_in_a_thread),
+    "tool that says so": of_tool(says_so),
+    "tool that returns an error": of_tool(returns),
+    "tool with a group": of_tool(groups),
+    "tool that listens": of_tool(listens),
+    "hook before": of_hook("before"),
+    "hook after": of_hook("after"),
+    "hook at the end": of_hook("at the end"),
+    "model": of_model(wrong),
+    "provider": of_model(lambda v: ModelUnavailable("m", "server", "; ".join(in_every_form(v)))),
+    "code agent": of_code(fails),
+    "code agent with a group": of_code(fails_in_a_group),
+    "step": of_code(fails_in_a_step),
+    "session of a code agent": of_code(fails_in_a_session),
+    "listener of a code agent": of_code(fails_as_a_listener),
+    "reader of a code agent": of_code(fails_as_a_reader),
+}
+
+STORES = ("memory", "late", "sqlite")
+
+
+@asynccontextmanager
+async def open_runtime(
+    definition: AgentDefinition, store: str, folder: Path, ports: Ports, **options: Any
+) -> AsyncIterator[Runtime]:
+    where: Any = f"sqlite:{folder}" if store == "sqlite" else MemoryJournal()
+    if store == "late":
+        where = LateJournal(where)
+    async with Runtime([definition], hooks=HOOKS, store=where, ports=ports, **options) as rt:
+        yield rt
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> str:
+    formatter = logging.Formatter("%(name)s %(message)s")
+    return "\n".join(formatter.format(each) for each in caplog.records)
+
+
+@G06
+@pytest.mark.spec("M-04")
+@pytest.mark.anyio
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_fails_there_tells_nobody_the_value(
+    place: str, store: str, tmp_path: Path, ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="hubbub")
+    async with open_runtime(PLACES[place](NASTY), store, tmp_path, ports) as rt:
+        seen = Observer(rt.hub).events
+        run = await rt.start("assistant", "Go.", env={NAME: NASTY})
+        outcome = await run.result()
+        stored = await rt.hub.read()
+    texts = [
+        text for event in (*seen, *stored) for text in texts_in(json.loads(encode_event(event)))
+    ]
+    texts += [repr(outcome), *texts_in(outcome.output), *map(repr, seen)]
+    assert not [(text[:500], found) for text in texts if (found := leaks(text, NASTY))]
+    assert not leaks(logged(caplog), NASTY)
+    told = [x for x in texts if MASK in x]
+    assert told or place.startswith("hook")
+    assert MASK in logged(caplog) or place == "tool that returns an error"
