@@ -39,7 +39,7 @@ from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.values import NULL, Secret
 
-__all__ = ["Addressing", "identity_of", "is_from_user"]
+__all__ = ["Addressing", "identity_of", "is_from_user", "is_run_id"]
 
 SCOPED: Final = "!"
 """Ends the key of a mark: the value before it was given as a scoped one."""
@@ -62,6 +62,11 @@ def identity_of(event: InLane) -> tuple[str, str]:
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MINTED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a run may have that id, which names folders, too."""
+    return _RUN_ID.fullmatch(text) is not None
 
 
 def is_from_user(event: SessionMessage) -> bool:
@@ -123,7 +128,7 @@ class Addressing:
 
     def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
         run_id = run_id or self._ports.ids.run_id(event.at)
-        if not _RUN_ID.fullmatch(run_id):  # It names folders, too.
+        if not is_run_id(run_id):  # It names folders, too.
             raise BadValue(
                 "run_id", "1 to 64 letters, digits, '-' and '_' are wanted, as in a UUID"
             )

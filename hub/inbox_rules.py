@@ -157,7 +157,11 @@ def heir_of(commit: Commit, find: Callable[[str], R | None]) -> R | None:
     A stack that is unwound ends from below.
     """
     row = find(commit.leave_to) if commit.leave_to != commit.run_id else None
+    seen = {commit.run_id, commit.leave_to}
     while row is not None and row.status == "ended" and row.parent_run_id is not None:
+        if row.parent_run_id in seen:  # Damage: nobody has what is left.
+            return None
+        seen.add(row.parent_run_id)
         row = find(row.parent_run_id)
     return row
 

@@ -253,10 +253,11 @@ class Activations:
         run = self.find_model_run(run_id)
         return run is not None and run.is_idle and not run.mail.said
 
-    def lend(self, frame_run_id: str) -> str:
+    def lend(self, frame_run_id: str, below: tuple[str, ...] = ()) -> str:
         """Have a frame look at what was said to its conversation, wherever the frame is.
 
-        Returns why it cannot; empty where it can, or where that is about to turn out.
+        ``below`` are frames that wait for it.  Returns why it cannot; empty where it can, or where
+        that is about to turn out.
         """
         if why := self.withheld.why(frame_run_id):
             return why
@@ -265,7 +266,7 @@ class Activations:
             run.advance()
             return ""
         above = self._relatives.frame_of(frame_run_id)
-        if above and not self.lend(above):
+        if above and above not in below and not self.lend(above, (*below, frame_run_id)):
             return ""
         if not (self._arrivals.is_loading(frame_run_id) or self._runtime.is_leaving):
             # Room or not: what it is lent stays in memory until the frame has looked at it.

@@ -17,8 +17,10 @@ from typing import Final
 import msgspec
 
 from hubbub.agents.restoring import CONTEXT_ONLY, LEFT
+from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.journal import Commit, Journal
+from hubbub.runtime.ancestry import runs_above
 
 __all__ = ["Boot", "RestorePolicy"]
 
@@ -108,10 +110,9 @@ class Boot:
 
 async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:
     """The runs above that wait for their children, the root first."""
-    found: list[str] = []
-    info = await journal.info(run_id)
-    while info is not None and info.parent_run_id is not None:
-        info = await journal.info(info.parent_run_id)
-        if info is not None and info.status == "waiting":
-            found.insert(0, info.run_id)
-    return found
+    try:
+        run = await journal.info(run_id)
+        above = await runs_above(journal, run) if run is not None else ()
+    except (BadValue, StoreFailed):  # One run's trouble, which is told when it is read.
+        return ()
+    return [info.run_id for info in reversed(above) if info.status == "waiting"]

@@ -7,24 +7,42 @@ Rules
 * An event's checksum continues that of the event before it: of its run, both lanes together, or
   of the hub's lane.  One damaged event is one problem; the chain goes on behind it.
 * Both lanes of a run, and the hub's, number their events from 1 without a gap.
-* A body is an event, and says of itself what its columns say.
+* A body is an event, and says of itself what its columns say.  What a run's events say of its
+  parent is the same in all of them.
+* What comes in is something that an inbox takes, beginning with what opened the run; what is
+  written by the run is not.
 * What is in an inbox is what came in and was not taken: by its owner, or by a takeover frame of
   the same tree, which says so in a lane of its own (I-13).  An item is taken once at most, and
   none after its run has ended: what waited then was moved or is left over.
 """
 
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
+from hubbub.agents.area import MAX_FILE_BYTES, path_problem
+from hubbub.hub.addressing import identity_of
 from hubbub.hub.codec import decode_event
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentComplete, Event, SessionDropped, SessionMessage, SessionTaken
+from hubbub.hub.events import (
+    CATALOGUE,
+    AgentChild,
+    AgentComplete,
+    AgentHandoff,
+    Event,
+    FileRef,
+    InLane,
+    SessionDropped,
+    SessionMessage,
+    SessionOpen,
+    SessionTaken,
+)
 from hubbub.runtime.store_file import files_of
 
-__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem"]
+__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "file_problem"]
 
 FROM_BACKUP: Final = (
     "put a backup in the store's place, or import an export of the run with --replace"
@@ -47,8 +65,8 @@ class Lane:
     """How far a run's two lanes (or, as its own, the hub's) have come."""
 
     __slots__ = (
-        "born", "chains", "has_ended", "in_seq", "is_clear", "is_dense", "name", "root", "seq",
-        "untaken",
+        "agents", "born", "chains", "children", "has_ended", "in_seq", "is_clear", "is_dense",
+        "is_sound", "keys", "name", "opened", "parent", "root", "seq", "untaken",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -64,11 +82,22 @@ class Lane:
         """In-lane numbers of what was not taken, and whether it is a message."""
         self.is_clear = True
         """Whether every event so far could be read that may have taken something from here."""
+        self.is_sound = True
+        """Whether nothing was wrong with its events so far."""
         self.is_dense = True
         """Whether no number of the in lane is missing so far."""
         self.has_ended = False
         self.root: Any = 0
         """The number of its tree's root."""
+        self.parent: str | None = None
+        """The run above it, as its first event says."""
+        self.agents: set[str] = set()
+        """The agents that it has been of."""
+        self.opened: SessionOpen | None = None
+        self.children: set[str] = set()
+        """The runs that it has on record as its children."""
+        self.keys = 0
+        """How many items came in under a key."""
 
 
 class Lanes:
@@ -86,9 +115,14 @@ class Lanes:
 
     def take(self, row: Sequence[Any]) -> Iterator[Problem]:
         """What is wrong with the next event."""
-        position, run, root, name, seq, type_, crc, body = row
         self.events += 1
-        lane = self.hub if name == "hub" else self._lane(run, root)
+        lane = self.hub if row[3] == "hub" else self._lane(row[1], row[2])
+        for problem in self._look(lane, row):
+            lane.is_sound = False
+            yield problem
+
+    def _look(self, lane: Lane, row: Sequence[Any]) -> Iterator[Problem]:
+        position, run, root, name, seq, type_, crc, body = row
         where = f"{self._table}: position {position}"
         if lane.name:
             where = f"{where}: run {lane.name}"
@@ -111,6 +145,8 @@ class Lanes:
         columns = (type_, name, seq, self._name(run), self._name(root))
         if said != columns:
             yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
+        if name in ("own", "in") and (what := _foreign(lane, position, event)):
+            yield Problem(where, what, FROM_BACKUP)
         yield from self._follow(lane, name, seq, where, event)
         for ref in files_of(event):
             self.digests.setdefault(ref.digest, (position, ref.size))
@@ -120,6 +156,9 @@ class Lanes:
     ) -> Iterator[Problem]:
         if name == "in":
             lane.untaken[seq] = isinstance(event, SessionMessage)
+            if seq == 1 and isinstance(event, SessionOpen):
+                lane.opened = event
+            lane.keys += bool(identity_of(event)[1])  # type: ignore[arg-type]
         elif name != "own":
             return
         elif isinstance(event, SessionTaken | SessionDropped):
@@ -128,6 +167,8 @@ class Lanes:
                     yield Problem(where, what, FROM_BACKUP)
         elif isinstance(event, AgentComplete):
             lane.has_ended = True
+        elif isinstance(event, AgentChild):
+            lane.children.add(event.child_run_id)
 
     def _taken(self, run_id: str, seq: int) -> str:
         """An item is taken, by its run or by a frame; why it cannot be, empty if it can."""
@@ -160,6 +201,43 @@ class Lanes:
             return ""
         lane = self.runs.get(run)
         return lane.name if lane is not None else self._run_id_of(run)
+
+
+def _foreign(lane: Lane, position: Any, event: Event) -> str:
+    """Why an event cannot stand where it does, whatever its columns say; empty if it can."""
+    if position == lane.born:
+        lane.parent = event.parent_run_id
+    lane.agents.add(event.agent)
+    if isinstance(event, AgentHandoff):
+        lane.agents.add(event.to)
+    if event.parent_run_id != lane.parent:
+        return f"its parent is {event.parent_run_id!r}, that of the event before it {lane.parent!r}"
+    if event.at < 0:
+        return f"its time is {event.at}"
+    comes_in = isinstance(event, InLane)
+    if event.lane == "own" and comes_in:
+        return f"{event.type} stands in the lane of what the run itself has written"
+    if event.lane == "in" and event.seq == 1 and not isinstance(event, SessionOpen):
+        return f"the run is opened by {event.type}"
+    if event.lane == "in" and not comes_in and event.__class__ in _OURS:
+        return f"{event.type} stands in an inbox, which does not take it"
+    return next((what for ref in files_of(event) if (what := file_problem(ref))), "")
+
+
+def file_problem(ref: FileRef) -> str:
+    """Why nobody can have a file of that name and content; empty where somebody can."""
+    if what := path_problem(ref.path):
+        return f"it names a file {ref.path!r}; {what}"
+    if not _DIGEST.fullmatch(ref.digest):
+        return f"it names a content {ref.digest!r}, which is no digest"
+    if not 0 <= ref.size <= MAX_FILE_BYTES:
+        return f"it names a content of {ref.size} bytes"
+    return ""
+
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_OURS: Final = frozenset(CATALOGUE)
+"""Others may be of a later version, which knows what it does."""
 
 
 def _chained(lane: Lane, where: str, crc: Any, body: bytes) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from hubbub.hub import events as e
 from hubbub.hub.journal import LoadedRun
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
+from hubbub.runtime.ancestry import runs_above
 
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
@@ -95,16 +96,9 @@ class Relatives:
             return ""
 
     async def ancestors(self, loaded: LoadedRun) -> tuple[tuple[str, str], ...]:
-        """The runs above, as the journal knows them."""
-        found: list[tuple[str, str]] = []
-        run_id = loaded.info.parent_run_id
-        while run_id is not None:
-            info = await self._runtime.hub.journal.info(run_id)
-            if info is None:
-                break
-            found.append((run_id, info.agent))
-            run_id = info.parent_run_id
-        return tuple(found)
+        """The runs above, as the journal knows them.  Raises ``BadValue`` for a circle."""
+        above = await runs_above(self._runtime.hub.journal, loaded.info)
+        return tuple((info.run_id, info.agent) for info in above)
 
     async def lane_of(self, loaded: LoadedRun) -> OwnLane:
         """The pen of a run, as it was read."""

@@ -30,6 +30,7 @@ from hubbub.hub.errors import (
     Closed,
     DefinitionError,
     LimitExceeded,
+    OperatorError,
     RunEnded,
     RunFailed,
     UnknownRun,
@@ -538,8 +539,15 @@ class Runtime:
         if info.status == "ended":
             return info
         has_mail = False
+        seen = {info.run_id}
         while info.status == "waiting":
             frame = await self.runs.frame_on_record(info.run_id)
+            if frame in seen:
+                raise OperatorError(
+                    f"run {info.run_id}: its takeover frames stand in a circle; run `hubbub fsck`, "
+                    "and put the store back from a backup"
+                )
+            seen.add(frame)
             above = await self.hub.journal.info(frame) if frame else None
             if above is None:
                 return None

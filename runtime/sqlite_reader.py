@@ -31,25 +31,29 @@ class SqliteReader:
         """A run with its own lane (after a number) and its untaken items, as of one moment."""
         self._db.execute("BEGIN")
         try:
-            found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
-            if found is None:
-                return None
-            waiting = (
-                "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
-                "ORDER BY waiting.seq"
-            )
-            number = found[0]
-            return LoadedRun(
-                info=_info(found),
-                events=self._own_lane(run_id, number, after),
-                after=after,
-                waiting=[
-                    decode_event(body)  # type: ignore[misc]
-                    for (body,) in self._db.execute(waiting, (number,))
-                ],
-            )
+            return self.look(run_id, after)
         finally:
             self._db.execute("COMMIT")
+
+    def look(self, run_id: str, after: int = 0) -> LoadedRun | None:
+        """The same, within a transaction."""
+        found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
+        if found is None:
+            return None
+        waiting = (
+            "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
+            "ORDER BY waiting.seq"
+        )
+        number = found[0]
+        return LoadedRun(
+            info=_info(found),
+            events=self._own_lane(run_id, number, after),
+            after=after,
+            waiting=[
+                decode_event(body)  # type: ignore[misc]
+                for (body,) in self._db.execute(waiting, (number,))
+            ],
+        )
 
     def _own_lane(self, run_id: str, number: int, after: int) -> list[Event]:
         """A run's own events; raises ``BadValue`` where its record is not what was written."""

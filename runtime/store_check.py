@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hubbub.hub.descriptors import kind_of_descriptor, read_descriptor
-from hubbub.hub.errors import BadValue, HubbubError, OperatorError
+from hubbub.hub.codec import decode_event
+from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
 from hubbub.runtime.agent_folders import AgentFolders
 from hubbub.runtime.context_reader import ContextReader
@@ -25,10 +25,9 @@ from hubbub.runtime.data_folder import DataFolder, FolderLock
 from hubbub.runtime.disk import RealDisk
 from hubbub.runtime.foreign_folders import Broken
 from hubbub.runtime.lane_check import FROM_BACKUP, Lane, Lanes, Problem
+from hubbub.runtime.run_check import MISFITS, RunCheck, is_key_of
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.store_file import (
-    BY_ID,
-    IMPORTED,
     UNREADABLE,
     StoreFile,
     failure_of,
@@ -45,15 +44,6 @@ STEP: Final = 200_000
 CHUNK: Final = 1 << 20
 
 Tell = Callable[[str], object]
-
-_STATUSES: Final = ("active", "waiting", "parked", "ended")
-_INBOXES: Final = ("open", "closing", "terminated", "ended")
-
-_MISFITS: Final = (
-    HubbubError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
-    RecursionError, sqlite3.Error,
-)  # fmt: skip
-"""What values that do not fit together come to."""
 
 
 class StoreCheck:
@@ -141,25 +131,17 @@ class StoreCheck:
 
     def _rows(self, store: StoreFile, lanes: Lanes) -> Iterator[Problem]:
         table = f"{store.folder.database}: run"
-        gone = _known_gone(store)
-        number = -(1 << 62)
-        select = f"SELECT {', '.join(_COLUMNS)} FROM run WHERE number > ? ORDER BY number LIMIT"
-        while rows := store.db.execute(f"{select} {PAGE}", (number,)).fetchall():
-            for values in rows:
-                row = dict(zip(_COLUMNS, values, strict=True))
-                self.runs += 1
-                where = f"{table}: run {row['run_id']}"
-                lane = lanes.runs.pop(row["number"], None) or Lane(str(row["run_id"]))
-                for what in (
-                    *_own_problems(row, lane),
-                    *_counter_problems(row, lane),
-                    *_inbox_problems(store, row, lane),
-                    *_family_problems(store, row, gone),
-                ):
-                    yield Problem(where, what, FROM_BACKUP)
-            number = rows[-1][0]
+        check = RunCheck(store.db)
+        for row in check.rows():
+            self.runs += 1
+            lane = lanes.runs.pop(row["number"], None) or Lane(str(row["run_id"]))
+            for what in check.problems(row, lane):
+                yield Problem(f"{table}: run {row['run_id']}", what, FROM_BACKUP)
         for lane in lanes.runs.values():
             yield Problem(table, f"there are events of run {lane.name}, but no row", FROM_BACKUP)
+        for key, run_ids in check.doubled_keys():
+            what = f"runs {run_ids} are both open under the session key {key!r}"
+            yield Problem(table, what, FROM_BACKUP)
 
     def _references(self, store: StoreFile) -> Iterator[Problem]:
         """Rows that point to an event that is not there, or to one of another run."""
@@ -168,6 +150,19 @@ class StoreCheck:
                 where = f"{store.folder.database}: {table}: number {run}, {what!r}"
                 pointed = f"it points to position {position}, where no such item stands"
                 yield Problem(where, pointed, FROM_BACKUP)
+        select = (
+            "SELECT a.run, a.source, a.key, e.body FROM accepted AS a JOIN event AS e "
+            "USING (position) WHERE e.run = a.run AND e.lane = 'in'"
+        )
+        for run, source, key, body in store.db.execute(select):
+            try:
+                is_of_it = is_key_of(decode_event(body), source, key)
+            except (BadValue, TypeError, ValueError):  # Which has been told.
+                continue
+            if not is_of_it:
+                where = f"{store.folder.database}: accepted: number {run}, {key!r}"
+                what = f"what was accepted says of itself another key than that of {source!r}"
+                yield Problem(where, what, FROM_BACKUP)
 
     # ── beside the database ──────────────────────────────────────────────────────────────────
 
@@ -213,7 +208,7 @@ class StoreCheck:
                 try:
                     info = reader.info(run_id)
                     problems = folders.check(info) if info is not None else []
-                except _MISFITS:  # Its events cannot be read, which has been told.
+                except MISFITS:  # Its events cannot be read, which has been told.
                     problems = []
                 if not problems:
                     break
@@ -223,12 +218,6 @@ class StoreCheck:
                 yield Problem(where, what, remedy)
 
 
-_COLUMNS: Final = (
-    "number", "run_id", "root_run_id", "parent_run_id", "kind", "descriptor", "status", "inbox",
-    "ready", "seq", "in_seq", "chain", "waiting", "messages", "born", "recent",
-    "created_at",
-)  # fmt: skip
-
 _REFERENCES: Final = {
     "waiting": "SELECT w.run, w.seq, w.position FROM waiting AS w "
     "LEFT JOIN event AS e ON e.position = w.position "
@@ -237,82 +226,6 @@ _REFERENCES: Final = {
     "LEFT JOIN event AS e ON e.position = a.position "
     "WHERE e.run IS NOT a.run OR e.lane IS NOT 'in'",
 }
-
-
-def _own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
-    """What is wrong with a row by itself."""
-    if lane.name != row["run_id"]:
-        yield f"number {row['number']} stands for {lane.name} in the table of addresses"
-    if row["status"] not in _STATUSES:
-        yield f"its status is {row['status']!r}, not one of {', '.join(_STATUSES)}"
-    recent = row["recent"]  # 0 where no user is meant, as with a schedule's agent.
-    if not isinstance(recent, int) or (recent and recent < (row["created_at"] or 0)):
-        yield f"recent is {recent!r}, before it was created"
-    if row["inbox"] not in _INBOXES:
-        yield f"its inbox is {row['inbox']!r}, not one of {', '.join(_INBOXES)}"
-    try:
-        text = row["descriptor"]
-        kind = kind_of_descriptor(None if text is None else read_descriptor(text))
-    except (BadValue, TypeError, UnicodeError) as error:
-        yield f"its descriptor cannot be read ({error})"
-    else:
-        if kind != row["kind"]:
-            yield f"its kind is {row['kind']!r}, its descriptor's {kind!r}"
-
-
-def _counter_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
-    for column, counted in (("seq", lane.seq), ("in_seq", lane.in_seq), ("born", lane.born)):
-        if row[column] != counted:
-            yield f"{column} is {row[column]!r}, but its events say {counted}"
-    if row["chain"] not in lane.chains:
-        yield "its chain of checksums ends otherwise than its events' does"
-
-
-def _inbox_problems(store: StoreFile, row: dict[str, Any], lane: Lane) -> Iterator[str]:
-    untaken = {} if row["status"] == "ended" else lane.untaken
-    select = "SELECT seq FROM waiting WHERE run = ? ORDER BY seq"
-    waiting = [seq for (seq,) in store.db.execute(select, (row["number"],))]
-    if lane.is_clear:
-        present = frozenset(waiting)
-        if lost := [seq for seq in untaken if seq not in present]:
-            yield f"in {lost[0]!r} was not taken, but does not wait ({len(lost)} such)"
-        if extra := [seq for seq in waiting if seq not in untaken]:
-            yield f"in {extra[0]!r} waits, but was taken or never came ({len(extra)} such)"
-    if row["waiting"] != len(waiting):
-        yield f"waiting is {row['waiting']!r}, but {len(waiting)} items wait"
-    messages = sum(untaken.get(seq, False) for seq in waiting)
-    if lane.is_clear and row["messages"] != messages:
-        yield f"messages is {row['messages']!r}, but {messages} messages wait"
-    is_ready = row["status"] == "active" or (row["status"] != "ended" and bool(waiting))
-    if row["ready"] != is_ready:
-        yield f"ready is {row['ready']!r}, but it has {'' if is_ready else 'no '}work to go on with"
-
-
-def _family_problems(store: StoreFile, row: dict[str, Any], gone: frozenset[str]) -> Iterator[str]:
-    run_id, root, parent = row["run_id"], row["root_run_id"], row["parent_run_id"]
-    if parent is None:
-        if root != run_id:
-            yield f"it has no parent, but {root} as its root"
-        return
-    select = f"SELECT root_run_id FROM run WHERE {BY_ID}"
-    found = store.db.execute(select, (parent,)).fetchone()
-    if found is None and parent not in gone:
-        yield f"its parent {parent} is missing"
-    elif found is not None and found[0] != root:
-        yield f"its root is {root}, its parent's {found[0]}"
-    if root not in gone and not store.db.execute(select, (root,)).fetchone():
-        yield f"its root {root} is missing"
-
-
-def _known_gone(store: StoreFile) -> frozenset[str]:
-    """Runs that were not in the exports their descendants came in."""
-    select = (
-        "SELECT root_run_id, parent_run_id FROM note JOIN address ON address.run_id = "
-        "substr(note.key, length(?1) + 1) JOIN run USING (number) "
-        "WHERE substr(note.key, 1, length(?1)) = ?1 AND parent_run_id IS NOT NULL"
-    )
-    rows = store.db.execute(select, (IMPORTED,))
-    return frozenset(run_id for row in rows for run_id in row)
 
 
 def _run_ids(store: StoreFile) -> Callable[[Any], str | None]:

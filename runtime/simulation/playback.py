@@ -294,6 +294,8 @@ def _tool_at(run: RecordedRun, placed: Placed) -> str:
 def _above(run: RecordedRun, recording: Recording) -> list[RecordedRun]:
     above: list[RecordedRun] = []
     while run.parent_run_id is not None and run.parent_run_id in recording.runs:
+        if len(above) == len(recording.runs):
+            raise BadValue("recording", f"the parents of run {run.run_id} stand in a circle")
         run = recording.runs[run.parent_run_id]
         above.append(run)
     return above
