@@ -50,6 +50,7 @@ from hubbub.hub.events import (
     SessionVariables,
     Variable,
 )
+from hubbub.hub.inbox import Inbox
 from hubbub.hub.journal import Commit, Delivery, Journal, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.memory_journal import MemoryJournal
@@ -214,37 +215,56 @@ class Hub:
         without gap or duplicate; a plain handler with ``after`` is fed like an async one.
         Raises ``BadPattern``, ``Closed``, ``WrongThread``.
         """
+        patterns = self._listening(pattern, handler, buffer)
+        if handler is not None and after is None and not is_async(handler):
+            return self._listen(patterns, handler, run_id=run_id, root_run_id=root_run_id)
+        stream = self._stream(
+            patterns, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless,
+            buffer=buffer,
+        )  # fmt: skip
+        if handler is None:
+            return stream
+        return self._feed(stream, handler, self.tasks.start)
+
+    def _listening(self, pattern: Pattern, handler: object, buffer: int | None) -> Patterns:
+        """What is listened to; raises where it cannot be."""
         self._check("subscribe")
         if buffer is not None and buffer < 1:
             raise BadValue("buffer", "at least 1 event")
         patterns = Patterns(pattern)
         if handler is not None and not callable(handler):
             raise BadValue("subscribe", f"{type(handler).__name__} is no function to call")
-        if handler is not None and after is None and not is_async(handler):
-            subscription = Subscription(
-                self.dispatcher,
-                patterns,
-                handler,
-                run_id=run_id,
-                root_run_id=root_run_id,
-                handler=handler,
-            )
-            self.dispatcher.attach(subscription)
-            return subscription
+        return patterns
+
+    def _listen(
+        self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None
+    ) -> Subscription:
+        """Call a plain handler during the dispatch."""
+        subscription = Subscription(
+            self.dispatcher, patterns, handler, run_id=run_id, root_run_id=root_run_id,
+            handler=handler,
+        )  # fmt: skip
+        self.dispatcher.attach(subscription)
+        return subscription
+
+    def _stream(
+        self, patterns: Patterns, *, buffer: int | None = None, lossless: bool = False,
+        after: str | None = None, run_id: str | None, root_run_id: str | None,
+        inbox: Inbox | None = None,
+    ) -> EventStream:  # fmt: skip
         stream = EventStream(
-            self.dispatcher,
-            patterns,
-            run_id=run_id,
-            root_run_id=root_run_id,
-            after=after,
-            lossless=lossless,
-            buffer=buffer or self._buffer,
-        )
+            self.dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
+            lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,
+        )  # fmt: skip
         self.dispatcher.streams[stream] = None
-        if handler is None:
-            return stream
+        return stream
+
+    def _feed(
+        self, stream: EventStream, handler: Handler, start: Callable[..., object]
+    ) -> Subscription:
+        """Call a handler for each event of a stream, in a task that ``start`` begins."""
         try:
-            self.tasks.start(self._consume(stream, handler), name="hubbub handler")
+            start(self._consume(stream, handler), name="hubbub handler")
         except Closed:
             stream.close()
             raise

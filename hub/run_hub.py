@@ -5,8 +5,9 @@ ids whatever the event says (H-17).  What is sent from here names the run as its
 Subscriptions made here end with the run (R-07).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import wraps
 from typing import Any, Protocol
 
 import anyio
@@ -17,14 +18,21 @@ from hubbub.hub.codec import check_storable
 from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import CustomEvent, Event, SessionMessage
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
+from hubbub.hub.inbox import Inbox
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.patterns import Pattern
+from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.stream import EventStream, Subscription
+from hubbub.hub.stream import Subscription
 
-__all__ = ["RunHub", "RunScope"]
+__all__ = ["Closable", "RunHub", "RunScope"]
+
+
+class Closable(Protocol):
+    """A subscription or stream."""
+
+    def close(self) -> None: ...
 
 
 class RunScope(Protocol):
@@ -42,11 +50,15 @@ class RunScope(Protocol):
         """Write ``event`` into the own lane, or drop it when the run is over (R-04)."""
         ...
 
-    def read_inbox(self, handler: Handler) -> Subscription:
-        """Make ``handler`` the inbox's one reader; raises ``InboxInUse``."""
+    def read_inbox(self, *, for_handler: bool) -> Inbox:
+        """The inbox, for its one reader; raises ``InboxInUse`` where there is one."""
         ...
 
-    def keep(self, subscription: Subscription | EventStream) -> None:
+    def host(self, work: Coroutine[Any, Any, None], name: str = "") -> object:
+        """Let ``work`` run in a task that ends with the run."""
+        ...
+
+    def keep(self, subscription: Closable) -> None:
         """Close ``subscription`` when the run ends."""
         ...
 
@@ -133,39 +145,68 @@ class RunHub:
     ) -> Any:
         """Listen, until the run ends.
 
-        ``subscribe("session:message", f)`` makes ``f`` the reader of this run's inbox: messages
-        to this run come to it in order, those accepted before included, one at a time, each
-        consumed when ``f`` returns (R-07); messages of other runs are observed besides.
+        Where ``session:message`` is named, alone or in a list, and another run or tree is not
+        asked for, this is the one reader of the run's inbox (R-07), with a handler, plain or
+        async, or as a stream: messages to this run come in order, those accepted before
+        included, one at a time, each consumed when the handler returns or the next is asked for.
+        ``after``, ``lossless`` and ``buffer`` are for what is observed besides: other types, and
+        messages to other runs.  A wildcard (``session:*``) names no type: it only observes.
+        Raises ``InboxInUse`` while there is another reader.
         """
-        if handler is not None and pattern == SessionMessage.type and run_id is None:
-            inbox = self._run.read_inbox(handler)
-            own = self._run.lane.run_id
-
-            def others(event: Event) -> Any:
-                return handler(event) if event.run_id != own else None
-
-            async def others_async(event: Event) -> None:
-                if event.run_id != own:
-                    await handler(event)
-
-            observer = self.hub.subscribe(pattern, others_async if is_async(handler) else others)
-            observer.by = own
-            self._run.keep(observer)
-            return _Both(inbox, observer)
-        if handler is None:
-            stream = self.hub.subscribe(
-                pattern, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless,
-                buffer=buffer,
-            )  # fmt: skip
-            self._run.keep(stream)
-            return stream
-        subscription = self.hub.subscribe(
-            pattern, handler, run_id=run_id, root_run_id=root_run_id, after=after,
-            lossless=lossless, buffer=buffer,
-        )  # fmt: skip
-        subscription.by = self._run.lane.run_id
+        if not isinstance(pattern, str) and isinstance(pattern, Iterable):
+            pattern = tuple(pattern)
+        lane = self._run.lane
+        options: dict[str, Any] = {
+            "run_id": run_id, "root_run_id": root_run_id, "after": after, "lossless": lossless,
+            "buffer": buffer,
+        }  # fmt: skip
+        patterns = self.hub._listening(pattern, handler, buffer)
+        is_reader = (
+            SessionMessage.type in patterns.exact
+            and run_id in (None, lane.run_id)
+            and root_run_id in (None, lane.root_run_id)
+        )
+        subscription: Any
+        if is_reader:
+            subscription = self._read_inbox(patterns, handler, options)
+        else:
+            subscription = self.hub.subscribe(pattern, handler, **options)
+            if handler is not None:
+                subscription.by = lane.run_id
         self._run.keep(subscription)
         return subscription
+
+    def _read_inbox(
+        self, patterns: Patterns, handler: Handler | None, options: dict[str, Any]
+    ) -> Closable:
+        inbox = self._run.read_inbox(for_handler=handler is not None)
+        if handler is None:
+            return self.hub._stream(patterns, inbox=inbox, **options)
+        own = inbox.run_id
+        if is_async(handler) or options["after"] is not None:
+            stream = self.hub._stream(patterns, inbox=inbox, **options)
+            subscription = self.hub._feed(stream, handler, self._run.host)
+            subscription.by = own
+            return subscription
+        # What a plain handler observes comes to it during the dispatch.
+        messages = self.hub._stream(
+            Patterns(SessionMessage.type), inbox=inbox, run_id=own, root_run_id=None
+        )
+
+        @wraps(handler)
+        def observe(event: Event) -> None:
+            if event.__class__ is not SessionMessage or event.run_id != own:
+                handler(event)
+
+        both = _Both(
+            self.hub._feed(messages, handler, self._run.host),
+            self.hub._listen(
+                patterns, observe, run_id=options["run_id"], root_run_id=options["root_run_id"]
+            ),
+        )
+        for part in both.parts:
+            part.by = own
+        return both
 
     def has(self, type_: str) -> bool:
         """Whether anybody would get such an event of this run."""
@@ -245,13 +286,13 @@ class RunHub:
 class _Both:
     """Two subscriptions left together."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
 
     def __init__(self, *parts: Subscription) -> None:
-        self._parts = parts
+        self.parts = parts
 
     def close(self) -> None:
-        for part in self._parts:
+        for part in self.parts:
             part.close()
 
     def __call__(self) -> None:

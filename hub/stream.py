@@ -11,14 +11,15 @@ position, with no await in between: nothing is missed, nothing comes twice.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
 from hubbub.hub.cursor import cursor_at, cursor_of, place
-from hubbub.hub.events import Event, HubGap
+from hubbub.hub.events import Event, HubGap, SessionMessage
+from hubbub.hub.inbox import Inbox
 from hubbub.hub.journal import Selection
 from hubbub.hub.patterns import Patterns
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hubbub.hub.dispatch import Dispatcher
 
 __all__ = ["Audience", "EventStream", "Subscription"]
+
+_MESSAGES: Final = frozenset((SessionMessage.type,))
 
 PAGE: Final = 500
 """Events read from the journal at a time."""
@@ -127,6 +130,10 @@ class EventStream:
     called, after what is buffered.  A consumer that falls more than ``buffer`` events behind
     gets one ``HubGap`` in the place of what it missed, or, with ``lossless=True``, reads the
     missing durable events from the journal.  One consumer at a time.
+
+    With an ``inbox``, the messages of its run come from there: none is observed besides, missed
+    or put off by what else the stream observes, which comes in turn with them.  Such a stream
+    ends when the run is closed and has read its last message.
     """
 
     __slots__ = (
@@ -135,6 +142,8 @@ class EventStream:
         "_closed",
         "_dispatcher",
         "_dropped",
+        "_had_message",
+        "_inbox",
         "_last",
         "_limit",
         "_lossless",
@@ -160,8 +169,12 @@ class EventStream:
         after: str | None,
         lossless: bool,
         buffer: int,
+        inbox: Inbox | None = None,
     ) -> None:
         self._dispatcher = dispatcher
+        self._inbox = inbox
+        self._had_message = False
+        """Whether a message was yielded last, and not something observed."""
         self._partial = dispatcher.partial
         self._selection = Selection(run_id=run_id, root_run_id=root_run_id, match=patterns.match)
         self._buffer: deque[Event] = deque()
@@ -177,8 +190,9 @@ class EventStream:
         self._start = self._position = dispatcher.dispatched
         self._reading = after is not None
         self._until: Callable[[Event], bool] | None = None
+        push = self._push if inbox is None else self._push_others
         self._subscription = Subscription(
-            dispatcher, patterns, self._push, run_id=run_id, root_run_id=root_run_id
+            dispatcher, patterns, push, run_id=run_id, root_run_id=root_run_id
         )
         self._subscription.stream = self
         if not self._reading:
@@ -195,6 +209,21 @@ class EventStream:
                 self._waiter = None
         else:
             self._overflow(event)
+
+    def _push_others(self, event: Event) -> None:
+        if not self._is_in_inbox(event):
+            self._push(event)
+
+    def _is_in_inbox(self, event: Event) -> bool:
+        inbox = self._inbox
+        return (
+            inbox is not None and event.__class__ is SessionMessage and event.run_id == inbox.run_id
+        )
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            self._waiter.set()
+            self._waiter = None
 
     def _overflow(self, event: Event) -> None:
         # Nothing is taken in any more until the consumer has reached the place of the gap.
@@ -216,12 +245,12 @@ class EventStream:
             self._subscription.deliver = _deaf
             self._dispatcher.detach(self._subscription)
             self._dispatcher.streams.pop(self, None)
+            if self._inbox is not None:
+                self._inbox.release()
             if self._subscription.handler is not None:
                 # A handler that was unsubscribed, or whose hub is closed, is not called again.
                 self._end()
-            if self._waiter is not None:
-                self._waiter.set()
-                self._waiter = None
+            self._wake()
 
     def _end(self) -> None:
         """End the stream here, whatever is buffered or missing."""
@@ -250,8 +279,12 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
-        buffer = self._buffer
+        buffer, inbox = self._buffer, self._inbox
+        if inbox is not None:
+            self._begin(inbox)
         while True:
+            if inbox is not None and (message := self._message(inbox)) is not None:
+                return message
             if buffer:
                 event = buffer.popleft()
                 if event.lane:
@@ -264,18 +297,43 @@ class EventStream:
             if self._dropped:
                 if (gap := self._reach_gap()) is not None:
                     return gap
-            elif self._closed:
+            elif self._closed or (inbox is not None and inbox.is_over):
                 raise StopAsyncIteration
             elif self._reading:
                 if (gap := await self._read_on()) is not None:
                     return gap
             else:
                 self._waiter = waiter = anyio.Event()
+                if inbox is not None:
+                    with inbox.waiting(for_others=self._hears_others):
+                        await waiter.wait()
+                    continue
                 if self._subscription.handler is not None:
                     await waiter.wait()
                     continue
                 with self._dispatcher.waiting():
                     await waiter.wait()
+
+    def _begin(self, inbox: Inbox) -> None:
+        """What was yielded before is done with."""
+        if self._closed:
+            inbox.consume()
+        else:
+            inbox.begin()
+            inbox.on_message = self._wake
+
+    def _message(self, inbox: Inbox) -> SessionMessage | None:
+        """The next message of the inbox, unless it is the turn of what is observed."""
+        message = None
+        if not (self._closed or (self._had_message and self._buffer)):
+            message = inbox.next_nowait()
+        self._had_message = message is not None
+        return message
+
+    @property
+    def _hears_others(self) -> bool:
+        """Whether somebody else's event may be what is waited for."""
+        return self._subscription.patterns.types != _MESSAGES
 
     def _reach_gap(self) -> HubGap | None:
         dropped, self._dropped, self._room = self._dropped, 0, self._limit
@@ -306,7 +364,7 @@ class EventStream:
             self._selection, after=self._position, until=until, limit=PAGE
         )
         self._position = reached
-        self._buffer.extend(events)
+        self._buffer.extend(self._without_messages(events))
         # No await from here on: compared and attached in one breath.
         if reached >= self._dispatcher.dispatched:
             self._reading = False
@@ -314,6 +372,12 @@ class EventStream:
             if not self._closed:
                 self._dispatcher.attach(self._subscription)
         return None
+
+    def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:
+        """What was read, but for the messages that the inbox has."""
+        if self._inbox is None:
+            return events
+        return [event for event in events if not self._is_in_inbox(event)]
 
     async def __aenter__(self) -> Self:
         return self

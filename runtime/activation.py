@@ -16,7 +16,7 @@ step: had it killed its process, that could be counted (P-10).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -57,13 +57,12 @@ from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event, InLane
-from hubbub.hub.hub import Handler
+from hubbub.hub.inbox import Inbox
 from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.run_hub import refuse_reserved
-from hubbub.hub.stream import EventStream, Subscription
+from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.runtime.caller import Caller, stepped
 from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.mailbox import KINDS, Mailbox
@@ -142,7 +141,7 @@ class Activation:
         self._asking = 0
         self._inline: _Ticket | None = None
         self._next: Activity | None = None
-        self._kept: list[Subscription | EventStream] = []
+        self._kept: list[Closable] = []
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
 
@@ -494,7 +493,7 @@ class Activation:
         """Write that a child was started, together with its start."""
         self.lane.append((event,), deliveries=(delivery,), fold=self._fold, after=self.advance)
 
-    def keep(self, subscription: Subscription | EventStream) -> None:
+    def keep(self, subscription: Closable) -> None:
         self._kept.append(subscription)
 
 
@@ -528,10 +527,13 @@ class _Work(AtWork):
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
         self._run.write(event, done)
 
-    def read_inbox(self, handler: Handler) -> Subscription:
+    def read_inbox(self, *, for_handler: bool) -> Inbox:
         raise BadValue(
             "subscribe", "a model run takes its messages itself; observe them with rt.hub"
         )
 
-    def keep(self, subscription: Subscription | EventStream) -> None:
+    def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        raise AssertionError("no handler reads the inbox of a model run")
+
+    def keep(self, subscription: Closable) -> None:
         self._run.keep(subscription)

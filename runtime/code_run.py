@@ -5,8 +5,7 @@ its inbox is kept and its end is committed.
 """
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -26,18 +25,16 @@ from hubbub.agents.recorded import Recorded
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, Closed, HubbubError, InboxInUse
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
-from hubbub.hub.hub import Handler, is_async
 from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.run_hub import refuse_reserved
-from hubbub.hub.stream import EventStream, Subscription
+from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.hub.values import encode_value
 from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.execution import Execution
-from hubbub.runtime.inbox import InboxSubscription, MessageStream
+from hubbub.runtime.inbox import InboxReader
 from hubbub.runtime.run_context import RunContext
 from hubbub.runtime.variables import Environment
 
@@ -60,7 +57,7 @@ class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_ending", "_handle", "_kept", "_lingers", "_pumps", "_seen", "_step", "_wake",
+        "_ending", "_handle", "_hosted", "_kept", "_lingers", "_seen", "_step",
         "definition", "execution", "lane", "messages", "questions", "reader", "runtime", "thread",
     )  # fmt: skip
 
@@ -78,7 +75,7 @@ class CodeRun:
         self.thread = thread
         self.execution = Execution(self, recorded)
         self.messages: deque[SessionMessage] = deque()
-        self.reader: MessageStream | None = None
+        self.reader: InboxReader | None = None
         self.questions = 0
         """Questions to people that the agent waits for."""
         self._seen = 0
@@ -86,9 +83,9 @@ class CodeRun:
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
         self._ending = False
-        self._wake: anyio.Event | None = None
-        self._kept: list[Subscription | EventStream] = []
-        self._pumps: list[TaskHandle[Any, None]] = []
+        self._kept: list[Closable] = []
+        self._hosted: list[TaskHandle[Any, None]] = []
+        """The handlers that read the inbox."""
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
 
@@ -177,7 +174,7 @@ class CodeRun:
         else:
             self.runtime.remember_return(self.lane.run_id, encoded)
             if self.reader is not None:
-                self.reader.consume()
+                self.reader.finish()
             self.end("completed", output=encoded)
         finally:
             self._handle = None
@@ -292,8 +289,8 @@ class CodeRun:
     def _cancel(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        for pump in self._pumps:
-            pump.cancel()
+        for handle in self._hosted:
+            handle.cancel()
 
     def _end_subscriptions(self) -> None:
         for subscription in self._kept:
@@ -358,7 +355,7 @@ class CodeRun:
             before=self._committed,
         )
 
-    def open_reader(self, reader: MessageStream) -> None:
+    def open_reader(self, reader: InboxReader) -> None:
         """Make ``reader`` the one reader of the inbox; an idle one before it is superseded."""
         if self.reader is not None:
             if self.reader.is_waiting or self.reader.is_exclusive:
@@ -366,15 +363,15 @@ class CodeRun:
             self.reader.consume()
         self.reader = reader
 
-    def read_inbox(self, handler: Handler) -> Subscription:
+    def read_inbox(self, *, for_handler: bool) -> InboxReader:
         self.execution.refuse_inside_step('subscribe("session:message", ...)')
-        stream = MessageStream(self, None)
-        self.open_reader(stream)
-        stream.is_exclusive = True
-        subscription = InboxSubscription(self, stream, handler, is_async(handler))
-        self._kept.append(subscription)  # type: ignore[arg-type]
-        self._pumps.append(self.runtime.hub.tasks.start(subscription.pump(), name="hubbub inbox"))
-        return subscription  # type: ignore[return-value]
+        reader = InboxReader(self, is_handlers=for_handler)
+        self.open_reader(reader)
+        reader.is_exclusive = True
+        return reader
+
+    def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        self._hosted.append(self.runtime.hub.tasks.start(work, name=name))
 
     def take(self, item: SessionMessage) -> None:
         """Record that the agent has consumed a message, unless that is on record."""
@@ -387,7 +384,7 @@ class CodeRun:
         self._step = max(self._step, self.thread.step) + 1
         return self._step
 
-    def keep(self, subscription: Subscription | EventStream) -> None:
+    def keep(self, subscription: Closable) -> None:
         self._kept.append(subscription)
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
@@ -397,22 +394,14 @@ class CodeRun:
         return self._ending
 
     def notify(self) -> None:
-        if self._wake is not None:
-            self._wake.set()
-            self._wake = None
+        """There is a message to read, or will never be one again."""
+        if self.reader is not None:
+            self.reader.on_message()
 
-    async def wait_message(self) -> None:
-        """Return when a message waits, or none will come."""
-        while not self.messages and not self.thread.closing and not self._ending:
-            self._outlived_restart()
-            if self._wake is None:
-                self._wake = anyio.Event()
-            self.runtime.progressed()
-            wake = self._wake
-            # Maybe for what its children say, which then must not wait for its place.
-            has_children = bool(self.thread.children)
-            with self.runtime.runs.waiting() if has_children else nullcontext():
-                await wake.wait()
+    def will_wait(self) -> None:
+        """The agent is about to wait for a message."""
+        self._outlived_restart()
+        self.runtime.progressed()
 
 
 def _only(error: Exception) -> Exception:

@@ -1,60 +1,62 @@
 """Reading a code run's inbox: one reader, one message at a time (R-07, H-14)."""
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
 from hubbub.hub.errors import InboxInUse
-from hubbub.hub.events import HubErrorEvent, SessionMessage
-from hubbub.hub.hub import Handler
-from hubbub.hub.logs import log
-from hubbub.hub.masking import words_of
+from hubbub.hub.events import SessionMessage
 
 if TYPE_CHECKING:
     from hubbub.runtime.code_run import CodeRun
 
-__all__ = ["InboxSubscription", "MessageStream"]
+__all__ = ["InboxReader", "MessageStream"]
 
 
-class MessageStream:
-    """The messages of a run, in order, those accepted before it began to read included.
+class InboxReader:
+    """Who reads the messages of a run: in order, those accepted before it began included.
 
-    A message counts as consumed, durably, when the next one is asked for or the run completes.
-    An execution after a restart begins with those that were consumed before (``redelivered``).
-    Ends when the run is closed (R-17), or after ``idle_timeout`` seconds of silence.
+    A message counts as consumed, durably, when the next one is asked for or the run completes;
+    a handler's, when it returns.  An execution after a restart begins with those that were
+    consumed before (``redelivered``).
     """
 
-    __slots__ = ("_current", "_idle_timeout", "_run", "is_exclusive", "is_waiting")
+    __slots__ = ("_current", "_is_handlers", "_run", "is_exclusive", "is_waiting", "on_message")
 
-    def __init__(self, run: "CodeRun", idle_timeout: float | None) -> None:
+    def __init__(self, run: "CodeRun", *, is_handlers: bool = False) -> None:
         self._run = run
-        self._idle_timeout = idle_timeout
+        self._is_handlers = is_handlers
         self._current: SessionMessage | None = None
         self.is_waiting = False
         self.is_exclusive = False
         """Whether another reader is refused even while this one is at work."""
+        self.on_message: Callable[[], object] = _nothing
+        """Called when there is a message to read, or will never be one again."""
 
-    def __aiter__(self) -> Self:
-        return self
+    @property
+    def run_id(self) -> str:
+        """Whose inbox it is."""
+        return self._run.lane.run_id
 
-    async def __anext__(self) -> SessionMessage:
-        run = self._run
-        if run.reader is not self or self.is_waiting:
-            raise InboxInUse(run.lane.run_id)
-        run.execution.refuse_inside_step("ctx.messages()")
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing waits and nothing will come: the run is closed, or over."""
+        return self._run.is_over or (self._run.thread.closing and not self._run.messages)
+
+    def begin(self) -> None:
+        """The next message is asked for; raises ``InboxInUse`` where somebody else reads."""
+        if self.is_waiting or self._run.reader is not self:
+            raise InboxInUse(self.run_id)
+        self._run.execution.refuse_inside_step("reading the inbox")
         self.consume()
-        if not run.messages:
-            self.is_waiting = True
-            try:
-                if self._idle_timeout is None:
-                    await run.wait_message()
-                else:
-                    with anyio.move_on_after(self._idle_timeout):
-                        await run.wait_message()
-            finally:
-                self.is_waiting = False
-        if not run.messages or run.is_over:
-            raise StopAsyncIteration
+
+    def next_nowait(self) -> SessionMessage | None:
+        """The next message, if it is there."""
+        run = self._run
+        if run.is_over or not run.messages:
+            return None
         self._current = run.messages.popleft()
         return self._current
 
@@ -64,58 +66,68 @@ class MessageStream:
         if item is not None:
             self._run.take(item)
 
+    def finish(self) -> None:
+        """The run has completed: what was at hand is consumed, but for what a handler still has."""
+        if not self._is_handlers:
+            self.consume()
 
-class InboxSubscription:
-    """A handler as the inbox's reader."""
-
-    __slots__ = ("_async", "_closed", "_handler", "_run", "_stream")
-
-    def __init__(
-        self, run: "CodeRun", stream: MessageStream, handler: Handler, is_async: bool
-    ) -> None:
-        self._run = run
-        self._stream = stream
-        self._handler = handler
-        self._async = is_async
-        self._closed = False
-
-    async def pump(self) -> None:
-        """Feed the handler until the subscription or the run ends."""
+    @contextmanager
+    def waiting(self, *, for_others: bool = False) -> Iterator[None]:
+        """Inside, the code waits for the next message; ``for_others``: or for other runs."""
         run = self._run
-        while not self._closed:
-            self._stream.is_waiting = True
-            await run.wait_message()
-            self._stream.is_waiting = False
-            if self._closed or run.is_over or not run.messages:
-                return
-            item = run.messages.popleft()
-            try:
-                answer: Any = self._handler(item)
-                if self._async:
-                    await answer
-            except Exception as error:
-                name = getattr(self._handler, "__qualname__", repr(self._handler))
-                mask = run.masker()
-                log.error(
-                    "listener.failed", listener=name, run_id=run.lane.run_id,
-                    exc_info=mask.error(error),
-                )  # fmt: skip
-                if not run.runtime.hub.is_closed:
-                    run.runtime.hub.emit(
-                        HubErrorEvent(
-                            error=mask(words_of(error), 2000), error_type=type(error).__name__,
-                            listener=name, during=item.type, run_id=run.lane.run_id,
-                            root_run_id=run.lane.root_run_id, agent=run.lane.agent,
-                        )
-                    )  # fmt: skip
-            run.take(item)
+        run.will_wait()
+        # Maybe for what its children say, which then must not wait for its place.
+        others = for_others or bool(run.thread.children)
+        self.is_waiting = True
+        try:
+            with run.runtime.runs.waiting() if others else nullcontext():
+                yield
+        finally:
+            self.is_waiting = False
 
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            if self._run.reader is self._stream:
-                self._run.reader = None
-            self._run.notify()
+    def release(self) -> None:
+        """Let another one read.  What a handler has at hand is consumed when it returns."""
+        self.is_exclusive = False
+        self.on_message = _nothing
+        if self._is_handlers and self._run.reader is self:
+            self._run.reader = None
 
-    def __call__(self) -> None:
-        self.close()
+
+class MessageStream(InboxReader):
+    """The messages of a run, for ``async for``.
+
+    Ends when the run is closed (R-17), or after ``idle_timeout`` seconds of silence.
+    """
+
+    __slots__ = ("_idle_timeout",)
+
+    def __init__(self, run: "CodeRun", idle_timeout: float | None) -> None:
+        super().__init__(run)
+        self._idle_timeout = idle_timeout
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        self.begin()
+        if not self._run.messages:
+            if self._idle_timeout is None:
+                await self._wait()
+            else:
+                with anyio.move_on_after(self._idle_timeout):
+                    await self._wait()
+        message = self.next_nowait()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def _wait(self) -> None:
+        while not (self._run.messages or self.is_over):
+            arrived = anyio.Event()
+            self.on_message = arrived.set
+            with self.waiting():
+                await arrived.wait()
+
+
+def _nothing() -> None:
+    """What a reader that waits for nothing is woken with."""

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -479,7 +480,7 @@ async def test_children_that_were_refused_or_that_tools_started_do_not_shift_the
 # ── messages ─────────────────────────────────────────────────────────────────────────────────
 
 
-def hears(log: list[str], *, by_handler: bool) -> AgentDefinition:
+def hears(log: list[str], *, way: str) -> AgentDefinition:
     """Logs its messages, each as it came; a consumed one again is marked with ``*``."""
 
     async def body(ctx: RunContext) -> list[str]:
@@ -493,11 +494,15 @@ def hears(log: list[str], *, by_handler: bool) -> AgentDefinition:
             if message.content == "last":
                 done.set()
 
-        if by_handler:
+        if way == "handler":
             ctx.hub.subscribe("session:message", hear)
             await done.wait()
+        elif way == "handler of the run":
+            ctx.hub.subscribe(["session:message"], hear, run_id=ctx.run_id)
+            await done.wait()
         else:
-            async for message in ctx.messages():
+            named = partial(ctx.hub.subscribe, ["session:message", "shop:order"])
+            async for message in ctx.messages() if way == "messages" else named():
                 await hear(message)
                 if done.is_set():
                     break
@@ -506,13 +511,13 @@ def hears(log: list[str], *, by_handler: bool) -> AgentDefinition:
     return code(body)
 
 
-@pytest.mark.spec("P-15", "T-03")
-@pytest.mark.parametrize("by_handler", [False, True], ids=["messages", "handler"])
+@pytest.mark.spec("P-15", "R-07", "T-03")
+@pytest.mark.parametrize("way", ["messages", "handler", "handler of the run", "stream"])
 async def test_consumed_messages_come_again_first_and_marked(
-    by_handler: bool, journal: Journal, ports: Ports
+    way: str, journal: Journal, ports: Ports
 ) -> None:
     log: list[str] = []
-    definition = hears(log, by_handler=by_handler)
+    definition = hears(log, way=way)
     async with Runtime([definition], store=journal, ports=ports, grace=0) as runtime:
         run = await runtime.start("worker")
         for text in ("a", "b", "c"):

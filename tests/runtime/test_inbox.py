@@ -1,6 +1,7 @@
 """The inbox of a run: in order, one at a time, never stranded (R-07, R-17, T-03)."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -50,28 +51,62 @@ def reader(log: list[str], *, seconds: float = 1) -> AgentDefinition:
     return by_messages
 
 
-def subscriber(log: list[str], *, seconds: float = 1, sync: bool = False) -> AgentDefinition:
+Named = Callable[[RunContext], tuple[Any, dict[str, Any]]]
+"""How a run's code names its own messages: the pattern and the options."""
+
+SPELLINGS: dict[str, Named] = {
+    "exact": lambda ctx: ("session:message", {}),
+    "list": lambda ctx: (["session:message"], {}),
+    "generator": lambda ctx: ((x for x in ("session:message", "shop:order")), {}),
+    "list of more": lambda ctx: (("shop:*", "session:message", "agent:*"), {}),
+    "run": lambda ctx: ("session:message", {"run_id": ctx.run_id}),
+    "tree": lambda ctx: ("session:message", {"root_run_id": ctx.root_run_id}),
+    "run in list": lambda ctx: (
+        ["session:message"], {"run_id": ctx.run_id, "root_run_id": ctx.root_run_id},
+    ),
+    "after": lambda ctx: ("session:message", {"after": "start"}),
+    "lossless": lambda ctx: ("session:message", {"lossless": True, "run_id": ctx.run_id}),
+    "one at a time": lambda ctx: (["session:message", "*"], {"buffer": 1}),
+}  # fmt: skip
+HANDLERS = ("async", "plain", "stream")
+
+
+def subscriber(
+    log: list[str], named: Named = SPELLINGS["exact"], *, seconds: float = 1, how: str = "async"
+) -> AgentDefinition:
     @agent("reader")
     async def by_subscription(input: Any, ctx: RunContext) -> str:
         done = anyio.Event()
+        pattern, options = named(ctx)
 
-        def finish(event: Event) -> None:
+        def is_own(event: Any) -> bool:
+            return isinstance(event, SessionMessage) and event.run_id == ctx.run_id
+
+        def finish(event: Any) -> None:
             log.append(f"-{event.content}")
             if event.content == "last":
                 done.set()
 
         async def hear(event: Any) -> None:
-            if event.run_id == ctx.run_id:
+            if is_own(event):
                 log.append(f"+{event.content}")
                 await anyio.sleep(seconds)
                 finish(event)
 
         def hear_at_once(event: Any) -> None:
-            if event.run_id == ctx.run_id:
+            if is_own(event):
                 log.append(f"+{event.content}")
                 finish(event)
 
-        unsubscribe = ctx.hub.subscribe("session:message", hear_at_once if sync else hear)
+        if how == "stream":
+            async with ctx.hub.subscribe(pattern, **options) as events:
+                async for event in events:
+                    await hear(event)
+                    if done.is_set():
+                        break
+            return "done"
+        handler = hear if how == "async" else hear_at_once
+        unsubscribe = ctx.hub.subscribe(pattern, handler, **options)
         await done.wait()
         unsubscribe()
         unsubscribe()
@@ -82,8 +117,11 @@ def subscriber(log: list[str], *, seconds: float = 1, sync: bool = False) -> Age
 
 READERS: dict[str, Callable[[list[str]], AgentDefinition]] = {
     "messages": reader,
-    "handler": subscriber,
-    "plain handler": lambda log: subscriber(log, sync=True),
+    **{
+        f"{spelling}, {how}": partial(subscriber, named=named, how=how)
+        for spelling, named in SPELLINGS.items()
+        for how in HANDLERS
+    },
 }
 
 
@@ -109,6 +147,115 @@ async def test_messages_come_in_order_one_at_a_time_earlier_ones_first(
     assert log == [f"{sign}{text}" for text in expected for sign in "+-"]
     assert taken(recorded) == expected
     assert outcome.output == "done"
+
+
+@pytest.mark.spec("R-07", "T-09")
+@pytest.mark.parametrize("way", READERS)
+async def test_what_was_read_is_no_dead_letter(way: str, journal: Journal, ports: Ports) -> None:
+    log: list[str] = []
+    async with Runtime([READERS[way](log)], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        run = await runtime.start("reader")
+        for text in ("a", "last", "unread"):
+            await run.send(text)
+        assert (await run.finished()).outcome == "completed"
+        read = [line[1:] for line in log if line[0] == "-"]
+        assert taken(await run.read()) == read
+    assert read in (["a", "last"], ["a", "last", "unread"])
+    letters = [x.message.content for x in observer.all("hub:dead_letter")]
+    assert [*read, *letters] == ["a", "last", "unread"]
+
+
+@pytest.mark.spec("R-07", "R-17")
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_a_stream_of_messages_ends_when_the_run_is_closed(
+    spelling: str, journal: Journal, ports: Ports
+) -> None:
+    log: list[str] = []
+    agents = [subscriber(log, SPELLINGS[spelling], how="stream")]
+    async with Runtime(agents, store=journal, ports=ports) as runtime:
+        run = await runtime.start("reader")
+        await run.send("a")
+        await run.send("b")
+        await run.close()
+        assert (await run.finished()).output == "done"
+        assert taken(await run.read()) == ["a", "b"]
+
+
+@pytest.mark.spec("R-07")
+async def test_many_messages_neither_push_out_nor_put_off_what_is_observed_besides(
+    journal: Journal, ports: Ports
+) -> None:
+    heard: list[str] = []
+
+    @agent("nosy")
+    async def nosy(input: Any, ctx: RunContext) -> None:
+        async with ctx.hub.subscribe(["session:message", "shop:order"], buffer=5) as events:
+            await anyio.sleep(5)
+            async for event in events:
+                heard.append(getattr(event, "content", event.type))
+                if len(heard) == 60:
+                    return
+
+    async with Runtime([nosy], store=journal, ports=ports) as runtime:
+        run = await runtime.start("nosy")
+        await anyio.sleep(1)
+        for number in range(57):
+            await run.send(f"{number}")
+        for _ in range(3):
+            runtime.hub.emit(CustomEvent.of("shop:order"))
+        assert (await run.finished()).outcome == "completed"
+    assert [x for x in heard if x.isdigit()] == [f"{number}" for number in range(57)]
+    assert [x for x in heard if not x.isdigit()] == ["shop:order"] * 3
+    assert "shop:order" in heard[:2]
+
+
+@pytest.mark.spec("R-07")
+@pytest.mark.parametrize("how", HANDLERS)
+async def test_a_wildcard_or_another_run_is_only_observed(
+    how: str, journal: Journal, ports: Ports
+) -> None:
+    seen: list[str] = []
+
+    def watchers(ctx: RunContext, other: str) -> list[tuple[Any, dict[str, Any]]]:
+        return [
+            ("*", {}),
+            (["session:*"], {"run_id": ctx.run_id}),
+            ("session:message", {"run_id": other}),
+            ("session:message", {"run_id": ctx.run_id, "root_run_id": other}),
+        ]
+
+    @agent("nosy")
+    async def nosy(other: str, ctx: RunContext) -> list[str]:
+        for pattern, options in watchers(ctx, other):
+            await _observe(ctx, how, pattern, options, seen)
+        return [message.content async for message in ctx.messages(idle_timeout=5)]
+
+    async with Runtime([nosy, reader([])], store=journal, ports=ports) as runtime:
+        other = await runtime.start("reader")
+        run = await runtime.start("nosy", other.run_id)
+        await anyio.sleep(1)
+        await run.send("own")
+        await other.send("last")
+        assert (await run.finished()).output == ["own"]
+    if how != "stream":
+        assert (seen.count("own"), seen.count("last")) == (2, 2)
+
+
+async def _observe(
+    ctx: RunContext, how: str, pattern: Any, options: dict[str, Any], seen: list[str]
+) -> None:
+    def note(event: Any) -> None:
+        if isinstance(event, SessionMessage):
+            seen.append(event.content)
+
+    async def note_later(event: Any) -> None:
+        note(event)
+
+    if how == "stream":
+        ctx.hub.subscribe(pattern, **options)
+    else:
+        ctx.hub.subscribe(pattern, note if how == "plain" else note_later, **options)
 
 
 @pytest.mark.spec("R-07")
@@ -187,6 +334,37 @@ async def test_only_one_reader_at_a_time(journal: Journal, ports: Ports) -> None
             outcome = await runtime.run("greedy", first)
             assert outcome.output == "fine", outcome.reason
     assert problems == ["refused"] * 4
+
+
+@pytest.mark.spec("R-07", "T-08")
+@pytest.mark.parametrize("how", HANDLERS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_one_who_reads_by_any_spelling_is_the_one_reader(
+    spelling: str, how: str, journal: Journal, ports: Ports
+) -> None:
+    @agent("greedy")
+    async def greedy(input: Any, ctx: RunContext) -> list[str]:
+        pattern, options = SPELLINGS[spelling](ctx)
+        handler = {"async": _hear, "plain": print, "stream": None}[how]
+        first = ctx.hub.subscribe(pattern, handler, **options)
+        for named, other in product(SPELLINGS.values(), (_hear, print, None)):
+            again, more = named(ctx)
+            with pytest.raises(InboxInUse):
+                ctx.hub.subscribe(again, other, **more)
+        with pytest.raises(InboxInUse):
+            ctx.messages()
+        first.close()
+        return [message.content async for message in ctx.messages(idle_timeout=5)]
+
+    async with Runtime([greedy], store=journal, ports=ports) as runtime:
+        run = await runtime.start("greedy")
+        await anyio.sleep(1)
+        await run.send("a")
+        outcome = await run.finished()
+    assert outcome.output == ["a"], outcome.reason
+
+
+async def _hear(event: Any) -> None: ...
 
 
 @pytest.mark.spec("R-07")
