@@ -38,7 +38,7 @@ class Definitions:
         "_skills",
         "_tools",
         "agents",
-        "conversations", "sides",
+        "sides",
     )  # fmt: skip
 
     def __init__(
@@ -54,12 +54,6 @@ class Definitions:
             "agents", agents, AgentDefinition, problems
         )
         self.agents: Mapping[str, AgentDefinition] = self._agents
-        self.conversations = frozenset(
-            name
-            for name, agent in self._agents.items()
-            if not agent.is_code and agent.type == "ai_human"
-        )
-        """The agents that talk with a person: a root of one is a conversation (P-13)."""
         self._prompts: dict[str, PromptDefinition] = _by_name(
             "prompts", prompts, PromptDefinition, problems
         )

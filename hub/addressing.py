@@ -3,7 +3,7 @@
 message    at most ``max_inbox`` wait; once per (run, source, key)
 reply      the first per prompt; never refused for a full inbox
 result     once per (child, session); never refused for a full inbox
-open       makes the address, or finds the live one of its session key
+open       makes the address, or finds the open one of its session key or its descriptor (P-06)
 terminate  closes the inbox for good; close closes it for messages
 abort      one run, or every live one
 """
@@ -15,11 +15,10 @@ from typing import Any, Final
 from msgspec import structs
 
 from hubbub.hub.descriptors import (
-    LOCAL,
     Descriptor,
     SubagentDescriptor,
-    UserDescriptor,
     descriptor_of_key,
+    key_of_descriptor,
     read_descriptor,
 )
 from hubbub.hub.errors import BadValue
@@ -79,6 +78,33 @@ def is_from_user(event: SessionMessage) -> bool:
     )
 
 
+def _given_descriptor(event: SessionOpen) -> Descriptor:
+    """Whom an opening names outright; a key beside it must mean the same."""
+    given = read_descriptor(event.descriptor_json)
+    key = event.session_key
+    if key and key != key_of_descriptor(given) and descriptor_of_key(key) != given:
+        raise BadValue(
+            "descriptor", f"the session key {key!r} means another agent; give one of the two"
+        )
+    return given
+
+
+def _id_of_child(given: SubagentDescriptor, run_id: str) -> str:
+    if run_id not in ("", given.id):
+        raise BadValue("descriptor", f"its id is not the run's, {run_id!r}; give one of the two")
+    return given.id
+
+
+def _said_to_found(event: SessionOpen) -> SessionMessage | None:
+    """What an opening says to a run that there is already."""
+    if event.input_json is NULL:
+        return None
+    said = session_message(event.input if isinstance(event.input, str) else "")
+    if not isinstance(event.input, str):
+        said = structs.replace(said, content=bytes(event.input_json).decode())
+    return structs.replace(said, at=event.at)
+
+
 class Addressing:
     """Turns events into deliveries."""
 
@@ -87,7 +113,6 @@ class Addressing:
         "_max_inbox",
         "_ports",
         "agents",
-        "conversations",
         "default_agent",
     )
 
@@ -99,8 +124,6 @@ class Addressing:
         """The agents that there are; a run of another one takes no messages (P-14)."""
         self.default_agent = ""
         """The agent of an opening that names none."""
-        self.conversations: Container[str] = ()
-        """The agents whose roots are conversations with a person (P-13)."""
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
@@ -127,6 +150,14 @@ class Addressing:
                 return Delivery(event, target, by=by)
 
     def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
+        given = None
+        if event.descriptor_json is not NULL:
+            given = _given_descriptor(event)
+            run_id = (
+                _id_of_child(given, run_id) if isinstance(given, SubagentDescriptor) else run_id
+            )
+            if not event.session_key:
+                event = structs.replace(event, session_key=key_of_descriptor(given))
         run_id = run_id or self._ports.ids.run_id(event.at)
         if not is_run_id(run_id):  # It names folders, too.
             raise BadValue(
@@ -136,44 +167,33 @@ class Addressing:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
-        descriptor = self._descriptor(run_id, event)
         if event.variables:
             event = self._put_away(run_id, event)
-        root, parent = event.root_run_id or run_id, event.parent_run_id
-        found = None
-        if event.session_key and event.input_json is not NULL:
-            found = session_message(event.input if isinstance(event.input, str) else "")
-            if not isinstance(event.input, str):
-                found = structs.replace(found, content=bytes(event.input_json).decode())
-            found = structs.replace(found, at=event.at)
+        root, parent, name = event.root_run_id or run_id, event.parent_run_id, event.name
+        descriptor: Descriptor | None = given
+        if isinstance(given, SubagentDescriptor):
+            root, parent, name = "", given.parent_agent_id, given.name
+        elif parent is not None:
+            descriptor = SubagentDescriptor(
+                id=run_id, parent_agent_id=parent, name=name or event.open_agent
+            )
+        elif given is None and event.session_key:
+            descriptor = descriptor_of_key(event.session_key)
         new = NewRun(
             run_id=run_id,
             root_run_id=root,
             parent_run_id=parent,
             agent=event.open_agent,
             session_key=event.session_key,
-            name=event.name,
+            name=name,
             wake_at=None if event.timeout is None else event.at + int(event.timeout * 1_000_000),
-            found=found,
+            found=None if descriptor is None or parent is not None else _said_to_found(event),
             descriptor=descriptor,
+            by_descriptor=given is not None,
         )
         return Delivery(
             event, run_id, limit=self._max_inbox, new=new, touches=True, agents=self.agents
         )
-
-    def _descriptor(self, run_id: str, event: SessionOpen) -> Descriptor | None:
-        """What the run stands for (P-13)."""
-        if event.parent_run_id is not None:
-            return SubagentDescriptor(
-                id=run_id, parent_agent_id=event.parent_run_id, name=event.name or event.open_agent
-            )
-        if event.descriptor_json is not NULL:
-            return read_descriptor(event.descriptor_json)
-        if event.session_key:
-            return descriptor_of_key(event.session_key)
-        if event.open_agent not in self.conversations:
-            return None
-        return UserDescriptor(connector=LOCAL, channel_id=run_id, user_id=LOCAL)
 
     def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
         """Move the values of variables where only the runtime looks (H-19)."""

@@ -6,8 +6,15 @@
     subagent    any child: its own id, its parent's, and its name
 
 On disk and on the wire they have AT's spelling (``userId``, ``parentAgentId``).
+
+The first three are identities: there is one live agent of each.  A session key spells a ``user``:
+
+    telegram_123_456      connector, channel, user: the first two ``_`` part them
+    my%5Fapp_50%25_a_b    connector ``my_app``, channel ``50%``, user ``a_b``
+    daily                 of another form: a channel of its own, of connector and user ``local``
 """
 
+import re
 from typing import Final, TypeAlias
 
 import msgspec
@@ -26,12 +33,15 @@ __all__ = [
     "UserDescriptor",
     "descriptor_of_key",
     "encode_descriptor",
+    "is_identity",
+    "key_of_descriptor",
     "kind_of_descriptor",
     "read_descriptor",
+    "recency_of",
 ]
 
 LOCAL: Final = "local"
-"""Connector and user of a conversation that a program began (P-13)."""
+"""Connector and user of a conversation whose key names none (P-13)."""
 
 
 class UserDescriptor(
@@ -98,13 +108,58 @@ def kind_of_descriptor(descriptor: Descriptor | None) -> str:
     return KINDS[descriptor.__class__]
 
 
-def descriptor_of_key(session_key: str) -> UserDescriptor:
-    """What a conversation's key says: ``telegram_123_456`` is connector, channel, user.
+def is_identity(descriptor: Descriptor | None) -> bool:
+    """Whether there is one live agent of the descriptor at the most (P-06)."""
+    return descriptor is not None and descriptor.__class__ is not SubagentDescriptor
 
-    A key of another form is a channel of its own, of connector and user ``local``.
+
+def recency_of(run_id: str, descriptor: Descriptor | None) -> str:
+    """Among which agents it counts how lately somebody spoke to this one: ``user``, ``heartbeat``.
+
+    Empty for everybody else.  What a program began once had a descriptor of its own, by which
+    nobody holds the conversation (P-13).
     """
+    match descriptor:
+        case UserDescriptor(connector=connector, channel_id=channel, user_id=user):
+            return "" if connector == user == LOCAL and channel == run_id else "user"
+        case HeartbeatDescriptor():
+            return "heartbeat"
+        case _:
+            return ""
+
+
+def descriptor_of_key(session_key: str) -> UserDescriptor:
+    """Whom a conversation's key spells."""
     connector, _, rest = session_key.partition("_")
     channel, _, user = rest.partition("_")
     if not (connector and channel and user):
         return UserDescriptor(connector=LOCAL, channel_id=session_key, user_id=LOCAL)
-    return UserDescriptor(connector=connector, channel_id=channel, user_id=user)
+    return UserDescriptor(
+        connector=_unescaped(connector), channel_id=_unescaped(channel), user_id=user
+    )
+
+
+def key_of_descriptor(descriptor: Descriptor) -> str:
+    """The session key that a run opened by this descriptor has; empty for a child."""
+    match descriptor:
+        case UserDescriptor(connector=connector, channel_id=channel, user_id=user):
+            if connector == user == LOCAL and descriptor_of_key(channel) == descriptor:
+                return channel
+            return f"{_escaped(connector)}_{_escaped(channel)}_{user}"
+        case CronDescriptor(id=uid):
+            return f"schedule:{uid}"
+        case HeartbeatDescriptor():
+            return "schedule:heartbeat"
+        case SubagentDescriptor():
+            return ""
+
+
+def _escaped(part: str) -> str:
+    return part.replace("%", "%25").replace("_", "%5F")
+
+
+def _unescaped(part: str) -> str:
+    return _ESCAPE.sub(lambda found: "%" if found[1] == "25" else "_", part)
+
+
+_ESCAPE: Final = re.compile("%(25|5F)")

@@ -115,9 +115,10 @@ class UnknownAgent(CallerError):
 class NoAgentFound(CallerError):
     """No agent is the one that a strategy looks for."""
 
-    def __init__(self, strategy: str) -> None:
+    def __init__(self, strategy: str, but: str = "") -> None:
         self.strategy = strategy
-        super().__init__(f"there is no agent for {strategy!r}; name one by its run_id")
+        found = f" {but}" if but else ""
+        super().__init__(f"there is no agent for {strategy!r}{found}; name one by its run_id")
 
 
 class UnknownRun(CallerError):

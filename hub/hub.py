@@ -445,16 +445,19 @@ class Hub:
         descriptor: Any = None,
         env: dict[str, str] | None = None,
     ) -> Receipt:
-        """Start a run of ``agent``, or find the open one of ``session_key`` (R-09).
+        """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor`` (R-09).
 
-        Without a name the agent is the runtime's ``default_agent``.
+        Without a name the agent is the runtime's ``default_agent``.  A ``descriptor`` (a struct of
+        ``hubbub.hub.descriptors`` or its JSON) of a user, cron task or heartbeat finds the agent
+        that stands for it; a user's key spells the same (``telegram_123_456``).  One of a subagent
+        starts a child of an open run, and is rejected without one.
 
         Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  The
         receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the ``Secrets``
         port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
         cannot be encoded, a timeout that is none, a ``run_id`` of other characters than letters,
-        digits, ``-`` and ``_``, or a descriptor of no agent type.
+        digits, ``-`` and ``_``, a descriptor of no agent type, or a key that spells another one.
         """
         if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
             raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
@@ -470,7 +473,7 @@ class Hub:
             descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
             variables=_variables(env) if env else (),
         )
-        return self.open_run(event, is_new=not (run_id or session_key))
+        return self.open_run(event, is_new=not (run_id or session_key or descriptor))
 
     def open_run(self, event: SessionOpen, *, is_new: bool = False) -> Receipt:
         """``open`` for an event.  ``is_new``: nobody can have used its ``run_id`` before.

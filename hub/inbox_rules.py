@@ -7,6 +7,9 @@ the inbox is closed for such an item            ``ended``, ``terminated``
 a message, but the run's agent is gone          ``agent gone``
 as many messages wait as may                    ``inbox full``
 
+An opening is for the run that there is already (``NewRun``); a child from outside needs an open
+parent.
+
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
 its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
 new item where it comes to: accepted already, so neither a limit nor a key is asked for again.
@@ -21,15 +24,16 @@ from hubbub.hub.events import (
     Event,
     InLane,
     SessionMessage,
+    SessionOpen,
     SessionReply,
     SessionResult,
     SessionVariables,
 )
-from hubbub.hub.journal import Commit, Delivery, RunStatus
+from hubbub.hub.journal import Commit, Delivery, NewRun, RunStatus
 
 __all__ = [
     "InboxRow", "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
-    "numbered", "take_out",
+    "numbered", "placed", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
@@ -65,6 +69,25 @@ def found_instead(row: InboxRow, delivery: Delivery) -> bool:
         delivery.outcome = "duplicate"
         return True
     return False
+
+
+def placed(
+    new: NewRun, delivery: Delivery, find: Callable[[str], InboxRow | None]
+) -> NewRun | None:
+    """A child that names its parent alone, where it stands; ``None``, and refused, if it cannot."""
+    parent = find(new.parent_run_id or "")
+    if parent is not None and parent.inbox == "open" and parent.status != "ended":
+        return structs.replace(new, root_run_id=parent.root_run_id)
+    delivery.outcome = "rejected"
+    delivery.reason = f"there is no open run {new.parent_run_id!r} to be its parent"
+    return None
+
+
+def without_key(new: NewRun, delivery: Delivery) -> NewRun:
+    """An opening by a descriptor whose key is another run's (``NewRun.by_descriptor``)."""
+    if isinstance(delivery.event, SessionOpen):  # What opened it says the same of it.
+        delivery.event = structs.replace(delivery.event, session_key="")
+    return structs.replace(new, session_key="")
 
 
 def judge(row: InboxRow, delivery: Delivery, known: Event | None) -> bool:

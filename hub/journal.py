@@ -35,24 +35,33 @@ __all__ = [
 RunStatus: TypeAlias = Literal["active", "waiting", "parked", "ended"]
 """``waiting``: at work, but for a child to finish; there is nothing to go on with until it has."""
 
-Addressing: TypeAlias = Literal["run", "name", "key", "only", "newest", "every", "below"]
+Addressing: TypeAlias = Literal[
+    "run", "name", "key", "descriptor", "only", "newest", "every", "below"
+]
 """How ``Delivery.to`` is meant:
 
     run     by run id
     name    the one live run of an agent
-    key     the open run of a session key
-    only    the one open conversation there is: of those with a key, else of all roots
-    newest  the open run with a descriptor of that type that a user spoke to last (P-05)
+    key     the open run of a session key; else of the user that the key spells
+    descriptor  the open run that a ``user``, ``cron`` or ``heartbeat`` stands for, as JSON text
+    only    the one open conversation there is: of those that people hold, else of all roots
+    newest  the open run with a descriptor of that type that a user spoke to last (P-05); what a
+            program began stands for nobody (``recency_of``)
     every   all live runs
     below   all live descendants of a run that are not being terminated already
 """
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
-    """The address that a ``session:open`` creates if there is none yet."""
+    """The address that a ``session:open`` creates if there is none yet.
+
+    There is one if a run has this id, if an open run has this session key, or if an open run
+    stands for the same user, cron task or heartbeat: asked and made in one write, in this order.
+    """
 
     run_id: str
     root_run_id: str
+    """Empty: that of its parent, which must be open."""
     parent_run_id: str | None
     agent: str
     session_key: str = ""
@@ -60,8 +69,11 @@ class NewRun(Struct, frozen=True, kw_only=True):
     wake_at: int | None = None
     """When the run must be looked at even if nothing arrives (µs since the epoch)."""
     descriptor: Descriptor | None = None
+    by_descriptor: bool = False
+    """Whether the descriptor alone says whom it is for: its key finds nobody, and is given to the
+    new run unless an open one has it."""
     found: InLane | None = None
-    """What is delivered instead when ``session_key`` already has a live run."""
+    """What is delivered instead to an open run that was found."""
 
 
 class Delivery:

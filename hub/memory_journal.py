@@ -10,7 +10,13 @@ from typing import Final, assert_never
 
 from msgspec import structs
 
-from hubbub.hub.descriptors import KINDS, Descriptor
+from hubbub.hub.descriptors import (
+    Descriptor,
+    descriptor_of_key,
+    is_identity,
+    read_descriptor,
+    recency_of,
+)
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.inbox_rules import (
     can_be_left_over,
@@ -20,7 +26,9 @@ from hubbub.hub.inbox_rules import (
     lenders,
     moved,
     numbered,
+    placed,
     take_out,
+    without_key,
 )
 from hubbub.hub.journal import (
     Addressing,
@@ -44,8 +52,8 @@ class _Row:
     """One address: its events of both lanes, its waiting items, its labels."""
 
     __slots__ = (
-        "agent", "created_at", "descriptor", "events", "in_seq", "inbox", "keys", "kind",
-        "messages", "name", "parent_run_id", "positions", "root_run_id", "run_id", "seq",
+        "agent", "created_at", "descriptor", "events", "in_seq", "inbox", "keys", "messages",
+        "name", "parent_run_id", "positions", "recency", "root_run_id", "run_id", "seq",
         "session_key", "status", "waiting", "wake_at",
     )  # fmt: skip
 
@@ -59,7 +67,7 @@ class _Row:
         self.created_at = at
         self.wake_at: int | None = None
         self.descriptor: Descriptor | None = None
-        self.kind = ""
+        self.recency = ""
         self.status: RunStatus = "active"
         self.inbox = "open"
         self.seq = 0
@@ -95,6 +103,8 @@ class MemoryJournal:
         self._rows: dict[str, _Row] = {}
         self._by_name: dict[str, dict[str, None]] = {}
         self._by_key: dict[str, str] = {}
+        self._by_descriptor: dict[Descriptor, str] = {}
+        """Open runs by what they stand for; children are not asked for by it."""
         self._recent: dict[str, dict[str, None]] = {"user": {}, "heartbeat": {}}
         """Open runs by type of descriptor, the one a user spoke to last at the end."""
         self._notes: dict[str, str] = {}
@@ -216,9 +226,9 @@ class MemoryJournal:
         if delivery.closes and row.inbox != "terminated":
             row.inbox = delivery.closes
             self._close_address(row)
-        if delivery.touches and row.kind in self._recent:
-            self._recent[row.kind].pop(row.run_id, None)
-            self._recent[row.kind][row.run_id] = None
+        if delivery.touches and row.recency:
+            self._recent[row.recency].pop(row.run_id, None)
+            self._recent[row.recency][row.run_id] = None
         row.waiting[row.in_seq] = event
         if event.__class__ is SessionMessage:
             row.messages += 1
@@ -245,10 +255,18 @@ class MemoryJournal:
     def _address(self, delivery: Delivery) -> _Row | None:
         new = delivery.new
         if new is not None:
-            found = self._by_key.get(new.session_key) if new.session_key else None
-            run_id = found or new.run_id
+            run_id = new.run_id
+            if new.session_key or new.descriptor is not None:
+                run_id = self._found(new) or run_id
             delivery.run_ids = (run_id,)
-            return self._rows.get(run_id) or self._create(new, delivery.event.at)
+            row = self._rows.get(run_id)
+            if row is not None:
+                return row
+            if new.by_descriptor and new.session_key in self._by_key:
+                new = without_key(new, delivery)
+            if not new.root_run_id:
+                new = placed(new, delivery, self._rows.get)
+            return None if new is None else self._create(new, delivery.event.at)
         candidates = self._candidates(delivery.to, delivery.by)
         delivery.run_ids = tuple(candidates)
         row = self._rows.get(candidates[0]) if len(candidates) == 1 else None
@@ -257,6 +275,15 @@ class MemoryJournal:
             delivery.reason = "ambiguous" if len(candidates) > 1 else "unknown"
         return row
 
+    def _found(self, new: NewRun) -> str | None:
+        """The open run that an opening is for, by its key or by what it stands for."""
+        found = None
+        if new.session_key and not new.by_descriptor:
+            found = self._by_key.get(new.session_key)
+        if found is None and new.descriptor is not None:
+            found = self._by_descriptor.get(new.descriptor)
+        return found
+
     def _candidates(self, to: str, by: Addressing) -> Sequence[str]:
         match by:
             case "run":
@@ -264,10 +291,14 @@ class MemoryJournal:
             case "name":
                 return tuple(self._by_name.get(to, ()))
             case "key":
-                return (self._by_key[to],) if to in self._by_key else ()
+                found = self._by_key.get(to) or self._by_descriptor.get(descriptor_of_key(to))
+                return (found,) if found is not None else ()
+            case "descriptor":
+                found = self._by_descriptor.get(read_descriptor(to))
+                return (found,) if found is not None else ()
             case "only":
-                keyed = [x for x in self._by_key.values() if self._rows[x].kind in ("", "user")]
-                return keyed or [x for x in self._live if self._rows[x].parent_run_id is None]
+                held = tuple(self._recent["user"])
+                return held or [x for x in self._live if self._rows[x].parent_run_id is None]
             case "newest":
                 recent = self._recent.get(to)
                 return (next(reversed(recent)),) if recent else ()
@@ -297,16 +328,19 @@ class MemoryJournal:
         row.session_key = new.session_key
         row.wake_at = new.wake_at
         row.descriptor = new.descriptor
-        row.kind = KINDS[new.descriptor.__class__]
-        if row.kind in self._recent:
-            self._recent[row.kind][row.run_id] = None
+        if new.descriptor is not None:
+            if is_identity(new.descriptor):
+                self._by_descriptor[new.descriptor] = row.run_id
+            row.recency = recency_of(row.run_id, new.descriptor)
+        if row.recency:
+            self._recent[row.recency][row.run_id] = None
         self._rows[new.run_id] = row
         if new.parent_run_id is not None:
             self._trees.setdefault(new.root_run_id, [new.root_run_id]).append(new.run_id)
         self._live[new.run_id] = None
         self._by_name.setdefault(new.agent, {})[new.run_id] = None
-        if new.session_key:
-            self._by_key[new.session_key] = new.run_id
+        if row.session_key:
+            self._by_key[row.session_key] = new.run_id
         return row
 
     def _rename(self, row: _Row, agent: str) -> None:
@@ -337,11 +371,15 @@ class MemoryJournal:
                 self._forget(position)
 
     def _close_address(self, row: _Row) -> None:
-        """Nothing more is meant for the run unless it names it: its key is free again."""
+        """Nothing more is meant for the run unless it names it: what it stood for is free again."""
         if row.session_key and self._by_key.get(row.session_key) == row.run_id:
             del self._by_key[row.session_key]
-        if row.kind in self._recent:
-            self._recent[row.kind].pop(row.run_id, None)
+        if row.descriptor is None:
+            return
+        if self._by_descriptor.get(row.descriptor) == row.run_id:
+            del self._by_descriptor[row.descriptor]
+        if row.recency:
+            self._recent[row.recency].pop(row.run_id, None)
 
     def _append(self, row: _Row | None, events: Sequence[Event]) -> None:
         for event in events:

@@ -29,6 +29,7 @@ from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.values import NULL
 from hubbub.runtime.activation import Activation
 from hubbub.runtime.arrivals import Arrivals
 from hubbub.runtime.boot import RestorePolicy
@@ -165,6 +166,8 @@ class Activations:
                     "frame.pushed", run_id=run_id, agent=item.agent, depth=item.frame,
                     root_run_id=item.root_run_id,
                 )  # fmt: skip
+            if item.parent_run_id is not None and item.descriptor_json is not NULL:
+                self._started_outside(item, item.parent_run_id)
             if not self._runtime.is_leaving:
                 if item.timeout is not None:
                     self.watch_deadline(run_id, item.at + int(item.timeout * 1_000_000))
@@ -174,6 +177,13 @@ class Activations:
         ):
             self.withheld.let_go(run_id)
             self.enqueue(run_id, item)
+
+    def _started_outside(self, opening: e.SessionOpen, parent_run_id: str) -> None:
+        """A child that its parent did not start counts in its tree (P-06)."""
+        trees = self._runtime.trees
+        # Else the tree is counted when the first of it is read.
+        if trees.has_children(opening.root_run_id) or parent_run_id in self._active:
+            trees.started(opening.root_run_id)
 
     def enqueue(self, run_id: str, item: InLane | None) -> None:
         """Have a run activated: at once, or, where many come together, in a task, so that whoever

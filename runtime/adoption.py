@@ -3,7 +3,8 @@
 Delete the database, or copy one agent's folder to another machine, and the agents are there when
 a runtime is opened.  What cannot be read is reported and stays where it is.
 
-* A session key has one open run: a folder whose key is taken waits until that run is over.
+* A session key, a user, a cron task and the heartbeat have one open run: a folder of one that is
+  taken waits until that run is over.
 * A family is adopted from above: below a folder that was not adopted nothing is, or a child would
   come to its end with nobody there to be told.  One whose parent is nowhere goes on alone.
 """
@@ -12,7 +13,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hubbub.hub.addressing import is_from_user
+from hubbub.hub.descriptors import encode_descriptor, is_identity
 from hubbub.hub.events import SessionMessage
+from hubbub.hub.journal import Addressing
 from hubbub.hub.logs import log
 from hubbub.runtime.agent_folders import run_id_of
 from hubbub.runtime.blob_folder import BlobFolder
@@ -39,7 +42,7 @@ def adopt(
     try:
         folders = agent_folders(folder, disk, db)
         foreign = folders.foreign(reader.run_ids().__contains__, default_agent=default_agent)
-        found = _with_families(_with_free_keys(foreign, reader))
+        found = _with_families(_with_free_names(foreign, reader))
         # Whom a user spoke to last comes last: that order is what recency is read from (P-05).
         adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)
         for one in adopted:
@@ -57,23 +60,36 @@ def adopt(
     return found
 
 
-def _with_free_keys(
+def _with_free_names(
     found: Iterable[Adopted | Broken], reader: SqliteReader
 ) -> list[Adopted | Broken]:
-    """Of several folders with one key the one that was heard from last is adopted."""
+    """Of several folders with one key or descriptor the one heard from last is adopted."""
     sorted_out: list[Adopted | Broken] = []
-    taken: dict[str, str] = {}
+    taken: dict[tuple[str, Addressing], str] = {}
     for one in sorted(found, key=_last_heard, reverse=True):
-        if isinstance(one, Adopted) and one.info.session_key and one.info.inbox == "open":
-            key = one.info.session_key
-            holder = next(iter(reader.find(key, "key")), taken.setdefault(key, one.info.run_id))
-            if holder != one.info.run_id:
-                what = f"its session key {key!r} is that of run {holder}, which is open"
+        for what, to, by in _names_of(one):
+            assert isinstance(one, Adopted)
+            run_id = one.info.run_id
+            holder = next(iter(reader.find(to, by)), taken.setdefault((to, by), run_id))
+            if holder != run_id:
+                what = f"its {what} is that of run {holder}, which is open"
                 remedy = "terminate that run, and it is adopted when the store is next opened"
                 file = f"{one.folder}/state.json"
                 one = Broken(folder=one.folder, file=file, line=1, what=what, remedy=remedy)
+                break
         sorted_out.append(one)
     return sorted_out
+
+
+def _names_of(one: Adopted | Broken) -> Iterable[tuple[str, str, Addressing]]:
+    """What only one open run may have: in words, and as an address."""
+    if isinstance(one, Broken) or one.info.inbox != "open":
+        return
+    if key := one.info.session_key:
+        yield f"session key {key!r}", key, "key"
+    if is_identity(one.info.descriptor):
+        text = bytes(encode_descriptor(one.info.descriptor)).decode()
+        yield f"descriptor {text}", text, "descriptor"
 
 
 def _with_families(found: Sequence[Adopted | Broken]) -> list[Adopted | Broken]:

@@ -4,7 +4,8 @@
     agent_for("heartbeat")                the heartbeat's agent
 
 ``send_agent_message`` goes to the agent that is named, else to the sender's parent, else to the
-most recent foreground agent.  It is silent: people do not see it, the model it is for does.
+most recent foreground agent, unless that is the sender itself.  It is silent: people do not see it,
+the model it is for does.
 """
 
 from dataclasses import replace
@@ -51,7 +52,11 @@ async def tell_agent(
     """Queue a silent message, of the run that ``lane`` belongs to, for another agent."""
     if not isinstance(text, str):
         raise CallerError(f"send_agent_message: a text is wanted, not {type(text).__name__}")
-    target = agent_id or lane.parent_run_id or await agent_for(runtime.hub.journal, FOREGROUND)
+    target = agent_id or lane.parent_run_id
+    if not target:
+        target = await agent_for(runtime.hub.journal, FOREGROUND)
+        if target == lane.run_id:  # It would wake itself with it, again and again.
+            raise NoAgentFound(FOREGROUND, "but the sender itself")
     message = Message(text, silent=True, metadata={"origin": lane.run_id})
     return await runtime.hub.send_to_run(target, message, source=lane.run_id)
 

@@ -24,9 +24,10 @@ from msgspec import Struct
 
 from hubbub.hub.addressing import is_run_id
 from hubbub.hub.codec import decode_event
-from hubbub.hub.descriptors import kind_of_descriptor, read_descriptor
+from hubbub.hub.descriptors import encode_descriptor, kind_of_descriptor, read_descriptor
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import AgentChild, Event
+from hubbub.hub.values import NULL
 from hubbub.runtime.lane_check import Lane, Lanes
 from hubbub.runtime.run_check import RunCheck, is_key_of
 from hubbub.runtime.run_export import (
@@ -258,6 +259,7 @@ class IncomingRuns:
         check = RunCheck(self._db)
         for run in self._runs.values():
             self._check_key(run.line)
+            self._check_descriptor(run.line)
             lane = self._lanes.runs[run.number]
             for what in check.problems(check.row(run.line.run_id), lane):
                 raise Misfit(f"run {run.line.run_id}: {what}", run.at)
@@ -286,7 +288,10 @@ class IncomingRuns:
             above = self._runs.get(parent or "")
             if above is None and run_id != self.run_id:
                 raise Misfit(f"run {run_id}: its parent is not in the export", run.at)
-            if above is not None:
+            opened = self._lanes.runs[run.number].opened
+            if opened is not None and opened.descriptor_json is not NULL:
+                known = True  # It was not its parent that opened it.
+            elif above is not None:
                 known = run_id in self._lanes.runs[above.number].children
             else:
                 known = parent is None or self._is_known_here(parent, run_id)
@@ -320,6 +325,22 @@ class IncomingRuns:
                 f"{other[0]} here; end that run first, or give another --store"
             )
 
+    def _check_descriptor(self, line: RunLine) -> None:
+        """So has a user, a cron task, the heartbeat."""
+        text, kind = _descriptor_of(line)
+        if kind not in ("user", "cron", "heartbeat") or line.inbox != "open":
+            return
+        select = (
+            "SELECT run_id FROM run WHERE descriptor = ? AND inbox = 'open' "
+            "AND kind IN ('user', 'cron', 'heartbeat') AND run_id <> ?"
+        )
+        other = self._db.execute(select, (text, line.run_id)).fetchone()
+        if other is not None:
+            raise OperatorError(
+                f"run {line.run_id}: the agent {text} is run {other[0]} here; end that run first, "
+                "or give another --store"
+            )
+
     # ── the store ────────────────────────────────────────────────────────────────────────────
 
     def _event_at(self, position: int) -> Event:
@@ -346,10 +367,7 @@ _INSERT_RUN: Final = (
 
 def _values(run: _Incoming, lane: Lane) -> tuple[Any, ...]:
     line = run.line
-    descriptor, kind = None, ""
-    if bytes(line.descriptor) != b"null":
-        descriptor = bytes(line.descriptor).decode()
-        kind = kind_of_descriptor(read_descriptor(descriptor))
+    descriptor, kind = _descriptor_of(line)
     messages = sum(lane.untaken.get(seq, False) for seq in line.waiting)
     is_ready = line.status == "active" or (line.status != "ended" and bool(line.waiting))
     return (
@@ -358,3 +376,11 @@ def _values(run: _Incoming, lane: Lane) -> tuple[Any, ...]:
         lane.in_seq, run.chain, len(line.waiting), messages, lane.born, line.created_at,
         line.wake_at, line.recent,
     )  # fmt: skip
+
+
+def _descriptor_of(line: RunLine) -> tuple[str | None, str]:
+    """A run's descriptor as every store writes it, and its kind."""
+    if bytes(line.descriptor) == b"null":
+        return None, ""
+    found = read_descriptor(line.descriptor)
+    return bytes(encode_descriptor(found)).decode(), kind_of_descriptor(found)

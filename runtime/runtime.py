@@ -211,7 +211,6 @@ class Runtime:
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
         self.hub.addressing.default_agent = self._default_agent
-        self.hub.addressing.conversations = self.definitions.conversations
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.timers.run(), name="hubbub timers")
         await self.pauses.begin()

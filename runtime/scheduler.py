@@ -112,7 +112,12 @@ class _Loop:
         self._schedule = schedule
         self._uid = schedule.uid
         self._agent = agent_of(schedule)
-        self._session_key = f"schedule:{schedule.uid}"
+        self._descriptor = encode_descriptor(
+            HeartbeatDescriptor()
+            if isinstance(schedule, Heartbeat)
+            else CronDescriptor(id=schedule.uid)
+        )
+        self._identity = bytes(self._descriptor).decode()
         self._ticks = schedule.ticks
         self._note = note_of(schedule, note)
         self._watching: anyio.CancelScope | None = None
@@ -196,7 +201,7 @@ class _Loop:
         if await self._busy_run():
             await self._skip(tick, "busy", count + 1)
             return
-        live = await self._hub.journal.find(self._session_key, "key")
+        live = await self._hub.journal.find(self._identity, "descriptor")
         is_anew = bool(live) and self._note.run_agent not in ("", self._agent)
         opening, message = self._mail(tick)
         deliveries = (opening,) if message is None else (opening, message)
@@ -229,22 +234,20 @@ class _Loop:
         """
         key = f"{self._uid}@{tick}"
         is_beat = isinstance(self._schedule, Heartbeat)
-        descriptor = HeartbeatDescriptor() if is_beat else CronDescriptor(id=self._uid)
         resets = is_beat and not self._runtime.definitions.agent(self._agent).is_code
         opening = self._hub.delivery(
             e.SessionOpen(
                 open_agent=self._agent,
                 input_json=encode_value("prompt", None if resets else self._schedule.prompt),
-                session_key=self._session_key,
                 correlation_id=key,
-                descriptor_json=encode_descriptor(descriptor),
+                descriptor_json=self._descriptor,
             ),
             to="",
         )
         opening.touches = False
         if resets:
             reset = e.SessionReset(message=self._schedule.prompt)
-            message = self._hub.delivery(reset, to=self._session_key, by="key")
+            message = self._hub.delivery(reset, to=self._identity, by="descriptor")
             message.source, message.key = SOURCE, key
             return opening, message
         opening.source, opening.key = SOURCE, key
@@ -286,7 +289,7 @@ class _Loop:
         """
         journal = self._hub.journal
         await journal.flush()
-        found = await journal.find(self._session_key, "key")
+        found = await journal.find(self._identity, "descriptor")
         for run_id in dict.fromkeys((*found, self._note.run_id)):
             info = await journal.info(run_id)
             known = self._runtime.definitions.names

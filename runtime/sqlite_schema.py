@@ -162,6 +162,7 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
         script = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={APPLICATION};"
         db.executescript(f"{script} PRAGMA user_version={FORMAT}; COMMIT;")
     _check_format(db, path)
+    db.execute(_IDENTITY)
     # What a killed process has left in the log, and the tables, are on the disk from here on.
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -204,6 +205,13 @@ def _copy_log(path: Path) -> None:
             os.fsync(file.fileno())
         copy.replace(log)
         sync_folder(path.parent)
+
+
+_IDENTITY: Final = """
+CREATE INDEX IF NOT EXISTS run_identity ON run(descriptor)
+  WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat')
+"""
+"""Also for files that an older program made; it keeps the index up to date like any other."""
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from hubbub.hub.addressing import identity_of
 from hubbub.hub.codec import decode_event, encode_event
+from hubbub.hub.descriptors import is_identity
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.inbox_rules import (
@@ -25,10 +26,12 @@ from hubbub.hub.inbox_rules import (
     lenders,
     moved,
     numbered,
+    placed,
     take_out,
+    without_key,
 )
 from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo
-from hubbub.runtime.sqlite_addresses import candidates
+from hubbub.runtime.sqlite_addresses import candidates, found_for, is_key_free
 from hubbub.runtime.sqlite_rows import Row, Rows
 
 __all__ = ["Applied", "Depths", "Operation", "SecretChange", "SqliteWriter"]
@@ -363,10 +366,7 @@ class SqliteWriter:
     def _address(self, delivery: Delivery) -> Row | None:
         new = delivery.new
         if new is not None:
-            keyed = self._candidates(new.session_key, "key") if new.session_key else ()
-            run_id = keyed[0] if keyed else new.run_id
-            delivery.run_ids = (run_id,)
-            return self._rows.find(run_id) or self._rows.create(new, delivery.event.at)
+            return self._open(new, delivery)
         found = self._candidates(delivery.to, delivery.by)
         delivery.run_ids = tuple(found)
         row = self._rows.find(found[0]) if len(found) == 1 else None
@@ -374,6 +374,21 @@ class SqliteWriter:
             delivery.outcome = "rejected"
             delivery.reason = "ambiguous" if len(found) > 1 else "unknown"
         return row
+
+    def _open(self, new: NewRun, delivery: Delivery) -> Row | None:
+        """The run that an opening is for, made if there is none."""
+        found = None
+        if new.session_key or is_identity(new.descriptor):
+            self._flush()
+            found = found_for(self._db, new)
+        delivery.run_ids = (found or new.run_id,)
+        row = self._rows.find(delivery.run_ids[0])
+        if row is not None:
+            return row
+        if new.by_descriptor and not is_key_free(self._db, new.session_key):
+            new = without_key(new, delivery)
+        made = new if new.root_run_id else placed(new, delivery, self._rows.find)
+        return None if made is None else self._rows.create(made, delivery.event.at)
 
     def _candidates(self, to: str, by: Addressing) -> Sequence[str]:
         if by == "run":

@@ -53,6 +53,19 @@ async def test_suite_notices_a_store_that_forgets_to_deduplicate():
     assert "check_own_lane_is_dense_and_in_order" not in broken
 
 
+async def test_suite_notices_a_store_for_which_a_descriptor_is_no_identity():
+    class Forgetful(MemoryJournal):
+        def submit(self, commit):
+            self._by_descriptor.clear()
+            super().submit(commit)
+
+    broken = {check.__name__ for check in CHECKS if await _fails(check, Forgetful)}
+    assert broken == {
+        "check_descriptor_is_an_identity", "check_key_spells_a_user",
+        "check_everybody_at_once_opens_one", "check_stored_key_keeps_its_meaning",
+    }  # fmt: skip
+
+
 async def test_suite_notices_a_store_without_fences():
     class Unfenced(MemoryJournal):
         def submit(self, commit):

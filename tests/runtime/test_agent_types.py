@@ -149,15 +149,15 @@ async def test_what_stands_for_nobody_has_no_descriptor_and_no_folder(lives: Liv
             await last_outcome(rt, run_id)
         infos = {x.run_id: x for x in await rt.hub.journal.runs(live=False)}
         below = next(x for x in infos.values() if x.parent_run_id == code)
-        assert await rt.agent_for(FOREGROUND) == local
+        with pytest.raises(NoAgentFound):
+            await rt.agent_for(FOREGROUND)
         await projected(rt)
-    assert infos[local].descriptor == UserDescriptor(
-        connector="local", user_id="local", channel_id=local
-    )
-    assert infos[code].descriptor is None and infos[pair].descriptor is None
-    assert isinstance(infos[keyed].descriptor, UserDescriptor)
+    for run_id in (local, code, pair):
+        assert infos[run_id].descriptor is None
+    odd = UserDescriptor(connector="local", user_id="local", channel_id="odd key")
+    assert infos[keyed].descriptor == odd
     assert below.descriptor == SubagentDescriptor(id=below.run_id, parent_agent_id=code, name="Bob")
-    assert folders(lives) == {local, keyed, below.run_id}
+    assert folders(lives) == {keyed, below.run_id}
 
 
 @pytest.mark.spec("P-13", "R-09")

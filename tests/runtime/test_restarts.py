@@ -785,7 +785,8 @@ class Deferring:
         return [parent(self.boss, stays), helper]
 
     async def ask(self, rt: Runtime) -> tuple[str, str]:
-        run_id = (await rt.start("main", "Please.", env={"OWN": SECRET + "-own"})).run_id
+        own = {"OWN": SECRET + "-own"}
+        run_id = (await rt.start("main", "Please.", session_key="web_1_2", env=own)).run_id
         await last_outcome(rt, run_id)
         lane = await own_lane(rt, run_id)
         (wanted,) = [x for x in lane if isinstance(x, e.SessionVariables)]

@@ -184,13 +184,13 @@ async def test_a_run_that_is_closing_but_at_work_is_still_the_last_one(
 
 
 @pytest.mark.spec("P-06")
-async def test_a_run_that_another_has_opened_under_the_same_key_is_found(
+async def test_a_run_that_another_has_opened_for_the_same_task_is_found(
     journal: Journal, ports: Ports
 ) -> None:
     worker = Worker()
     schedules = [cron(), cron("other")]
     async with Runtime([worker.agent], store=journal, ports=ports, schedules=schedules) as runtime:
-        run = await runtime.start("worker", session_key="schedule:job")
+        run = await runtime.hub.open("worker", descriptor=CronDescriptor(id="job"))
         await anyio.sleep(1.5 * 3600)
         assert (await status(runtime)).run_id == run.run_id
         assert (await status(runtime, "other")).run_id != run.run_id
@@ -659,7 +659,7 @@ async def test_schedules_fire_side_by_side_and_what_fails_stops_no_other(
         find = journal.find
 
         async def failing(to: str, by: Any) -> Sequence[str]:
-            if to == "schedule:broken" and ports.clock.now() < EPOCH + 2.5 * HOUR:
+            if "broken" in to and ports.clock.now() < EPOCH + 2.5 * HOUR:
                 raise OSError("the disk is full")
             return await find(to, by)
 
