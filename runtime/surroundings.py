@@ -53,8 +53,12 @@ class Surroundings:
 class _NoHub:
     """Nobody listens."""
 
+    changes = 0
+    """How often somebody has begun or ceased to listen."""
+
     def __init__(self, ports: Ports) -> None:
         self.addressing = Addressing(ports, 0)
+        self.dispatcher = self
 
     def has(self, *_: object, **__: object) -> bool:
         return False
