@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.texts import label_problem
 from hubbub.hub.values import Json
 
 __all__ = [
@@ -80,9 +81,7 @@ def key_problem(key: object) -> str:
     """Why ``key`` is no key; empty when it is one."""
     if not isinstance(key, str) or not 0 < len(key) <= _MAX_PART:
         return f"a key is a text of 1 to {_MAX_PART} characters"
-    if any("\ud800" <= character <= "\udfff" for character in key):
-        return "a key holds no half of a surrogate pair: it could not be read back"
-    return ""
+    return label_problem(key)
 
 
 def with_file(area: Area, event: AgentFile) -> Area:

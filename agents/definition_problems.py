@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hubbub.agents.variables import placeholders
+from hubbub.hub.texts import text_problem
 
 if TYPE_CHECKING:
     from hubbub.agents.definitions import (
@@ -34,7 +35,11 @@ __all__ = [
     "option_problems",
     "placeholder_problems",
     "resumable_problems",
+    "text_problems",
 ]
+
+MAX_NESTED: Final = 100
+"""How deep a definition's own values may be nested."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _SIDES: Final = ("side_a", "side_b")
@@ -131,6 +136,26 @@ def absent_or_named(path: str, holder: object, *fields: str) -> Iterable[str]:
         value = getattr(holder, field)
         if not isinstance(value, str | None) or value == "":
             yield f"{path}.{field}: a name is wanted".lstrip(".")
+
+
+def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
+    """The texts in a definition that UTF-8 cannot hold, each by its path (G-01)."""
+    if isinstance(value, str):
+        if problem := "" if value.isascii() else text_problem(value):
+            yield f"{path}: {problem}"
+    elif depth > MAX_NESTED:
+        yield f"{path}: nested more than {MAX_NESTED} deep"
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from text_problems(f"{path} (a key)", key)
+            yield from text_problems(f"{path}.{ascii(key)[1:-1]}", each, depth=depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from text_problems(f"{path}[{index}]", each, depth=depth + 1)
+    elif isinstance(value, Struct) and value.__class__.__module__.startswith("hubbub.agents."):
+        for field in value.__struct_fields__:
+            name = f"{path}.{field}".lstrip(".")
+            yield from text_problems(name, getattr(value, field), depth=depth + 1)
 
 
 def is_limit(value: object) -> bool:

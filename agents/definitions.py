@@ -24,6 +24,7 @@ from hubbub.agents.definition_problems import (
     option_problems,
     placeholder_problems,
     resumable_problems,
+    text_problems,
 )
 from hubbub.agents.model import Model
 from hubbub.agents.schema import read_schema
@@ -118,6 +119,7 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
             problems.extend(resumable_problems(self.resumable))
         elif self.resumable is not False and self.resumable is not None:
             problems.append("resumable: False or Resumable(receives_messages=…) is wanted")
+        problems.extend(text_problems("", self))
         if problems:
             raise DefinitionError(f"subagent tool {self.name!r}", problems)
 
@@ -188,6 +190,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
             for each in read_schema(self.required_schema)[2]:
                 joint = "." if each.startswith("properties") else ": "
                 problems.append(f"required_schema{joint}{each}")
+        problems.extend(text_problems("", self))
         if not problems:
             problems.extend(placeholder_problems(self))
         if problems:
@@ -317,6 +320,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         )
         if self.on_restart not in ("fail", "resume"):
             problems.append(f'on_restart: "fail" or "resume", not {self.on_restart!r}')
+        problems.extend(text_problems("", self))
         if problems:
             raise DefinitionError(f"agent {self.name!r}", problems)
 

@@ -27,6 +27,7 @@ from hubbub.agents.signature import Parameter
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import FileRef, Variable
+from hubbub.hub.texts import label_problem
 from hubbub.hub.values import encode_value
 
 __all__ = [
@@ -197,14 +198,16 @@ def _by_schema(child: ChildTool, arguments: str, name: str) -> ChildRequest:
     if paths and not isinstance(paths, list | tuple):
         problem = f"`{config.init_attachments_property}`: a list of paths is wanted"
         raise BadArguments(child.agent.name, [problem])
-    named = given.get(config.init_agent_name_property or "", "")
+    name = name or str(given.get(config.init_agent_name_property or "", ""))
+    if problem := label_problem(name):
+        raise BadArguments(child.agent.name, [f"its name: {problem}"])
     message = given.get(child.message_property)
     if message is None:  # A schema without such a field: the child reads all of it.
         message = arguments
     return ChildRequest(
         agent=child.agent.name,
         message=message if isinstance(message, str) else msgspec.json.encode(message).decode(),
-        name=name or str(named),
+        name=name,
         attachments=tuple(map(str, paths or ())),
     )
 

@@ -33,6 +33,7 @@ from msgspec import Struct
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.agents.tools import ToolResult
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.texts import label_problem, text_problem_in
 
 __all__ = ["HOOK_TIMEOUT", "NOTICES", "RESULT_POINTS", "Hook", "HookPoint", "by_point", "misfit"]
 
@@ -79,7 +80,7 @@ class Hook(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         problems = []
-        if not isinstance(self.id, str) or not self.id:
+        if not self.id or label_problem(self.id):
             problems.append("id: a name is wanted")
         if not isinstance(self.point, str) or self.point not in POINTS:
             problems.append(f"point: one of {', '.join(sorted(POINTS))}, not {self.point!r}")
@@ -105,6 +106,10 @@ def misfit(point: str, given: Any, returned: Any) -> str:
     """Why what a hook returned cannot be used instead of what it was given; else empty."""
     if point in NOTICES:
         return ""
+    return _misfit(point, given, returned) or text_problem_in(returned)
+
+
+def _misfit(point: str, given: Any, returned: Any) -> str:
     if point == "filter_messages":
         return _split(given, returned)
     kind = type(given)

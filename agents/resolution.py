@@ -22,6 +22,7 @@ from hubbub.agents.skill_agents import agent_of_skill, collect_skills, frame_of,
 from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.hub.errors import DefinitionError, UnknownAgent
+from hubbub.hub.texts import check_label
 
 __all__ = ["Definitions"]
 
@@ -128,6 +129,7 @@ class Definitions:
         """The agent of that name; raises ``UnknownAgent``, which lists the known ones."""
         found = self._agents.get(name)
         if found is None:
+            check_label("agent", name)  # What is known is a name.
             raise UnknownAgent(name, self._agents)
         return found
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from hubbub.agents.built_in import BUILT_IN, USE_AGENT, USE_SKILL
-from hubbub.agents.definition_problems import keep_tuples, listed_problems
+from hubbub.agents.definition_problems import keep_tuples, listed_problems, text_problems
 from hubbub.agents.model import Model
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import (
@@ -83,6 +83,7 @@ class Skill(Struct, frozen=True, kw_only=True):
         problems.extend(variable_problems("variables", self.variables))
         problems.extend(env_problems("env", self.env))
         problems.extend(_path_problems(self))
+        problems.extend(text_problems("", self))
         if not problems:
             problems.extend(_placeholder_problems(self))
         if problems:

@@ -25,6 +25,7 @@ from hubbub.agents.signature import plain_function, read_signature
 from hubbub.agents.variables import VariableDefinition, variable_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import words_of
+from hubbub.hub.texts import label_problem, readable, text_problem
 
 __all__ = [
     "MAX_ARGUMENTS_CHARS",
@@ -202,14 +203,14 @@ def _define(
     function = plain_function(fn)
     if name is None:
         name = type(fn).__name__ if function.__name__ == "__call__" else function.__name__
-    problems = _problems_of(name, function, timeout)
     signature = read_signature(fn, scope)
+    if description is None:
+        description = signature.summary
+    problems = _problems_of(name, description, function, timeout)
     problems += signature.problems
     problems += variable_problems("variables", variables)
     if problems:
         raise DefinitionError(f"tool {name!r}", problems)
-    if description is None:
-        description = signature.summary
     return Tool(
         name=name,
         description=description,
@@ -225,10 +226,12 @@ def _define(
     )
 
 
-def _problems_of(name: str, function: Any, timeout: float | None) -> list[str]:
+def _problems_of(name: str, description: str, function: Any, timeout: float | None) -> list[str]:
     problems = []
     if not _NAME.fullmatch(name):
         problems.append(f"name {name!r}: use 1 to 64 letters, digits, '_' and '-', or give name=…")
+    if problem := text_problem(description):
+        problems.append(f"description: {problem}")
     if timeout is not None and not 0 < timeout < math.inf:
         problems.append(f"timeout {timeout!r}: use seconds above 0, or None for no limit")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -243,16 +246,24 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
     """Put what a tool returned into the words that the model reads; ``content`` is a str.
 
     A str is sent as is, None as ``NO_RESULT``, a ``ToolResult`` with its content rendered by
-    these same rules, anything else as JSON.  What JSON cannot hold becomes an error result
-    that names the type.  At most ``max_chars`` are kept, a note about the cut included.
+    these same rules, anything else as JSON.  What is no text, or what JSON cannot hold, becomes
+    an error result that says so.  At most ``max_chars`` are kept, a note about the cut included.
     """
     if isinstance(value, ToolResult):
         inner = render_result(value.content, max_chars=max_chars)
         is_error = value.is_error or inner.is_error
-        return ToolResult(inner.content, is_error, tuple(value.attachments))
+        attachments = tuple(value.attachments)
+        for path in attachments:
+            if problem := label_problem(path):
+                text = f"The tool ran, but named a file wrongly: {problem}"
+                return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
+        return ToolResult(inner.content, is_error, attachments)
     if value is None:
         return ToolResult(NO_RESULT)
     if isinstance(value, str):
+        if problem := "" if value.isascii() else text_problem(value):
+            text = f"The tool ran, but returned no text: {problem}"
+            return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
         return ToolResult(_bounded(value, max_chars, "result"))
     try:
         text = msgspec.json.encode(value).decode()
@@ -310,6 +321,4 @@ def _bounded(text: str, limit: int, what: str) -> str:
     if len(text) > limit:
         note = f"\n[cut: the {what} has {len(text):,} characters, the limit is {limit:,}]"
         text = (text[: max(0, limit - len(note))] + note)[:limit]
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()
-    return text
+    return text if text.isascii() else readable(text)

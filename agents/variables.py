@@ -20,6 +20,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from hubbub.hub.texts import text_problem
+
 __all__ = [
     "VariableDefinition",
     "env_problems",
@@ -60,6 +62,8 @@ def variable_problems(path: str, variables: object) -> Iterable[str]:
             yield f"{path}[{index}]: the name {each.name!r} is taken"
         if each.type not in ("secret", "text"):
             yield f'{path}[{index}].type: "secret" or "text", not {each.type!r}'
+        if problem := text_problem(each.description):
+            yield f"{path}[{index}].description: {problem}"
         seen.add(str(each.name))
 
 
@@ -73,6 +77,8 @@ def env_problems(path: str, env: object) -> Iterable[str]:
             yield f"{path}: {name!r} is no variable's name; use letters, digits and '_'"
         elif not isinstance(value, str):
             yield f"{path}.{name}: a text is wanted, not {type(value).__name__}"
+        elif text_problem(value):  # Which says what stands there, and that may be a secret.
+            yield f"{path}.{name}: a text that UTF-8 can hold is wanted"
 
 
 def is_true(value: str | None) -> bool:

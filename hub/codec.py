@@ -17,9 +17,10 @@ from msgspec import Struct, structs
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import CATALOGUE, CustomEvent, Event
+from hubbub.hub.texts import check_label, check_text, readable
 from hubbub.hub.values import NULL, Json, decode_hook, decode_value, encode_hook
 
-__all__ = ["UnknownEvent", "check_storable", "decode_event", "encode_event"]
+__all__ = ["UnknownEvent", "check_event", "check_texts", "decode_event", "encode_event"]
 
 
 class UnknownEvent(Event, tag="unknown"):
@@ -44,8 +45,9 @@ UnknownEvent.type = property(_name_as_type)  # type: ignore[assignment]
 _NAMED: Final = (CustomEvent, UnknownEvent)
 _RESERVED: Final = frozenset(("", "custom", "unknown", *(event.type for event in CATALOGUE)))
 """Names under which a custom event would be read back as something else."""
-_OURS: Final = frozenset((CustomEvent, UnknownEvent, *CATALOGUE))
 _COMMON: Final = frozenset(Event.__struct_fields__)
+_LABELS: Final = ("run_id", "root_run_id", "parent_run_id", "agent", "side", "label", "call_id")
+"""The common fields that name something."""
 _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
@@ -56,21 +58,50 @@ def encode_event(event: Event) -> bytes:
     halves of surrogate pairs in texts, which JSON cannot hold and which become ``�``.  Raises
     ``BadValue`` for a user's own event with a field that JSON cannot hold.
     """
-    name = event.type if isinstance(event, _NAMED) else None
     try:
-        if name is None or name in _RESERVED:
-            return _encoder.encode(event)
-        return _encode_named(event, name)
+        return _encode(event)
     except UnicodeEncodeError:
-        return encode_event(_without_surrogates(event))
+        return _encode(_without_surrogates(event))
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise BadValue(event.type, f"{error}; use values that msgspec can encode") from error
 
 
-def check_storable(event: Event) -> None:
-    """Raise ``BadValue``, now, for an event of a user's own class that no store could keep."""
-    if event.__class__ not in _OURS:
-        encode_event(event)
+def check_event(event: Event) -> None:
+    """Raise ``BadValue``, now, for an event of somebody's that no store could keep, or that
+    nobody could read back."""
+    check_texts(event)
+    try:
+        decode_event(_encode(event))
+        for name in _raw_fields(event.__class__):
+            decode_value(getattr(event, name))
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        NotImplementedError,
+        RecursionError,
+        BadValue,
+    ) as error:
+        raise BadValue(event.type, f"{error}; use values that msgspec can encode") from error
+
+
+def check_texts(event: Event) -> None:
+    """Raise ``BadValue`` for an event with a text that is none, or a name that is none."""
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if value.__class__ is str and not value.isascii():
+            check_text(f"{event.__class__.__name__}.{name}", value)
+    check_label("type", event.type)
+    for name in _LABELS:
+        if value := getattr(event, name):
+            check_label(name, value)
+
+
+def _encode(event: Event) -> bytes:
+    name = event.type if isinstance(event, _NAMED) else None
+    if name is None or name in _RESERVED:
+        return _encoder.encode(event)
+    return _encode_named(event, name)
 
 
 def _encode_named(event: Event, name: str) -> bytes:
@@ -148,6 +179,11 @@ def _known_events() -> msgspec.json.Decoder[Any]:
 
 
 @cache
+def _raw_fields(kind: type[Event]) -> tuple[str, ...]:
+    return tuple(field.name for field in structs.fields(kind) if field.type is Json)
+
+
+@cache
 def _objects() -> msgspec.json.Decoder[dict[str, Json]]:
     return msgspec.json.Decoder(dict[str, Json])
 
@@ -160,7 +196,7 @@ def _common_fields() -> msgspec.json.Decoder[Any]:
 
 def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return readable(value)
     if isinstance(value, tuple):
         return tuple(_without_surrogates(item) for item in value)
     if isinstance(value, Struct):

@@ -27,6 +27,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.stream import Audience, EventStream, Subscription
+from hubbub.hub.texts import readable
 
 __all__ = ["MAX_NESTED", "Dispatcher", "Owner"]
 
@@ -257,6 +258,6 @@ class Dispatcher:
 def _text(thing: object) -> str:
     """``thing`` in words, even if it cannot say them itself."""
     try:
-        return str(thing)
+        return readable(str(thing))
     except Exception:
         return f"<{type(thing).__name__}>"

@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 
 from hubbub.hub import scope
 from hubbub.hub.addressing import Addressing
-from hubbub.hub.codec import check_storable
+from hubbub.hub.codec import check_event, check_texts
 from hubbub.hub.cursor import cursor_of, place
 from hubbub.hub.dispatch import MAX_NESTED, Dispatcher, Owner
 from hubbub.hub.errors import (
@@ -38,6 +38,7 @@ from hubbub.hub.events import (
     CustomEvent,
     Event,
     HubDeadLetter,
+    HubErrorEvent,
     InLane,
     SessionAbort,
     SessionClose,
@@ -61,6 +62,7 @@ from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.texts import check_label, check_labels, check_text, text_problem
 from hubbub.hub.values import NULL, Secret, encode_value
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
@@ -213,7 +215,7 @@ class Hub:
         (H-18).  ``run_id`` selects one run, ``root_run_id`` a run and all its descendants.
         ``after`` replays the journal from a cursor (``"start"``: everything kept) and goes live
         without gap or duplicate; a plain handler with ``after`` is fed like an async one.
-        Raises ``BadPattern``, ``Closed``, ``WrongThread``.
+        Raises ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``.
         """
         patterns = self._listening(pattern, handler, buffer)
         if handler is not None and after is None and not is_async(handler):
@@ -240,6 +242,7 @@ class Hub:
         self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None
     ) -> Subscription:
         """Call a plain handler during the dispatch."""
+        check_labels(run_id=run_id, root_run_id=root_run_id)
         subscription = Subscription(
             self.dispatcher, patterns, handler, run_id=run_id, root_run_id=root_run_id,
             handler=handler,
@@ -252,6 +255,7 @@ class Hub:
         after: str | None = None, run_id: str | None, root_run_id: str | None,
         inbox: Inbox | None = None,
     ) -> EventStream:  # fmt: skip
+        check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
         stream = EventStream(
             self.dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
             lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,
@@ -314,7 +318,8 @@ class Hub:
         that are addressed to a run become deliveries to its inbox.  An ``agent:*`` event emitted
         here rather than through a run's scope is carried and journaled in the hub's lane and is
         no fact about any run (H-17).  Raises ``Closed``, ``WrongThread``, and ``BadValue`` for an
-        event of your own that JSON cannot hold; never raises what a listener raised.
+        event that JSON cannot hold (a text that is no Unicode, a value of another type than its
+        field's); never raises what a listener raised.
         """
         self._check("emit")
         if not isinstance(event, Event):
@@ -327,40 +332,49 @@ class Hub:
         Raises ``StoreFailed`` when the store could not keep it.
         """
         self._check("publish")
+        if not isinstance(event, Event):
+            raise BadValue("publish", f"an Event is wanted, not {type(event).__name__}")
         done = anyio.Event()
-        self._emit(event, done.set)
+        commit = self._emit(event, done.set)
         await done.wait()
         self.check_store()
+        if commit is not None and commit.error:
+            raise BadValue("publish", commit.error)
 
     def check_store(self) -> None:
         """Raise ``StoreFailed`` if the store accepts nothing any more."""
         if self.journal.failure:
             raise StoreFailed(self.journal.name, self.journal.failure)
 
-    def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
+    def _emit(self, event: Event, done: Callable[[], None] | None) -> Commit | None:
+        """Do what ``emit`` does; returns the commit of an event that goes into the hub's lane."""
         home: str = event.home
         if event.__class__ is CustomEvent:
             home = home_of_custom(event)
+        if home == "none":
+            check_texts(event)
+        else:
+            check_event(event)
         fields = scope.current()
         if home == "in":
             if event.__class__ in _RESERVED:
                 raise ReservedEvent(event.type)
             if isinstance(event, SessionReply):
                 self._emit_reply(event, done)
-                return
+                return None
             # Where a run stands in its tree is not the sender's to say.
             event = structs.replace(event, root_run_id="", parent_run_id=None)
             self._deliver(event, done)  # type: ignore[arg-type]
-            return
+            return None
         event = self._stamp(event, fields)
         if home == "none":
             self._emit_ephemeral(event, done)
-            return
-        check_storable(event)
+            return None
         commit = Commit(events=(event,))
         if done is not None:
             commit.after = lambda _commit: done()
         self._submit(commit)
+        return commit
 
     def _stamp(self, event: Event, fields: dict[str, Any] | None) -> Event:
         now = self.ports.clock.now()
@@ -457,8 +471,10 @@ class Hub:
         port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
         cannot be encoded, a timeout that is none, a ``run_id`` of other characters than letters,
-        digits, ``-`` and ``_``, a descriptor of no agent type, or a key that spells another one.
+        digits, ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a
+        descriptor of no agent type, or a key that spells another one.
         """
+        check_labels(agent=agent, session_key=session_key, correlation_id=correlation_id, name=name)
         if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
             raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
         event = SessionOpen(
@@ -500,15 +516,18 @@ class Hub:
         The blocking children that a run waits for are interrupted with it, others go on; the
         receipt's ``run_ids`` lists every run that is reached.
         """
+        check_text("reason", reason)
         event = SessionAbort(reason=reason)
         return self._deliver(event, to=run_id or "", by="run" if run_id else "every")
 
     def close_run(self, run_id: str, reason: str = "") -> Receipt:
         """Accept no more messages, handle what waits, then end the run (R-17)."""
+        check_text("reason", reason)
         return self._deliver(SessionClose(reason=reason), to=run_id)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run now and for good; from its acceptance on nothing reaches it (T-05)."""
+        check_text("reason", reason)
         return self._deliver(SessionTerminate(reason=reason), to=run_id)
 
     def _deliver(
@@ -524,6 +543,8 @@ class Hub:
             receipt.settle("rejected", "hub closed")
             return receipt
         self._check("send_to_run")
+        if to:
+            check_label(_ADDRESSES.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
         receipt.run_id = delivery.to
         owner = self.dispatcher.owner
@@ -567,6 +588,8 @@ class Hub:
 
     def reply(self, prompt_id: str, content: str, *, source: str = "") -> Receipt:
         """Answer a prompt; the first reply wins, later and unknown ones are rejected (H-10)."""
+        check_labels(prompt_id=prompt_id, source=source)
+        check_text("content", content)
         if self._closed:
             receipt = Receipt()
             receipt.settle("rejected", "hub closed")
@@ -579,6 +602,7 @@ class Hub:
     ) -> Callable[[], None]:
         """Answer what is asked of ``address``; returns a function that stops it."""
         self._check("serve")
+        check_label("address", address)
         return self._prompts.serve(address, handler)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
@@ -597,6 +621,7 @@ class Hub:
         ``limit`` bounds their number.  Raises ``BadValue`` for a cursor this store cannot place.
         """
         self._check("read")
+        check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
         match = None if types is None else Patterns(types).match
         selection = Selection(run_id=run_id, root_run_id=root_run_id, match=match)
         position = await place(self.journal, after) if after is not None else 0
@@ -651,6 +676,8 @@ class Hub:
             commit.lane.in_flight -= 1
         if self._uncommitted.get(about := commit.run_id or _about(commit)) is commit:
             del self._uncommitted[about]
+        if commit.error:
+            self._refused(commit)
         if commit.before is not None:
             commit.before(commit)
         if commit.receipt is not None:
@@ -678,6 +705,19 @@ class Hub:
         if commit.after is not None:
             commit.after(commit)
 
+    def _refused(self, commit: Commit) -> None:
+        """The store has not taken a commit: say so where nobody else hears of it."""
+        if self.journal.failure or commit.error == "conflict":
+            return
+        about = commit.events[0] if commit.events else commit.deliveries[0].event
+        log.error("commit.refused", event_type=about.type, problem=commit.error)
+        self.dispatcher.tell(
+            HubErrorEvent(
+                error=commit.error, error_type="BadValue", during=about.type,
+                run_id=commit.run_id, at=self.ports.clock.now(),
+            )
+        )  # fmt: skip
+
     def is_mail_under_way(self, run_id: str) -> bool:
         """Whether something was sent to the run that the store has not accepted or refused yet."""
         return run_id in self._mail_under_way
@@ -688,7 +728,7 @@ class Hub:
         if len(delivery.run_ids) == 1:
             receipt.run_id = delivery.run_ids[0]
         if commit.error:
-            receipt.failed_store = self.journal.name
+            receipt.failed_store = self.journal.name if self.journal.failure else ""
             receipt.settle("rejected", commit.error)
             return
         new = delivery.new
@@ -747,6 +787,9 @@ class Hub:
 
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
+_ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
+"""What the argument is called that says where a delivery goes."""
+
 
 def _about(commit: Commit) -> str:
     """The run that a commit is about, as far as ephemeral events must wait for it."""
@@ -776,6 +819,10 @@ def home_of_custom(event: Event) -> str:
 
 
 def _variables(env: dict[str, str]) -> tuple[Variable, ...]:
+    for name, value in env.items():
+        check_label("env", name)  # Which one of the two is wrong may be a secret itself.
+        if text_problem(value):
+            raise BadValue("env", "each value is a text that UTF-8 can hold")
     return tuple(Variable(name=name, value=Secret(value)) for name, value in env.items())
 
 

@@ -26,6 +26,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from hubbub.hub.texts import readable
+
 __all__ = ["LONG", "MASK", "Masker", "words_of"]
 
 MASK: Final = "***"
@@ -49,7 +51,7 @@ LONG: Final = 6
 def words_of(error: BaseException) -> str:
     """What an exception says, even if it cannot say it."""
     try:
-        return str(error)
+        return readable(str(error))
     except Exception:
         return "(its message cannot be read)"
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionMessage
+from hubbub.hub.texts import check_label, check_text
 from hubbub.hub.values import NULL, encode_value
 
 __all__ = ["MAX_MESSAGE_CHARS", "Message", "Sayable", "session_message"]
@@ -37,10 +38,14 @@ def session_message(
     message: Sayable, *, source: str = "", triggers: bool = True, prompt_id: str = ""
 ) -> SessionMessage:
     """The event that carries ``message``; raises ``BadValue`` for what cannot be carried."""
+    if source:
+        check_label("source", source)
     if isinstance(message, str):
         content = message
         if len(content) > MAX_MESSAGE_CHARS:
             raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
+        if not content.isascii():
+            check_text("message", content)
         return SessionMessage(
             content=content, source=source, triggers=triggers, prompt_id=prompt_id
         )
@@ -48,8 +53,7 @@ def session_message(
         raise BadValue(
             "message", f"a str or Message is wanted, not {type(message).__name__}; use str(...)"
         )
-    if not isinstance(message.content, str):
-        raise BadValue("message.content", f"a str is wanted, not {type(message.content).__name__}")
+    check_text("message.content", message.content)
     if len(message.content) > MAX_MESSAGE_CHARS:
         raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
     _check_parts(message)
@@ -70,15 +74,18 @@ def session_message(
 
 def _check_parts(message: Message) -> None:
     """Refuse what no store could read back."""
-    if not isinstance(message.role, str) or not message.role:
+    check_label("message.role", message.role)
+    if not message.role:
         raise BadValue("message.role", 'a text such as "user" is wanted')
-    if not isinstance(message.key, str | None):
-        raise BadValue("message.key", f"a str is wanted, not {type(message.key).__name__}")
+    if message.key is not None:
+        check_label("message.key", message.key)
     if not isinstance(message.silent, bool):
         raise BadValue("message.silent", "True or False is wanted")
     if isinstance(message.attachments, str) or not all(
         isinstance(attachment, str) for attachment in message.attachments
     ):
         raise BadValue("message.attachments", "a tuple of texts is wanted")
+    for attachment in message.attachments:
+        check_label("message.attachments", attachment)
     if not isinstance(message.metadata, Mapping):
         raise BadValue("message.metadata", "a mapping is wanted")

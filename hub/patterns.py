@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from hubbub.hub.errors import BadPattern
+from hubbub.hub.texts import check_label
 
 __all__ = ["MAX_PATTERNS", "Pattern", "Patterns"]
 
@@ -34,6 +35,7 @@ class Patterns:
         for part in parts:
             if not isinstance(part, str) or not _is_valid(part):
                 raise BadPattern(part)
+            check_label("pattern", part)
         self.everything = "*" in parts
         self.exact = frozenset(part for part in parts if not part.endswith("*"))
         self.prefixes = tuple(part[:-1] for part in parts if part.endswith(":*"))

@@ -23,6 +23,7 @@ from msgspec import structs
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import Event, SessionMessage, SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_label, check_text
 
 if TYPE_CHECKING:
     from hubbub.hub.hub import Hub
@@ -82,6 +83,10 @@ class Prompts:
         announce: Callable[[Event], None] | None = None,
     ) -> Any:
         """Ask on behalf of a run (``asker``, whose ``announce`` writes events) or of nobody."""
+        check_label("address", address)
+        check_text("question", question)
+        for option in options:
+            check_text("options", option)
         service = self._services.get(address)
         if service is not None:
             return await self._ask_service(service, question, timeout)

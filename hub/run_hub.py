@@ -14,7 +14,7 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub import scope
-from hubbub.hub.codec import check_storable
+from hubbub.hub.codec import check_event, check_texts
 from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import CustomEvent, Event, SessionMessage
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
@@ -107,6 +107,10 @@ class RunHub:
                     source["source"] = self._run.lane.run_id
             self.hub._emit(structs.replace(event, **source), done)
             return
+        if home == "none":
+            check_texts(event)
+        else:
+            check_event(event)
         fields = {**self._fields, **(scope.current() or {})}
         placed = {
             name: value
@@ -129,7 +133,6 @@ class RunHub:
             if done is not None:
                 done()
             return
-        check_storable(event)
         self._run.write(structs.replace(event, **placed) if placed else event, done)
 
     def subscribe(

@@ -6,6 +6,7 @@ from contextvars import ContextVar, Token
 from typing import Any, Final
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.texts import check_labels
 
 __all__ = ["FIELDS", "clear", "current", "restore", "scoped"]
 
@@ -35,6 +36,7 @@ def scoped(fields: dict[str, Any]) -> Iterator[None]:
             "scoped",
             f"unknown fields {', '.join(sorted(unknown))}; use {', '.join(sorted(FIELDS))}",
         )
+    check_labels(**{name: value for name, value in fields.items() if name != "turn"})
     token = _fields.set({**(current() or {}), **fields})
     try:
         yield

@@ -326,8 +326,7 @@ class Activation:
     def _recorded(self, commit: Commit) -> None:
         """A commit is done: what waited for that."""
         if commit.error:
-            log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
-            self._runtime.runs.lost(self)
+            self._runtime.runs.refused(self, commit.error)
             return
         thread = self.thread
         self._is_careful = self._is_careful and thread.restarts > 0

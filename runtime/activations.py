@@ -25,6 +25,7 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
@@ -408,7 +409,19 @@ class Activations:
             self._waiting.pop(run_id, None)
             self.left_id(run_id)
 
-    def died(self, run: Activation, error: Exception) -> None:
+    def refused(self, run: AnyRun, error: str) -> None:
+        """The store has refused a commit of the run's owner.
+
+        Another owner writes there, or the store has failed: let go of it.  What cannot be written
+        for its own contents counts as a death, so that it is not tried for ever (T-12).
+        """
+        log.warning("run.lost", run_id=run.lane.run_id, error=error)
+        if error == "conflict" or self._runtime.hub.journal.failure:
+            self.lost(run)
+        else:
+            self.died(run, BadValue("commit", error))
+
+    def died(self, run: AnyRun, error: Exception) -> None:
         """A run's loop raised: begin again from the journal, or fail the run (T-12)."""
         run_id = run.lane.run_id
         mask = self.masker(run_id)

@@ -264,10 +264,9 @@ class CodeRun:
 
     def _committed(self, commit: Commit) -> None:
         if commit.error:
-            log.warning("run.lost", run_id=self.lane.run_id, error=commit.error)
             self._ending = True
             self.close()
-            self.runtime.runs.lost(self)
+            self.runtime.runs.refused(self, commit.error)
 
     def _ended(self, commit: Commit) -> None:
         self.close()

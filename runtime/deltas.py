@@ -11,6 +11,7 @@ from hubbub.agents.model import Delta, TextDelta, ThinkingDelta
 from hubbub.agents.sides import ActiveSide
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.run_hub import RunScope
+from hubbub.hub.texts import text_problem
 
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
@@ -63,6 +64,8 @@ class Deltas:
             self._ask()
         if kind not in self._wanted or hub._closed or not work.is_live:
             return
+        if not delta.text.isascii() and text_problem(delta.text):
+            return  # So will the reply be refused that it is part of.
         hub._emit_ephemeral(
             kind(
                 at=self._runtime.ports.clock.now(), run_id=run_id, root_run_id=root,

@@ -21,6 +21,7 @@ from hubbub.agents.area import (
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
 from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
+from hubbub.hub.texts import check_label
 from hubbub.hub.values import decode_value, encode_value
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class KeyArea:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, or ``default``."""
+        check_label("key", key)
         found = self._area().keys.get(key)
         return default if found is None else decode_value(found)
 
@@ -154,6 +156,7 @@ class KeyArea:
 
     async def delete(self, key: str) -> None:
         """Delete a key; no-op if it is not there."""
+        check_label("key", key)
         if key in self._area().keys:
             await self._record(AgentKey(key=key, deleted=True))
 

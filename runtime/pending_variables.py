@@ -18,6 +18,7 @@ from hubbub.hub.events import AgentChild, AgentComplete, SessionOpen, SessionVar
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.stream import EventStream
+from hubbub.hub.texts import readable, text_problem
 from hubbub.runtime.delegate import transfer, wanted
 from hubbub.runtime.variables import Environment
 
@@ -152,14 +153,14 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
     required = waiting.deferred.required
     if not isinstance(values, Mapping):
         raise VariablesRefused(request_id, "value", "a mapping of names to texts is wanted")
-    unwanted = [str(name) for name in values if name not in required]
+    unwanted = [readable(str(name)) for name in values if name not in required]
     if unwanted:
         problem = f"{', '.join(unwanted)} is not wanted; wanted: {', '.join(required)}"
         raise VariablesRefused(request_id, "unwanted", problem, unwanted)
     wrong = [
         name
         for name, value in values.items()
-        if not isinstance(value, str) or len(value) > MAX_VALUE_CHARS
+        if text_problem(value) or len(value) > MAX_VALUE_CHARS
     ]
     if wrong:
         problem = f"{', '.join(wrong)}: a text of at most {MAX_VALUE_CHARS:,} characters is wanted"

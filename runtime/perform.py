@@ -7,9 +7,10 @@ in ``hubbub.agents.interpret``.
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 import anyio
+import msgspec
 from msgspec import structs
 
 from hubbub.agents.area import find_files
@@ -81,6 +82,8 @@ __all__ = [
 
 MODEL_TIMEOUT = 600.0
 """Seconds that one model call may take (S-10)."""
+
+_encode: Final = msgspec.json.Encoder().encode
 
 TIMED_OUT = "timed out: the tool did not finish within {:g} s"
 
@@ -313,6 +316,7 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         else:
             request = await _request(at)
         reply = await model.call(request, Deltas(runtime, at.work, activity, at.thread.turn, side))
+        _encode(reply)  # What cannot be written down it has not said.
         if side.hooks:
             reply = await filtered_reply(side, at.state(), reply, run_id)
         return ModelReplied(reply, activity.turn, () if side.is_plain else _delegations(reply, at))
@@ -323,6 +327,12 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             retryable=error.retryable,
             retry_after=error.retry_after,
             jitter=runtime.ports.ids.random(),
+        )
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        text = f"its answer is no text: {half} is half of a surrogate pair"
+        failure = Failure(
+            kind="garbled", error=text, retryable=True, jitter=runtime.ports.ids.random()
         )
     except HubbubError as error:
         runtime.remember_error(run_id, error)

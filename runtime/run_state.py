@@ -20,6 +20,7 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.agent_messages import tell_agent
 from hubbub.runtime.files import FileArea, KeyArea
 from hubbub.runtime.variables import Environment
@@ -169,6 +170,7 @@ class ThreadState:
         return tuple(entry_of(child, statuses) for child in self._thread().family.registry)
 
     async def get_child_thread(self, reference: str) -> "ThreadState | None":
+        check_label("reference", reference)
         if self._thread().family.find(reference) is None:
             return None
         return await foreign_state(self._runtime, reference, by=self._by)
@@ -194,6 +196,8 @@ class ThreadState:
 
     def _give_away(self, tool: str, name: str, message: str) -> NoReturn:
         self._record.check()
+        check_label("name", name)
+        check_text("message", message)
         if self._side is None or not self.call_id:
             raise CallerError(f"{tool}: only a tool can give the conversation away; call it there")
         frame_id = f"{self.run_id}.{self.call_id}"

@@ -43,6 +43,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_label, check_labels, check_text
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activations import Activations
 from hubbub.runtime.agent_messages import agent_for
@@ -165,6 +166,9 @@ class Runtime:
         self._is_open = False
         self.is_leaving = False
         self.is_gone = False
+        check_labels(default_agent=default_agent)
+        for each in models or {}:
+            check_label("models", each)
         wrong = [n for n, each in (models or {}).items() if not isinstance(each, Model)]
         if wrong:
             problem = "give a Model object, or name the model in the prompt"
@@ -407,6 +411,7 @@ class Runtime:
 
         ``number`` counts the children that a code agent's own code starts, from 1 (P-15).
         """
+        check_labels(parent_run_id=parent_run_id, name=name)
         definition = self._definition(agent, input)
         parent = self.runs.get(parent_run_id)
         if parent is None or self.is_leaving:
@@ -459,6 +464,7 @@ class Runtime:
 
         Raises ``VariablesRefused``: unknown or foreign request, booted before, expired, ended.
         """
+        check_labels(parent_run_id=parent_run_id, request_id=request_id)
         return await pending(self, parent_run_id, request_id)
 
     async def provide_variables(
@@ -471,6 +477,7 @@ class Runtime:
         reached, incomplete, unwanted names, values that are no texts.
         """
         self._check_open()
+        check_labels(parent_run_id=parent_run_id, request_id=request_id)
         child_run_id, agent = await provide(self, parent_run_id, request_id, values)
         return Run(self, child_run_id, agent, is_root=False)
 
@@ -478,6 +485,8 @@ class Runtime:
 
     async def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run and its live descendants now and for good (T-05); lists whom it touched."""
+        check_label("run_id", run_id)
+        check_text("reason", reason)
         # Read before the run can act on it: what ends with it is live now.
         below = () if self.hub.is_closed else await self.hub.journal.find(run_id, "below")
         receipt = self.hub.terminate(run_id, reason)
@@ -488,10 +497,12 @@ class Runtime:
 
     async def result(self, run_id: str) -> RunOutcome:
         """See ``Run.result``."""
+        check_label("run_id", run_id)
         return await self._wait_for(run_id, self._settled)
 
     async def finished(self, run_id: str) -> RunOutcome:
         """See ``Run.finished``."""
+        check_label("run_id", run_id)
         return await self._wait_for(run_id, self._over)
 
     async def _wait_for(self, run_id: str, is_met: Met) -> RunOutcome:

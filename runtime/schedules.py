@@ -24,6 +24,7 @@ from msgspec.structs import force_setattr
 
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.hub.errors import CallerError, DefinitionError
+from hubbub.hub.texts import label_problem, text_problem
 from hubbub.runtime.ticks import BeatTicks, CronTicks, Ticks
 
 __all__ = ["Cron", "Heartbeat", "HeartbeatTask", "Misfire", "Schedule", "checked"]
@@ -152,8 +153,8 @@ def _uid_problems(schedule: Schedule, uids: set[str]) -> Iterable[str]:
     if isinstance(schedule, Heartbeat):
         if uid in uids:
             yield "uid: a runtime has one Heartbeat; give this one's tasks to it"
-    elif not isinstance(uid, str) or not uid.strip():
-        yield f"uid: a text is wanted, not {uid!r}"
+    elif label_problem(uid) or not uid.strip():
+        yield f"uid: a name is wanted, not {uid!r}"
         return
     elif uid == HEARTBEAT:
         yield f"uid: {HEARTBEAT!r} is the heartbeat's own; choose another"
@@ -221,4 +222,4 @@ def _task(task: HeartbeatTask | tuple[str, str] | str) -> HeartbeatTask:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+    return isinstance(value, str) and bool(value.strip()) and not text_problem(value)

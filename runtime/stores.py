@@ -6,6 +6,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.journal import Journal
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
+from hubbub.hub.texts import check_label
 
 if TYPE_CHECKING:
     from hubbub.runtime.data_folder import DataFolder
@@ -40,6 +41,7 @@ def folder_of_store(store: str) -> "DataFolder":
 
 
 def _path(store: str) -> str:
+    check_label("store", store)
     kind, _, path = store.partition(":")
     if kind != "sqlite" or not path:
         raise BadValue("store", f'"sqlite:PATH" or "memory" is wanted, not {store!r}')

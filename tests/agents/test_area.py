@@ -96,8 +96,8 @@ def test_what_is_accepted_stays_below_any_folder_it_is_put_in(path: Any) -> None
 @pytest.mark.spec("T-01")
 def test_a_key_is_a_short_text_that_can_be_written_down() -> None:
     assert key_problem("a key, with spaces / and 日") == ""
-    for key in ("", "x" * 256, None, 3, b"k", "half \ud800 a pair"):
-        assert key_problem(key).startswith("a key ")
+    for key in ("", "x" * 256, None, 3, b"k", "half \ud800 a pair", "a\0b"):
+        assert key_problem(key)
 
 
 # ── files that come and go ───────────────────────────────────────────────────────────────────

@@ -296,10 +296,8 @@ def test_everything_that_cannot_be_packed_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"prompt": "\ud800"},
         {"provider_options": {"x": float("nan")}},
         {"provider_options": {"x": object()}},
-        {"variables": [VariableDefinition(name="A", description=7)]},  # type: ignore[arg-type]
         {"variables": [VariableDefinition(name="A", required="yes")]},  # type: ignore[arg-type]
     ],
 )

@@ -178,15 +178,20 @@ json_values = st.recursive(
 )
 
 
-@given(json_values | st.text(st.characters()), st.integers(0, 99))
+@given(json_values | st.text(st.characters(exclude_categories=())), st.integers(0, 99))
 def test_rendered_content_is_bounded_valid_text(value: Any, limit: int) -> None:
     content = render_result(value, max_chars=limit).content
     assert len(content) <= max(limit, len(NO_RESULT))
     assert content.encode().decode() == content
 
 
+@pytest.mark.spec("G-01")
 def test_lone_surrogates_do_not_reach_the_journal() -> None:
-    assert render_result("a\ud800b").content == "a?b"
+    for value in ("a\ud800b", {"a": ["\ud800"]}, ToolResult("\ud800"), {"\ud800": 1}):
+        result = render_result(value)
+        assert result.is_error, "it is no text"
+        assert result.content.encode()
+    assert render_result(ToolResult("ok", attachments=("\ud800",))).is_error
     assert error_text(OSError("\udcff")).encode()
 
 

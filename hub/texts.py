@@ -1,0 +1,92 @@
+"""Texts that come from outside, checked once where they enter (G-01).
+
+    text    what is said: any str that UTF-8 can hold
+    label   what something is called, found or told apart by (name, key, id): a text without NUL
+
+Half of a surrogate pair, which any JSON can bring, is in no UTF-8: no store, terminal or provider
+takes it.  Whoever calls is told so at the call.  Texts that nobody can be asked to mend, such as
+those of exceptions, are made ``readable`` instead.  Other control characters, U+FFFE, marks of
+direction and the like are texts like any other, and names may hold them.
+"""
+
+from typing import Final
+
+import msgspec
+
+from hubbub.hub.errors import BadValue
+
+__all__ = [
+    "check_label",
+    "check_labels",
+    "check_text",
+    "label_problem",
+    "readable",
+    "text_problem",
+    "text_problem_in",
+]
+
+_REMEDY: Final = "decode it with errors='replace', or send bytes as a file"
+
+
+def text_problem(value: object) -> str:
+    """Why ``value`` is no text; empty when it is one."""
+    if not isinstance(value, str):
+        return f"a str is wanted, not {type(value).__name__}"
+    if value.isascii():
+        return ""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        half = value[error.start]
+        return f"{half!r} at {error.start} is half of a surrogate pair, no text; {_REMEDY}"
+    return ""
+
+
+def label_problem(value: object) -> str:
+    """Why ``value`` is no name, key or id; empty when it is one."""
+    problem = text_problem(value)
+    if not problem and "\0" in value:  # type: ignore[operator]
+        return "a name, key or id holds no NUL character"
+    return problem
+
+
+def text_problem_in(said: object) -> str:
+    """Why plain data holds a text that is none; empty too for what is no plain data."""
+    try:
+        msgspec.json.encode(said)
+    except UnicodeEncodeError as error:
+        return f"half of a surrogate pair is in it ({error.object[error.start]!a}), no text"
+    except Exception:  # Somebody else's to refuse.
+        return ""
+    return ""
+
+
+def check_text(what: str, value: object) -> None:
+    """Raise ``BadValue`` for what is no text."""
+    if problem := text_problem(value):
+        raise BadValue(what, problem)
+
+
+def check_label(what: str, value: object) -> None:
+    """Raise ``BadValue`` for what is no name, key or id."""
+    # Nearly all are plain, and this stands at every call.
+    if value.__class__ is str and value.isascii() and "\0" not in value:
+        return
+    if problem := label_problem(value):
+        raise BadValue(what, problem)
+
+
+def check_labels(**values: object) -> None:
+    """Raise ``BadValue`` for the first that is no name, key or id; None is none given."""
+    for what, value in values.items():
+        if value is not None and not (
+            value.__class__ is str and value.isascii() and "\0" not in value
+        ):
+            check_label(what, value)
+
+
+def readable(text: str) -> str:
+    """``text`` with ``�`` for each half of a surrogate pair that lacks the other."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
