@@ -122,7 +122,8 @@ class Commit:
     ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
     every event as it stands in the store, in order, ``leftovers`` the items that a closed inbox
     still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
-    item in ``lent`` does not wait there), or the store's own words.
+    item in ``taken`` or ``lent`` does not wait there), or the store's own words: why it has
+    failed, or why this commit cannot be written for its own contents, which is no other's trouble.
     """
 
     __slots__ = (
@@ -171,6 +172,16 @@ class Commit:
         self.after: Callable[[Commit], None] | None = None
         self.receipt: Any = None
         self.trailing: list[Event] | None = None
+
+    def forget_outcome(self) -> None:
+        """Be as before it was tried to be written; for a store that tries once more."""
+        self.written = []
+        self.leftovers = ()
+        self.error = ""
+        for delivery in self.deliveries:
+            delivery.outcome = ""
+            delivery.reason = ""
+            delivery.run_ids = ()
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):

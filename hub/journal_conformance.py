@@ -47,6 +47,7 @@ from hubbub.hub.journal_steps import (
 )
 from hubbub.hub.message import session_message
 from hubbub.hub.takeover_conformance import TAKEOVER_CHECKS
+from hubbub.hub.unwritable_conformance import UNWRITABLE_CHECKS
 from hubbub.hub.values import encode_value
 
 __all__ = ["CHECKS", "Check", "MakeJournal"]
@@ -353,5 +354,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     *INBOX_CHECKS,
     *TAKEOVER_CHECKS,
     *ADDRESS_CHECKS,
+    *UNWRITABLE_CHECKS,
 )
 """Every check, for a store's own tests to run."""

@@ -40,6 +40,8 @@ from hubbub.hub.journal import (
     RunStatus,
     Selection,
 )
+from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 from hubbub.hub.ports import IdSource, SystemIds
 
 __all__ = ["MemoryJournal"]
@@ -142,16 +144,20 @@ class MemoryJournal:
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
     def submit(self, commit: Commit) -> None:
-        if commit.run_id:
-            self._write_own(commit)
-        elif commit.events:
-            for event in commit.events:
-                self._write_hub(commit, event)
-        if not commit.error:
-            for delivery in commit.deliveries:
-                self._deliver(commit, delivery)
-            if commit.notes:
-                self._notes.update(commit.notes)
+        try:
+            if commit.run_id:
+                self._write_own(commit)
+            elif commit.events:
+                for event in commit.events:
+                    self._write_hub(commit, event)
+            if not commit.error:
+                for delivery in commit.deliveries:
+                    self._deliver(commit, delivery)
+                if commit.notes:
+                    self._notes.update(commit.notes)
+        except Exception as error:  # For its own contents: nobody else is to hear of it.
+            log.error("commit.unwritable", exc_info=error)
+            commit.error = f"it cannot be written: {words_of(error)}"
         if commit.done is not None:
             commit.done(commit)
 
@@ -164,7 +170,7 @@ class MemoryJournal:
             commit.error = "conflict"
             return
         lent = lenders(commit, row, self._rows.get) if commit.lent else ()
-        if lent is None:
+        if lent is None or not row.waiting.keys() >= set(commit.taken):
             commit.error = "conflict"
             return
         self._append(row, commit.events)

@@ -31,6 +31,8 @@ from hubbub.hub.inbox_rules import (
     without_key,
 )
 from hubbub.hub.journal import Addressing, Commit, Delivery, NewRun, RunInfo
+from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 from hubbub.runtime.sqlite_addresses import candidates, found_for, is_key_free
 from hubbub.runtime.sqlite_rows import Row, Rows
 
@@ -62,10 +64,19 @@ Operation: TypeAlias = Commit | SecretChange
 
 
 class SqliteWriter:
-    """Applies commits.  After an exception the writer must not be used again."""
+    """Applies commits.  After a ``sqlite3.Error`` the writer must not be used again."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self._begin()
+        select = "SELECT value FROM meta WHERE key = 'projected'"
+        self.safe = int((db.execute(select).fetchone() or ("0",))[0])
+        """Up to where the agents' folders are known to be on the disk; written with a batch."""
+        self._safe_written = self.safe
+
+    def _begin(self) -> None:
+        """Take everything from the database."""
+        db = self._db
         self._rows = Rows(db)
         self._written: dict[Row, list[Event]] = {}
         self._events: list[tuple[Any, ...]] = []
@@ -83,10 +94,6 @@ class SqliteWriter:
         newest = "SELECT coalesce(max(recent), 0) FROM run WHERE inbox = 'open' AND kind IN "
         self._recent: int = one(f"{newest} ('user', 'heartbeat')").fetchone()[0]
         """When a user spoke to anybody last (µs); grows even while the clock is set back."""
-        select = "SELECT value FROM meta WHERE key = 'projected'"
-        self.safe = int((one(select).fetchone() or ("0",))[0])
-        """Up to where the agents' folders are known to be on the disk; written with a batch."""
-        self._safe_written = self.safe
         self.depths: Depths = one(
             "SELECT count(*), coalesce(sum(status IN ('parked', 'waiting')), 0), "
             "coalesce(sum(waiting), 0) FROM run WHERE status <> 'ended'"
@@ -95,11 +102,45 @@ class SqliteWriter:
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
     def apply(self, batch: Iterable[Operation]) -> Applied:
-        """Write a batch, all or nothing, durably.
+        """Write a batch, all or nothing, durably; but for what cannot be written for its own
+        contents, which has its own ``error`` and leaves the others as they would be without it.
 
         Each commit's ``error``, ``written`` and outcomes are filled in.  Raises
         ``sqlite3.Error``, and then nothing of the batch is in the store.
         """
+        batch = tuple(batch)
+        commits = [each for each in batch if isinstance(each, Commit)]
+        given = [(x, x.event) for commit in commits for x in commit.deliveries]
+        try:
+            return self._write(batch)
+        except Exception as error:
+            if not is_of_contents(error):
+                raise
+            log.error("commit.unwritable", batch=len(batch), exc_info=error)
+        for delivery, event in given:
+            delivery.event = event
+        return self._write_apart(batch)
+
+    def _write_apart(self, batch: Iterable[Operation]) -> Applied:
+        """Write each by itself: something in the batch is no store's to keep."""
+        described: list[tuple[RunInfo, Sequence[Event]]] = []
+        self._begin()
+        for operation in batch:
+            if isinstance(operation, Commit):
+                operation.forget_outcome()
+            try:
+                described += self._write((operation,)).described
+            except Exception as error:
+                if not is_of_contents(error):
+                    raise
+                self._begin()
+                if isinstance(operation, Commit):
+                    operation.forget_outcome()
+                    operation.error = f"it cannot be written: {words_of(error)}"
+        return Applied(self.tip, self.depths, described)
+
+    def _write(self, batch: Iterable[Operation]) -> Applied:
+        """Write a batch in one transaction."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for operation in batch:
@@ -119,6 +160,7 @@ class SqliteWriter:
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            self._safe_written = -1
             raise
         described = [(row.info(), events) for row, events in self._written.items()]
         self._written.clear()
@@ -156,7 +198,7 @@ class SqliteWriter:
             commit.error = "conflict"
             return
         lent = lenders(commit, row, self._rows.find) if commit.lent else ()
-        if lent is None:
+        if lent is None or not row.waiting.keys() >= set(commit.taken):
             commit.error = "conflict"
             return
         before = row.status, len(row.waiting)
@@ -415,4 +457,10 @@ class SqliteWriter:
             self._accepted.clear()
 
 
+def is_of_contents(error: Exception) -> bool:
+    """Whether what was to be written is to blame, rather than the disk or the database."""
+    return isinstance(error, _OF_CONTENTS) or not isinstance(error, sqlite3.Error | OSError)
+
+
+_OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 _PARKED: Final = ("parked", "waiting")
