@@ -17,6 +17,8 @@ from msgspec import UNSET, inspect
 
 from hubbub.agents.model import parse_arguments
 from hubbub.agents.signature import Parameter
+from hubbub.hub.masking import words_of
+from hubbub.hub.raised import exit_in
 
 __all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "BadArguments"]
 
@@ -78,7 +80,9 @@ class Arguments:
         try:
             found = msgspec.structs.astuple(self._decode(text or "{}"))
             nested = self._refused(text) if self._has_nested else ()
-        except Exception as problem:  # also what a __post_init__ or _missing_ raises
+        except BaseException as problem:  # also what a __post_init__ or _missing_ raises
+            if exit_in(problem) is not None:
+                raise
             raise BadArguments(self._tool, self._explain(text, problem)) from problem
         if nested:
             raise BadArguments(self._tool, nested)
@@ -95,13 +99,13 @@ class Arguments:
         _compare(self._shape, parse_arguments(text), "", problems, explain=False)
         return problems
 
-    def _explain(self, text: str, problem: Exception) -> list[str]:
+    def _explain(self, text: str, problem: BaseException) -> list[str]:
         if isinstance(problem, RecursionError):
             return ["the JSON is nested too deeply"]
         if isinstance(problem, UnicodeError):
             return ["the text is not valid Unicode"]
         if not isinstance(problem, msgspec.DecodeError):
-            return [f"{type(problem).__name__}: {_words(problem)}"]
+            return [f"{type(problem).__name__}: {words_of(problem)}"]
         if not isinstance(problem, msgspec.ValidationError):
             return [
                 f"not valid JSON: {problem} (the text has {len(text)} characters); "
@@ -112,7 +116,7 @@ class Arguments:
             _compare(self._shape, parse_arguments(text), "", found, explain=True)
         except Exception:  # malformed further on, or no object: msgspec's words will do
             found.clear()
-        words = _words(problem)
+        words = words_of(problem)
         if not found or not words.startswith(_EXPLAINED):
             found.insert(0, _path_first(words))
         return found
@@ -127,13 +131,6 @@ def _path_first(words: str) -> str:
     if found is None:
         return words[:1].lower() + words[1:]
     return _at(found[2], found[1][:1].lower() + found[1][1:])
-
-
-def _words(problem: Exception) -> str:
-    try:
-        return str(problem)
-    except Exception:
-        return "(no message)"
 
 
 def _at(path: str, problem: str) -> str:

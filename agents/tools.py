@@ -25,6 +25,7 @@ from hubbub.agents.signature import plain_function, read_signature
 from hubbub.agents.variables import VariableDefinition, variable_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import words_of
+from hubbub.hub.raised import exit_in
 from hubbub.hub.texts import label_problem, readable, text_problem
 
 __all__ = [
@@ -267,7 +268,9 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
         return ToolResult(_bounded(value, max_chars, "result"))
     try:
         text = msgspec.json.encode(value).decode()
-    except Exception as problem:
+    except BaseException as problem:
+        if exit_in(problem) is not None:
+            raise
         return ToolResult(
             f"The tool ran, but what it returned ({type(value).__name__}) cannot be written as "
             f"JSON: {error_text(problem)}",
@@ -276,7 +279,7 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
     return ToolResult(_bounded(text, max_chars, "result"))
 
 
-def render_failure(problem: Exception, mask: Callable[[str], str] = str) -> ToolResult:
+def render_failure(problem: BaseException, mask: Callable[[str], str] = str) -> ToolResult:
     """Put what a tool raised into the words that the model reads, as an error result.
 
     ``BadArguments`` and ``ToolError`` speak for themselves, also alone in a group (a tool's own

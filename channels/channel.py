@@ -27,11 +27,14 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import anyio
 from msgspec import Struct
 
+from hubbub.hub.cancelling import cancellations
 from hubbub.hub.errors import BadPattern, BadValue, DefinitionError
 from hubbub.hub.events import ChannelComplete, ChannelError, ChannelStart, Event, HubGap
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 from hubbub.hub.patterns import Patterns
+from hubbub.hub.raised import is_contained
 
 __all__ = ["Attachment", "Channel", "ChannelContext", "ChannelHandler", "Channels"]
 
@@ -119,7 +122,7 @@ class Attachment:
         """Open the mailbox and begin; raises ``BadValue`` when the hub has such a channel."""
         self.channel = channel
         self.status: Literal["starting", "running", "failed", "over"] = "starting"
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """What ``on_start`` raised."""
         self._hub = hub
         self._rows = [(Patterns(pattern), handler) for pattern, handler in channel.handlers.items()]
@@ -194,7 +197,9 @@ class Attachment:
             self._context = context
             if channel.on_start is not None:
                 await _called(channel.on_start(context))
-        except Exception as error:
+        except BaseException as error:
+            if not is_contained(error):
+                raise
             self.status, self.error = "failed", error
             self._report(error, "on_start")
             return False
@@ -214,17 +219,22 @@ class Attachment:
                 if patterns.match(event.type):
                     try:
                         await _called(handler(event, self._context))  # type: ignore[arg-type]
-                    except Exception as error:
+                    except BaseException as error:
+                        if not is_contained(error):
+                            raise
                         self._report(error, event.type, event)
 
     async def _complete(self) -> None:
         """Run ``on_complete``, whatever is being cancelled around it."""
         hook = self.channel.on_complete
         if hook is not None:
+            before = cancellations()
             with anyio.CancelScope(shield=True), anyio.move_on_after(GRACE) as limit:
                 try:
                     await _called(hook(self._context))  # type: ignore[arg-type]
-                except Exception as error:
+                except BaseException as error:
+                    if not is_contained(error, since=before):
+                        raise
                     self._report(error, "on_complete")
             if limit.cancelled_caught:
                 late = TimeoutError(f"on_complete was not done within {GRACE:g} s")
@@ -239,12 +249,14 @@ class Attachment:
     async def _guarded(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         try:
             await fn(*args)
-        except Exception as error:
+        except BaseException as error:
+            if not is_contained(error):
+                raise
             self._report(error, getattr(fn, "__qualname__", repr(fn)))
 
     # ── what goes wrong ──────────────────────────────────────────────────────────────────────
 
-    def _report(self, error: Exception, during: str, event: Event | None = None) -> None:
+    def _report(self, error: BaseException, during: str, event: Event | None = None) -> None:
         name, kind = self.channel.name, type(error).__name__
         log.error("channel.failed", channel=name, during=during, error=kind, exc_info=error)
         if during == ChannelError.type:
@@ -259,7 +271,7 @@ class Attachment:
             }
         self._emit(
             ChannelError(
-                channel=name, error=str(error)[:2000], error_type=kind, during=during, **about
+                channel=name, error=words_of(error)[:2000], error_type=kind, during=during, **about
             )
         )
 

@@ -7,7 +7,8 @@ Rules
 * One dispatch at a time.  What a listener emits meanwhile is queued behind the whole of it.
 * Rows of listeners are immutable tuples, looked up before any of them is called: who subscribes
   during a dispatch does not get that event, who leaves before its turn is not called (H-04).
-* A listener that raises is reported once, as ``hub:error``, and holds up nobody.
+* A listener that raises is reported once, as ``hub:error``, and holds up nobody.  One that ends
+  the program ends it from a task of the hub's: whoever commits goes on until it is left.
 * The owner of runs is told of what entered their inboxes after the dispatch, in the order of
   the commits.
 * Deltas are void once a later durable event of their run has been dispatched (R-11).
@@ -26,8 +27,9 @@ from hubbub.hub.journal import Journal
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.ports import Ports
+from hubbub.hub.raised import exit_in
 from hubbub.hub.stream import Audience, EventStream, Subscription
-from hubbub.hub.texts import readable
+from hubbub.hub.task_host import TaskHost
 
 __all__ = ["MAX_NESTED", "Dispatcher", "Owner"]
 
@@ -69,12 +71,13 @@ class Dispatcher:
     """Who listens to what, and the one order in which they are told."""
 
     __slots__ = (
-        "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_trees",
+        "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks", "_trees",
         "changes", "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner",
         "partial", "ports", "queued", "streams",
     )  # fmt: skip
 
-    def __init__(self, journal: Journal, ports: Ports) -> None:
+    def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost) -> None:
+        self._tasks = tasks
         self.journal = journal
         self.ports = ports
         self.dispatched = 0
@@ -208,8 +211,9 @@ class Dispatcher:
             for subscription in row:
                 try:
                     subscription.deliver(event)
-                except Exception as error:
-                    self.report(error, event, subscription.handler, subscription.by)
+                except BaseException as error:
+                    if not self._takes(error, event, subscription):
+                        raise
 
     def _narrow_row(self, event: Event) -> tuple[Subscription, ...]:
         """Those who listen to the event's tree or run only."""
@@ -232,9 +236,18 @@ class Dispatcher:
         """What is said of failures that concern these runs goes through it."""
         return Masker(()) if self.owner is None else self.owner.masker(*run_ids)
 
-    def report(self, error: Exception, event: Event, listener: object, by: str = "") -> None:
+    def _takes(self, error: BaseException, event: Event, subscription: Subscription) -> bool:
+        """See to what a listener raised; False where there is nobody who could end the program."""
+        # No cancellation reaches a plain function: what it raises is of its own making.
+        ending = exit_in(error)
+        if ending is not None:
+            return self._tasks.end_program(ending)
+        self.report(error, event, subscription.handler, subscription.by)
+        return True
+
+    def report(self, error: BaseException, event: Event, listener: object, by: str = "") -> None:
         """A listener raised: log it, tell it once, and go on (H-01)."""
-        name = _text(getattr(listener, "__qualname__", None) or listener)
+        name = words_of(getattr(listener, "__qualname__", None) or listener)
         mask = self.masker(event.run_id, by)
         log.error(
             "listener.failed", listener=name, event_type=event.type, error=type(error).__name__,
@@ -253,11 +266,3 @@ class Dispatcher:
         """Dispatch what the hub itself has to say of something that has happened already."""
         self.number += 1
         self.dispatch((structs.replace(event, seq=self.number),))
-
-
-def _text(thing: object) -> str:
-    """``thing`` in words, even if it cannot say them itself."""
-    try:
-        return readable(str(thing))
-    except Exception:
-        return f"<{type(thing).__name__}>"

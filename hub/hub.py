@@ -23,11 +23,13 @@ from msgspec import Struct, structs
 
 from hubbub.hub import scope
 from hubbub.hub.addressing import Addressing
+from hubbub.hub.cancelling import defer_interrupts
 from hubbub.hub.codec import check_event, check_texts
 from hubbub.hub.cursor import cursor_of, place
 from hubbub.hub.dispatch import MAX_NESTED, Dispatcher, Owner
 from hubbub.hub.errors import (
     BadValue,
+    CallerError,
     Closed,
     LimitExceeded,
     ReservedEvent,
@@ -59,6 +61,7 @@ from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
+from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
@@ -108,7 +111,7 @@ class Hub:
         self.journal: Journal = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
         self.addressing = Addressing(self.ports, max_inbox)
-        self.dispatcher = Dispatcher(self.journal, self.ports)
+        self.dispatcher = Dispatcher(self.journal, self.ports, self.tasks)
         self._dispatch = self.dispatcher.dispatch
         self._buffer = buffer
         self._thread = get_ident()
@@ -122,7 +125,10 @@ class Hub:
 
     async def __aenter__(self) -> Self:
         if self._closed:
-            raise Closed("the hub", "make a new Hub")
+            raise Closed("the hub", "a hub is entered once; make a new one")
+        if self.tasks.is_open:
+            raise CallerError("this hub is open already; use the one that is there")
+        defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose)
         self._thread = get_ident()
         await self.journal.open()
         self.dispatcher.dispatched = self.journal.tip
@@ -143,15 +149,17 @@ class Hub:
 
     async def aclose(self) -> None:
         """Commit what is submitted, end every stream, cancel every handler; idempotent."""
-        with anyio.CancelScope(shield=True):
-            if not self._closed:
-                await self.journal.flush()
-        self.close()
-        # Not shielded: on Trio these leave task groups, which nest with the caller's scopes.
         try:
-            await self.tasks.aclose()
+            with anyio.CancelScope(shield=True):
+                if not self._closed:
+                    await self.journal.flush()
         finally:
-            await self.journal.aclose()
+            self.close()
+            # Not shielded: on Trio these leave task groups, which nest with the caller's scopes.
+            try:
+                await self.tasks.aclose()
+            finally:
+                await self.journal.aclose()
 
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""
@@ -300,7 +308,9 @@ class Hub:
                     answer = handler(event)
                     if inspect.isawaitable(answer):
                         await answer
-                except Exception as error:
+                except BaseException as error:
+                    if not is_contained(error):
+                        raise
                     by = stream._subscription.by
                     self.dispatcher.report(error, event, handler, by)
 
@@ -581,7 +591,8 @@ class Hub:
         ``address`` is ``"user"`` (whoever answers ``session:prompt`` events), a service such as
         ``"runtime"``, or a run id: the run gets the question as a message with a ``prompt_id``
         and answers with ``hub.reply``.  Raises ``PromptTimeout`` after ``timeout`` seconds,
-        ``PromptClosed`` when the run asked is gone, ``Closed`` when the hub closes.
+        ``PromptClosed`` when the run asked is gone, ``Closed`` when the hub closes, and what a
+        service raises.
         """
         self._check("ask")
         return await self._prompts.ask(address, question, tuple(options), timeout)

@@ -26,6 +26,7 @@ class LateJournal:
         self._queue: deque[Commit] = deque()
         self._work = anyio.Event()
         self._idle = anyio.Event()
+        self._is_attended = False
         self._tasks = TaskHost()
 
     @property
@@ -66,20 +67,34 @@ class LateJournal:
         self._queue.clear()
 
     async def _commit_late(self) -> None:
+        self._is_attended = True
+        try:
+            await self._commit_on()
+        finally:
+            self._is_attended = False
+            self._idle.set()
+
+    async def _commit_on(self) -> None:
         while True:
             await self._work.wait()
             self._work = anyio.Event()
             while self._queue:
                 for _ in range(self._turns):
                     await anyio.lowlevel.checkpoint()
-                # One group commit: whatever was submitted meanwhile is done together.
-                for _ in range(len(self._queue)):
-                    self._inner.submit(self._queue.popleft())
+                self._hand_on()
             self._idle.set()
+
+    def _hand_on(self) -> None:
+        """One group commit: whatever was submitted meanwhile is done together."""
+        for _ in range(len(self._queue)):
+            self._inner.submit(self._queue.popleft())
 
     async def flush(self) -> None:
         while self._queue:
-            await self._idle.wait()
+            if self._is_attended:
+                await self._idle.wait()
+            else:
+                self._hand_on()
         await self._inner.flush()
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:

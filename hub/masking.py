@@ -26,6 +26,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from hubbub.hub.cancelling import is_cancellation
+from hubbub.hub.raised import exit_in
 from hubbub.hub.texts import readable
 
 __all__ = ["LONG", "MASK", "Masker", "words_of"]
@@ -48,12 +50,17 @@ LONG: Final = 6
 """Characters from which on a value is looked for anywhere."""
 
 
-def words_of(error: BaseException) -> str:
-    """What an exception says, even if it cannot say it."""
+def words_of(thing: object) -> str:
+    """What an exception, say, has to say, even if it cannot say it."""
     try:
-        return readable(str(error))
-    except Exception:
+        words = readable(str(thing))
+    except BaseException as another:
+        if exit_in(another) is not None:
+            raise
         return "(its message cannot be read)"
+    if not words and isinstance(thing, BaseException) and is_cancellation(thing):
+        return "it awaited something that was cancelled elsewhere"
+    return words
 
 
 class Masker:

@@ -16,6 +16,9 @@ from typing import Protocol, TypeVar
 import anyio
 import anyio.to_thread
 
+from hubbub.hub.cancelling import outlast
+from hubbub.hub.errors import Closed
+
 __all__ = [
     "Blobs",
     "Clock",
@@ -78,7 +81,10 @@ class Worker(Protocol):
     """A thread of a store's own, which does one thing after another."""
 
     async def run(self, fn: Callable[[], T]) -> T:
-        """Have ``fn`` done after everything that was asked for before; not cancelled half-way."""
+        """Have ``fn`` done after everything that was asked for before; not cancelled half-way.
+
+        Raises ``Closed`` after ``close``.
+        """
         ...
 
     def close(self) -> None:
@@ -163,6 +169,7 @@ class ThreadWorker:
 
     def __init__(self, name: str = "hubbub store") -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._is_closed = False
         # A daemon: a program that ends without closing its store must not hang at its exit.
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -172,29 +179,32 @@ class ThreadWorker:
             work()
 
     async def run(self, fn: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise Closed("the store")
         token = anyio.lowlevel.current_token().native_token
         call_back = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe  # type: ignore[attr-defined]
         done = anyio.Event()
         results: list[T] = []
-        errors: list[Exception] = []
+        errors: list[BaseException] = []
 
         def work() -> None:
             try:
                 results.append(fn())
-            except Exception as error:
+            except BaseException as error:  # The thread goes on: others wait for it, too.
                 errors.append(error)
             with suppress(RuntimeError):  # The loop is gone, and with it who waited.
                 call_back(done.set)
 
         self._queue.put(work)
-        with anyio.CancelScope(shield=True):
-            await done.wait()
+        await outlast(done)
         if errors:
-            raise errors[0]
+            raise errors.pop()
         return results[0]
 
     def close(self) -> None:
-        self._queue.put(None)
+        if not self._is_closed:
+            self._is_closed = True
+            self._queue.put(None)
 
 
 class MemorySecrets:

@@ -22,6 +22,8 @@ from msgspec import structs
 
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import Event, SessionMessage, SessionPrompt, SessionPromptEnd, SessionReply
+from hubbub.hub.masking import words_of
+from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label, check_text
 
@@ -155,8 +157,15 @@ class Prompts:
 
     async def _ask_service(self, service: Service, question: str, timeout: float | None) -> Any:
         with anyio.move_on_after(timeout) as scope:
-            answer = service(question)
-            return await answer if inspect.isawaitable(answer) else answer
+            try:
+                answer = service(question)
+                return await answer if inspect.isawaitable(answer) else answer
+            except BaseException as error:
+                if isinstance(error, Exception) or not is_contained(error):
+                    raise
+                # Passed on, it would end whoever asks.
+                reason = f"who answers it raised {type(error).__name__}: {words_of(error)}"
+                raise PromptClosed("of a service", reason[:2000]) from error
         assert scope.cancelled_caught and timeout is not None
         raise PromptTimeout("of a service", timeout)
 

@@ -9,7 +9,9 @@ group simply lives in the caller's task.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 import anyio
@@ -17,21 +19,24 @@ import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
+from hubbub.hub.cancelling import defer_interrupts, is_on_asyncio, outlast
 from hubbub.hub.errors import Closed
 from hubbub.hub.logs import log
+from hubbub.hub.raised import exit_in, is_contained
 
-__all__ = ["TaskHost", "is_stray_cancellation"]
+__all__ = ["TaskHost"]
 
 
 class TaskHost:
     """Starts tasks that live until they end or the host is closed."""
 
-    __slots__ = ("_group", "_leave", "_shields", "_task")
+    __slots__ = ("_ended", "_group", "_leave", "_shields", "_task")
 
     def __init__(self) -> None:
         self._shields: list[anyio.CancelScope] = []
         self._group: TaskGroup | None = None
         self._leave: anyio.Event | None = None
+        self._ended: anyio.Event | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -39,26 +44,29 @@ class TaskHost:
         return self._group is not None
 
     async def open(self) -> None:
-        if isinstance(anyio.lowlevel.current_token().native_token, asyncio.AbstractEventLoop):
-            self._leave = anyio.Event()
-            entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if is_on_asyncio():
+            self._leave, self._ended = anyio.Event(), anyio.Event()
+            entered = anyio.Event()
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
+            self._task.add_done_callback(partial(_set_both, entered, self._ended))
             try:
-                await entered
+                await entered.wait()
             except BaseException:  # Cancelled on the way in: nobody will come to close.
                 await self.aclose()
                 raise
         else:
             self._group = await anyio.create_task_group().__aenter__()
 
-    async def _hold(self, entered: "asyncio.Future[None]") -> None:
+    async def _hold(self, entered: anyio.Event) -> None:
         assert self._leave is not None
-        async with anyio.create_task_group() as group:
-            self._group = group
-            if not entered.done():
-                entered.set_result(None)
-            await self._leave.wait()
-            group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                entered.set()
+                await self._leave.wait()
+                group.cancel_scope.cancel()
+        finally:
+            self._group = None
 
     def start(
         self, coroutine: Coroutine[Any, Any, Any], name: str = "", *, lives_on: bool = False
@@ -75,7 +83,15 @@ class TaskHost:
             shield = anyio.CancelScope(shield=True)
             self._shields.append(shield)
             coroutine = _inside(shield, coroutine)
+            defer_interrupts(_inside)
         return self._group.create_task(_guarded(coroutine), name=name or None, context=Context())
+
+    def end_program(self, error: BaseException) -> bool:
+        """Raise ``error`` where it ends the program; whether there is such a place."""
+        if self._group is None:
+            return False
+        self._group.create_task(_raise(error), name="hubbub exit", context=Context())
+        return True
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for its end; idempotent."""
@@ -84,32 +100,28 @@ class TaskHost:
         self._shields.clear()
         task, self._task = self._task, None
         group, self._group = self._group, None
-        if task is not None:
-            assert self._leave is not None
-            self._leave.set()
-            # Shielded: leaving must finish even when the caller is being cancelled.
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([task])
-            if not task.cancelled() and (error := task.exception()) is not None:
-                raise error
-        elif group is not None:
-            group.cancel_scope.cancel()
-            await group.__aexit__(None, None, None)
+        try:
+            if task is not None:
+                assert self._leave is not None and self._ended is not None
+                self._leave.set()
+                await outlast(self._ended)
+                with suppress(asyncio.CancelledError):
+                    task.result()
+            elif group is not None:
+                group.cancel_scope.cancel()
+                await group.__aexit__(None, None, None)
+        except BaseExceptionGroup as errors:
+            # What ends the program does so by itself, not as part of a group that is an error.
+            raise (exit_in(errors) or errors) from None
 
 
-def is_stray_cancellation(error: BaseException) -> bool:
-    """Whether ``error`` is asyncio's cancellation, but nobody has cancelled the task at work.
+async def _raise(error: BaseException) -> None:
+    raise error
 
-    Code that awaits somebody else's cancelled task or future raises it.  Passed on, it would end
-    the whole task group, and with it every other run.
-    """
-    if not isinstance(error, asyncio.CancelledError):
-        return False
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # On Trio asyncio's exception is nobody's cancellation.
-        return True
-    return task is not None and not task.cancelling()
+
+def _set_both(one: anyio.Event, other: anyio.Event, _task: object) -> None:
+    one.set()
+    other.set()
 
 
 async def _inside(scope: anyio.CancelScope, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -121,6 +133,8 @@ async def _guarded(coroutine: Coroutine[Any, Any, Any]) -> None:
     try:
         await coroutine
     except BaseException as error:
-        if not is_stray_cancellation(error):
+        if isinstance(error, Exception) or not is_contained(error):
             raise
-        log.error("task.cancelled_from_within", exc_info=error)
+        # Code that awaits somebody else's cancelled task raises its cancellation.  Passed on, it
+        # would end the whole task group, and with it every other run.
+        log.error("task.ended_from_within", exc_info=error)

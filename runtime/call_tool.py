@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hubbub.agents.arguments import BadArguments
+from hubbub.agents.frames import activated_in
 from hubbub.agents.run_state import RunState
 from hubbub.agents.tools import Tool, ToolResult, render_failure, render_result
 from hubbub.hub.ports import Offload
+from hubbub.hub.raised import is_contained
 
 __all__ = ["call_tool", "invoke"]
 
@@ -20,8 +22,9 @@ async def call_tool(
 
     An async function is awaited here, a sync one run through ``offload`` and, should it return
     an awaitable, that awaited here.  ``state`` is passed to a tool that declares a ``RunState``.
-    Bad arguments and every ``Exception`` become error results; other ``BaseException``s, such as
-    cancellation, pass.  No timeout and no retry: both are the caller's.
+    Bad arguments and whatever the tool raises become error results, but for ``ChildActivated``,
+    the cancellation of the task at hand and what ends the process.  No timeout and no retry: both
+    are the caller's.
     """
     try:
         kwargs = tool.parse(arguments)
@@ -35,7 +38,7 @@ async def invoke(
     kwargs: dict[str, Any],
     state: RunState,
     offload: Offload,
-    failed: Callable[[Exception], ToolResult] = render_failure,
+    failed: Callable[[BaseException], ToolResult] = render_failure,
 ) -> ToolResult:
     """As ``call_tool``, with arguments that have been read; ``failed`` is told what was raised."""
     try:
@@ -47,6 +50,8 @@ async def invoke(
             value = await offload.run(functools.partial(tool.fn, **kwargs))
             if inspect.isawaitable(value):
                 value = await value
-    except Exception as problem:
+    except BaseException as problem:
+        if activated_in(problem) is not None or not is_contained(problem):
+            raise
         return failed(problem)
     return render_result(value)

@@ -29,8 +29,8 @@ from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.raised import is_contained
 from hubbub.hub.run_hub import Closable, refuse_reserved
-from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.hub.values import encode_value
 from hubbub.runtime.current_run import CURRENT_RUN
 from hubbub.runtime.execution import Execution
@@ -161,14 +161,12 @@ class CodeRun:
             execute = self.runtime.resolved.code_of(self.definition)
             output = await execute(opened.input_json, context)
             encoded = encode_value("output", output)
-        except Exception as error:
-            self._raised(_only(error))
         except BaseException as error:
             if activated_in(error) is not None:
                 text = "ChildActivated: only a tool of a model agent gives the conversation away"
                 self._raised(CallerError(text))
-            elif is_stray_cancellation(error):
-                self._raised(CallerError("it awaited something that was cancelled elsewhere"))
+            elif is_contained(error):
+                self._raised(_only(error))
             else:
                 raise
         else:
@@ -184,10 +182,11 @@ class CodeRun:
                 self._cancel()
             self.runtime.progressed()
 
-    def _raised(self, error: Exception) -> None:
+    def _raised(self, error: BaseException) -> None:
         if isinstance(error, Closed) and self.runtime.is_leaving:
             return  # The hub closed under the agent: the next boot goes on.
-        self.runtime.remember_error(self.lane.run_id, error)
+        if isinstance(error, Exception):  # Of others its caller would be ended, too.
+            self.runtime.remember_error(self.lane.run_id, error)
         if self._ending:
             log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
             return
@@ -403,8 +402,8 @@ class CodeRun:
         self.runtime.progressed()
 
 
-def _only(error: Exception) -> Exception:
+def _only(error: BaseException) -> BaseException:
     """The one exception inside nested groups that hold nothing else."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

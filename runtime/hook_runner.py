@@ -18,7 +18,7 @@ from hubbub.agents.thread import Thread
 from hubbub.agents.tools import ToolResult
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen, SessionResult
 from hubbub.hub.logs import log
-from hubbub.hub.task_host import is_stray_cancellation
+from hubbub.hub.raised import is_contained
 from hubbub.hub.values import NULL, encode_value
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
     except BaseException as error:
         # A hook gives no conversation away; what it raises for that leaves the runtime no more
         # than any other error.
-        is_contained = isinstance(error, Exception) or activated_in(error) is not None
-        if not is_contained and not is_stray_cancellation(error):
+        if activated_in(error) is None and not is_contained(error):
             raise
         problem = f"it raised {type(error).__name__}"
         log.error(

@@ -46,14 +46,14 @@ from hubbub.agents.signals import (
 from hubbub.agents.stop import paths_of
 from hubbub.agents.takeover import message_of_skill, request_of
 from hubbub.agents.thread import Thread
-from hubbub.agents.tools import Tool, ToolError, ToolResult, alone, render_failure
+from hubbub.agents.tools import Tool, ToolError, ToolResult, alone, error_text, render_failure
 from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.raised import is_contained
 from hubbub.hub.run_hub import RunHub, RunScope
-from hubbub.hub.task_host import is_stray_cancellation
 from hubbub.runtime.call_tool import invoke
 from hubbub.runtime.delegate import look_up_call, look_up_frame, look_up_start
 from hubbub.runtime.deltas import Deltas
@@ -141,11 +141,11 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
             case _:
                 assert_never(activity)
     except BaseException as error:
-        if not is_stray_cancellation(error):
+        if isinstance(error, Exception) or not is_contained(error):
             raise
         shown = at_work.masker().error(error)
-        log.warning("activity.cancelled_from_within", run_id=run.lane.run_id, exc_info=shown)
-        return _cancelled_from_within(activity)
+        log.error("activity.ended_from_within", run_id=run.lane.run_id, exc_info=shown)
+        return _ended_from_within(activity, error_text(error, at_work.masker()))
 
 
 async def together(
@@ -203,7 +203,7 @@ class AtWork:
         """What is said of a failure goes through it."""
         return self.environment().masker(self.side)
 
-    def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: Exception) -> ToolResult:
+    def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: BaseException) -> ToolResult:
         """A tool raised: log it, once, and put it into words for the model."""
         mask = self.masker()
         # What a tool says plainly is its answer; it is nobody's mistake.
@@ -215,14 +215,12 @@ class AtWork:
         return render_failure(problem, mask)
 
 
-def _cancelled_from_within(activity: Activity) -> Signal:
-    text = "it awaited something that was cancelled elsewhere"
+def _ended_from_within(activity: Activity, text: str) -> Signal:
     match activity:
         case RunTool():
-            return ToolFinished(activity.step, activity.index, f"CancelledError: {text}", True)
+            return ToolFinished(activity.step, activity.index, text, True)
         case CallModel():
-            failure = Failure(kind="bug", error=f"the model was cancelled: {text}", retryable=False)
-            return ModelFailed(failure, activity.turn)
+            return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
         case _:
             return Noticed()
 
@@ -337,7 +335,9 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
     except HubbubError as error:
         runtime.remember_error(run_id, error)
         failure = Failure(kind="setup", error=at.masker()(words_of(error)), retryable=False)
-    except Exception as error:
+    except BaseException as error:
+        if not is_contained(error):
+            raise
         mask = at.masker()
         log.error("model.raised", run_id=run_id, exc_info=mask.error(error))
         text = f"the model object raised {type(error).__name__}: {words_of(error)}"

@@ -65,6 +65,8 @@ class Projection:
         self._hurry: anyio.Event | None = None
         self._settling: deque[tuple[float, int]] = deque()
         self._is_writing = False
+        self._is_at_work = False
+        self.begun = anyio.Event()
         self.safe = 0
         """The position up to which the folders need not be looked at after a crash."""
 
@@ -94,6 +96,20 @@ class Projection:
 
     async def run(self) -> None:
         """Write, for as long as the store is open."""
+        self._is_at_work = True
+        self.begun.set()
+        try:
+            await self._follow()
+        finally:
+            self._is_at_work = False
+            self._tell_caught_up()
+
+    def _tell_caught_up(self) -> None:
+        if self._caught_up is not None:
+            self._caught_up.set()
+            self._caught_up = None
+
+    async def _follow(self) -> None:
         assert self._folders is not None
         while True:
             if self._to_heal:
@@ -106,9 +122,7 @@ class Projection:
                 await self._gather()
                 await self._write(self._folders.project)
             else:
-                if self._caught_up is not None:
-                    self._caught_up.set()
-                    self._caught_up = None
+                self._tell_caught_up()
                 self._work = anyio.Event()
                 await self._work.wait()
                 self._work = None
@@ -137,8 +151,11 @@ class Projection:
         return self._count > MAX_BEHIND
 
     async def catch_up(self) -> None:
-        """Return when the folders show everything that was committed before."""
-        while self._behind or self._is_writing or self._to_heal:
+        """Return when the folders show everything that was committed before.
+
+        Those of a task that was cut off stay behind: the next opening makes up for it.
+        """
+        while self._is_at_work and (self._behind or self._is_writing or self._to_heal):
             if self._caught_up is None:
                 self._caught_up = anyio.Event()
             if self._hurry is not None:
@@ -146,7 +163,10 @@ class Projection:
             await self._caught_up.wait()
 
     async def aclose(self) -> None:
-        await self._worker.run(self._close)
+        try:
+            await self._worker.run(self._close)
+        finally:
+            self._worker.close()
 
     def _close(self) -> None:
         if self._reader is not None:

@@ -24,6 +24,7 @@ from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import env_problems
 from hubbub.hub import events as e
+from hubbub.hub.cancelling import defer_interrupts
 from hubbub.hub.errors import (
     BadValue,
     CallerError,
@@ -194,15 +195,17 @@ class Runtime:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
+        if self.is_leaving:
+            raise Closed("the runtime", "it is entered once; make a new one on its store")
         if self._is_open:
             raise CallerError("this runtime is open already; use the one that is there")
-        if self._owns_hub:
-            await self.hub.__aenter__()
+        defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
-            await self._begin()
-        except BaseException:
             if self._owns_hub:
-                await self.hub.aclose()
+                await self.hub.__aenter__()
+            await self._begin()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
             raise
         self._is_open = True
         self.runs.withheld.opened()
@@ -244,16 +247,22 @@ class Runtime:
             if self._timing is not None:  # Until now: what the grace waits for may time out.
                 self._timing.cancel()
             self.runs.close()
-            self.hub.set_owner(None)
-            self.hub.addressing.agents = None
-            if self._stop_serving is not None:
-                self._stop_serving()
+            self._let_go_of_hub()
             for events in self._watchers.values():
                 for event in events:
                     event.set()
-            if self._owns_hub:
-                await self.hub.aclose()
-            await self.resolved.aclose()
+            try:
+                if self._owns_hub:
+                    await self.hub.aclose()
+            finally:
+                await self.resolved.aclose()
+
+    def _let_go_of_hub(self) -> None:
+        if self.hub.dispatcher.owner is self.runs:
+            self.hub.set_owner(None)
+            self.hub.addressing.agents = None
+        if self._stop_serving is not None:
+            self._stop_serving()
 
     async def _wait_boundaries(self) -> None:
         while not all(run.is_at_boundary for run in self.runs.in_memory):

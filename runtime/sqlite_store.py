@@ -14,6 +14,7 @@
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from os import PathLike
 from typing import Final, TypeVar
@@ -26,6 +27,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.raised import exit_in
 from hubbub.hub.task_host import TaskHost
 from hubbub.runtime.adoption import adopt, problems_of
 from hubbub.runtime.blob_folder import BlobFolder
@@ -88,6 +90,7 @@ class SqliteStore:
         self._tasks = TaskHost()
         self._queue: deque[Operation] = deque()
         self._is_writing = False
+        self._is_attended = False
         self._is_forgetful = False
         self._is_open = False
         self._work = anyio.Event()
@@ -103,27 +106,41 @@ class SqliteStore:
         """Take the folder, make or check the database, and begin to write."""
         if self._is_open:
             return
-        self._writing: Worker = self._ports.make_worker()
-        self._reading: Worker = self._ports.make_worker()
-        self._work = anyio.Event()
+        self._workers: list[Worker] = []
+        for name in ("_db", "_reader"):  # Those of an earlier opening are closed.
+            vars(self).pop(name, None)
+        self._work, self._begun = anyio.Event(), anyio.Event()
         try:
+            self._writing = self._make_worker()
+            self._reading = self._make_worker()
             number = self._ports.ids.number()
             await self._writing.run(partial(self._open_writer, f"sqlite-{number:012x}"))
             await self._reading.run(self._open_reader)
             if self._mirrors:
-                worker = self._ports.make_worker()
+                worker = self._make_worker()
                 self._projection = Projection(self.folder, self._disk, self._ports.clock, worker)
                 await self._projection.open(self._writer.safe, self.tip)
             await self._tasks.open()
+            await self._begin()
         except BaseException:
-            await self._let_go()
+            await self._end()
             raise
         self._is_open = True
         self.blobs.worker = self._reading
+
+    async def _begin(self) -> None:
+        """Start the tasks, and return when they are at work: they say when they no longer are."""
         self._tasks.start(self._write(), name="hubbub store", lives_on=True)
         if self._projection is not None:
             folders = self._projection.run()
             self._tasks.start(folders, name="hubbub agents' folders", lives_on=True)
+            await self._projection.begun.wait()
+        await self._begun.wait()
+
+    def _make_worker(self) -> Worker:
+        worker = self._ports.make_worker()
+        self._workers.append(worker)
+        return worker
 
     def _open_writer(self, new_name: str) -> None:
         self.folder.make()
@@ -153,34 +170,45 @@ class SqliteStore:
         """Write what was submitted, and let go of the folder; idempotent."""
         if not self._is_open:
             return
-        with anyio.CancelScope(shield=True):
-            await self.flush()
-            if self._projection is not None:
-                await self._projection.catch_up()
         self._is_open = False
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.flush()
+                if self._projection is not None:
+                    await self._projection.catch_up()
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
         try:  # Not shielded: on Trio a task group nests with the caller's scopes.
             await self._tasks.aclose()
         finally:
             await self._let_go()
 
     async def _let_go(self) -> None:
+        """Close what was opened, as far as it was; a part that fails keeps none from its end."""
         with anyio.CancelScope(shield=True):
-            if self._projection is not None:
-                await self._projection.aclose()
-                self._projection = None
-            await self._reading.run(self._close_reader)
-            await self._writing.run(self._close_writer)
-        self._reading.close()
-        self._writing.close()
+            async with AsyncExitStack() as ends:  # The last comes first.
+                for worker in self._workers:
+                    ends.callback(worker.close)
+                if self._workers:
+                    ends.push_async_callback(self._workers[0].run, self._close_writer)
+                if len(self._workers) > 1:
+                    ends.push_async_callback(self._workers[1].run, self._close_reader)
+                if self._projection is not None:
+                    ends.push_async_callback(self._projection.aclose)
+                    self._projection = None
 
     def _close_reader(self) -> None:
         if (reader := getattr(self, "_reader", None)) is not None:
             reader.close()
 
     def _close_writer(self) -> None:
-        if (db := getattr(self, "_db", None)) is not None:
-            db.close()
-        self._lock.release()
+        try:
+            if (db := getattr(self, "_db", None)) is not None:
+                db.close()
+        finally:
+            self._lock.release()
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
@@ -209,13 +237,32 @@ class SqliteStore:
         self._work.set()
 
     async def _write(self) -> None:
-        """Write batch after batch, for as long as the store is open."""
+        """Write, for as long as the store is open."""
+        self._is_attended = True
+        self._begun.set()
+        try:
+            await self._write_on()
+        finally:  # Cut off or done: nobody waits for it any more.
+            self._is_attended = self._is_writing = False
+            self._tell_idle()
+            self._tell_written()
+
+    def _tell_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.set()
+            self._idle = None
+
+    def _tell_written(self) -> None:
+        if self._told is not None:
+            self._told.set()
+            self._told = None
+
+    async def _write_on(self) -> None:
+        """Write batch after batch."""
         unchecked = 0
         while True:
             if not self._queue:
-                if self._idle is not None:
-                    self._idle.set()
-                    self._idle = None
+                self._tell_idle()
                 if unchecked > CHECKPOINT:
                     unchecked = 0
                     await self._checkpoint()
@@ -255,10 +302,13 @@ class SqliteStore:
                 operation.error = self.failure
             self.tip += len(operation.written)
             if operation.done is not None:
-                operation.done(operation)
-        if self._told is not None:
-            self._told.set()
-            self._told = None
+                try:
+                    operation.done(operation)
+                except BaseException as error:  # Others wait to be told of theirs.
+                    if exit_in(error) is not None:
+                        raise
+                    log.error("commit.untold", run_id=operation.run_id, exc_info=error)
+        self._tell_written()
 
     async def _checkpoint(self) -> None:
         try:
@@ -277,8 +327,14 @@ class SqliteStore:
         log.error("store.failed", problem=self.failure, exc_info=error)
 
     async def flush(self) -> None:
-        """Return when everything submitted so far is written."""
+        """Return when everything submitted so far is written.
+
+        Where the writing task is no more, whoever waits does what it has left.
+        """
         while self._queue or self._is_writing:
+            if not self._is_attended:
+                await self._write_batch()
+                continue
             if self._idle is None:
                 self._idle = anyio.Event()
             await self._idle.wait()

@@ -1,5 +1,6 @@
 """One tool call always comes to one result (D-04, S-07)."""
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
+from hubbub.agents.frames import ChildActivated
 from hubbub.agents.run_state import RunState
 from hubbub.agents.tools import NO_RESULT, Tool, ToolError, ToolResult, tool
 from hubbub.hub.ports import ThreadOffload
@@ -186,22 +188,46 @@ async def test_cancellation_passes() -> None:
     assert results == []
 
 
-@pytest.mark.parametrize("offload", [Inline(), ThreadOffload()])
-async def test_base_exceptions_pass_also_in_groups(offload: Any) -> None:
-    class ChildActivated(BaseException):
-        pass
+FRAME: Any = "a frame"
 
+
+def type_name(thing: object) -> str:
+    return type(thing).__name__
+
+
+@pytest.mark.parametrize("offload", [Inline(), ThreadOffload()])
+@pytest.mark.parametrize("error", [ChildActivated(FRAME), SystemExit(3)], ids=type_name)
+async def test_what_gives_the_conversation_away_or_ends_the_program_passes_also_in_groups(
+    error: BaseException, offload: Any
+) -> None:
     @tool
     def sync() -> None:
-        raise ChildActivated
+        raise error
 
     @tool
     async def grouped() -> None:
-        async with anyio.create_task_group():
-            raise ChildActivated
+        raise BaseExceptionGroup("of a task group", [error])
 
-    with pytest.raises(ChildActivated):
+    with pytest.raises(type(error)):
         await call(sync, offload=offload)
     with pytest.raises(BaseExceptionGroup) as caught:
         await call(grouped, offload=offload)
-    assert isinstance(caught.value.exceptions[0], ChildActivated)
+    assert caught.value.exceptions[0] is error
+
+
+class Own(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Own("x"), GeneratorExit(), asyncio.CancelledError(), BaseExceptionGroup("x", [Own()])],
+    ids=type_name,
+)
+async def test_every_other_exception_becomes_an_error_result(error: BaseException) -> None:
+    @tool
+    async def careless() -> None:
+        raise error
+
+    result = await call(careless)
+    assert result.is_error

@@ -8,12 +8,20 @@ import anyio.lowlevel
 import pytest
 from little_agents import Observer, assert_one_life, echo_model, heard, model_agent
 
-from hubbub import RunContext, Runtime, agent
+from hubbub import Hub, RunContext, Runtime, agent
 from hubbub.agents.model import ModelReply, ModelRequest, Usage
 from hubbub.agents.tools import tool
-from hubbub.hub.errors import BadValue, CallerError, MissingKey, UnknownAgent, UnknownModel
+from hubbub.hub.errors import (
+    BadValue,
+    CallerError,
+    Closed,
+    MissingKey,
+    UnknownAgent,
+    UnknownModel,
+)
 from hubbub.hub.events import AgentRestore
 from hubbub.hub.journal import Journal
+from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Clock, Ports
 from hubbub.runtime.scripted_model import Fault, FunctionModel, ScriptedModel, call, reply
 
@@ -453,6 +461,41 @@ async def test_entering_twice_is_refused_and_harms_nobody(ports: Ports) -> None:
             async with runtime:
                 pass
         assert (await runtime.run("assistant", "x")).success
+
+
+async def test_a_runtime_that_was_closed_says_so_when_it_is_entered_again(
+    journal: Journal, ports: Ports
+) -> None:
+    """Left, cut off, or never opened for an error: it is not "open already"."""
+    left = Runtime([], ports=ports, store=journal)
+    async with left:
+        pass
+    refused = Runtime([], ports=ports, hub=left.hub)  # The hub is closed.
+    with pytest.raises(Closed, match="make a new one"):
+        await refused.__aenter__()
+    shared = Hub()
+    async with shared:
+        on_shared = Runtime([], hub=shared)
+        async with on_shared:
+            pass
+        async with Runtime([], hub=shared):  # The hub is free again.
+            pass
+        for runtime in (left, refused, on_shared):
+            with pytest.raises(Closed, match=r"runtime is closed.*make a new one"):
+                await runtime.__aenter__()
+        with pytest.raises(CallerError, match="open already"):
+            await shared.__aenter__()
+
+
+async def test_a_runtime_that_failed_to_open_leaves_the_hub_to_others(ports: Ports) -> None:
+    class NoNotes(MemoryJournal):
+        async def notes(self, prefix: str = "") -> Any:
+            raise OSError("no notes")
+
+    async with Hub(journal=NoNotes(), ports=ports) as hub:
+        for _ in range(2):
+            with pytest.raises(OSError, match="no notes"):
+                await Runtime([], hub=hub).__aenter__()
 
 
 async def test_a_second_runtime_on_one_hub_is_refused_and_harms_nobody(ports: Ports) -> None:

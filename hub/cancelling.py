@@ -1,0 +1,100 @@
+"""Cancelling, where the event loops differ: whose it is, and what it must not cut short.
+
+On asyncio anybody may cancel a task, shielded or not, and anybody's code may raise
+``CancelledError``.  On Trio Ctrl-C is raised in whatever code is at work.  This is the one place
+that knows of either.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+__all__ = [
+    "cancellations", "defer_interrupts", "is_being_cancelled", "is_cancellation", "is_on_asyncio",
+    "outlast",
+]  # fmt: skip
+
+
+def is_on_asyncio() -> bool:
+    """Whether the loop at work is asyncio's, or one like it."""
+    return isinstance(anyio.lowlevel.current_token().native_token, asyncio.AbstractEventLoop)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether ``error`` is of a class by which tasks and coroutines are ended from outside."""
+    if isinstance(error, GeneratorExit | asyncio.CancelledError):
+        return True
+    try:
+        return isinstance(error, anyio.get_cancelled_exc_class())
+    except anyio.NoEventLoopError:
+        return False
+
+
+def cancellations() -> int:
+    """How often the task at hand has been cancelled; always 0 on Trio."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return 0 if task is None else task.cancelling()
+
+
+def is_being_cancelled(since: int = 0) -> bool:
+    """Whether the task at hand is being cancelled, by its loop or a cancel scope of anybody's.
+
+    ``since``: the ``cancellations`` that are known of.  Code that no task runs is being closed.
+    """
+    try:
+        return cancellations() > since or (
+            not is_on_asyncio() and anyio.current_effective_deadline() == -math.inf
+        )
+    except anyio.NoEventLoopError:
+        return True
+
+
+async def outlast(event: anyio.Event) -> None:
+    """Return when ``event`` is set, and not before; only for what is sure to come.
+
+    A task that is cancelled meanwhile is told at its next wait, one that Ctrl-C reaches on Trio
+    when this returns.
+    """
+    interruption: BaseException | None = None
+    with anyio.CancelScope(shield=True):
+        while not event.is_set():
+            try:
+                await event.wait()
+            except BaseException as error:
+                if isinstance(error, GeneratorExit):
+                    raise
+                interruption = error
+                if isinstance(error, asyncio.CancelledError):
+                    _task().uncancel()
+    if isinstance(interruption, asyncio.CancelledError):
+        _task().cancel(*interruption.args)
+    elif interruption is not None:
+        raise interruption
+
+
+def _task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def defer_interrupts(*functions: Callable[..., Any] | CodeType) -> None:
+    """Have Ctrl-C reach none of these, nor what they call, in the middle of its work.
+
+    Trio then raises it where its main task waits.  asyncio does so anyway, at first.
+    """
+    if is_on_asyncio():
+        return
+    import trio
+
+    for each in functions:
+        code = each if isinstance(each, CodeType) else each.__code__
+        trio.lowlevel.enable_ki_protection(SimpleNamespace(__code__=code))
