@@ -45,3 +45,17 @@ def test_example_runs_as_written(example: str, tmp_path: Path) -> None:
 def test_readme_has_a_first_agent_of_about_twenty_lines() -> None:
     first = [line for line in EXAMPLES[0].splitlines() if line.strip()]
     assert len(first) <= 20
+
+
+def test_the_tests_begin_by_both_of_the_usual_commands() -> None:
+    """From the root ``python -m pytest`` finds setuptools' list of our files, and no harm in it."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--collect-only",
+        "tests/hub/test_task_host.py",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -471,7 +471,7 @@ async def test_a_runtime_that_was_closed_says_so_when_it_is_entered_again(
     async with left:
         pass
     refused = Runtime([], ports=ports, hub=left.hub)  # The hub is closed.
-    with pytest.raises(Closed, match="make a new one"):
+    with pytest.raises(Closed, match="the hub is closed"):
         await refused.__aenter__()
     shared = Hub()
     async with shared:
