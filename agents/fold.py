@@ -84,13 +84,15 @@ def _interrupted(thread: Thread, event: e.AgentInterrupted) -> Thread:
 
 
 def _park(thread: Thread, event: e.AgentPark) -> Thread:
-    return replace(thread, parked=True, restarts=0)
+    return replace(thread, parked=thread.parked or not event.waits, restarts=0)
 
 
 def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
+    # What was to be waited for before the model is asked again has passed meanwhile.
     return replace(
-        thread, parked=False, restarts=thread.restarts + 1, draft_text="", draft_thinking=()
-    )
+        thread, parked=False, restarts=thread.restarts + 1, delay=0.0, draft_text="",
+        draft_thinking=(),
+    )  # fmt: skip
 
 
 # ── sessions and what is taken ───────────────────────────────────────────────────────────────
@@ -288,6 +290,7 @@ def _retry(thread: Thread, event: e.AgentRetry) -> Thread:
         delay=event.delay,
         draft_text="",
         draft_thinking=(),
+        restarts=0,
     )
 
 

@@ -10,25 +10,24 @@ Rules
   agent emits it or, at the latest, before its first other ``agent:*`` event.  A second is dropped.
 * ``agent:complete`` is terminal at once, whoever writes it; what follows is dropped.
 * The session of a code agent begins with its start and ends with its end.
-* A run whose process died goes on in a further attempt if its definition says so, and not after
-  its third death in a row without progress: a result on record, a model's step, a message
-  consumed, a child (P-10).  A run that has come as far as to wait for a message has not killed
-  its process, nor has one whose runtime was left in order: an ``agent:park`` after a restart
-  says so, that a run may wait through any number of restarts.
+* A run whose process died goes on in a further attempt if its definition says so, and not if it
+  has died too often in a row (agents/deaths.py) without progress: a result on record, a model's
+  step, a message consumed, a child; or having come as far as to wait, for a message or for others,
+  of which an ``agent:park`` after a restart tells.
 """
 
-from typing import Final, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.agents.area import NO_AREA, Area, with_file, with_key
+from hubbub.agents.deaths import doom_of
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
-    "MAX_DEATHS",
     "CodeThread",
     "admit",
     "completion",
@@ -37,9 +36,6 @@ __all__ = [
     "refusal_of_restart",
     "start_if_missing",
 ]
-
-MAX_DEATHS: Final = 3
-"""Deaths of the process in a row, without progress between them, after which a run fails."""
 
 
 class CodeThread(Struct, frozen=True, gc=False):
@@ -57,14 +53,24 @@ class CodeThread(Struct, frozen=True, gc=False):
     """Whether no more messages will come (R-17)."""
     step: int = 0
     """The highest number of a model's step so far, one that was cut short included (S-07)."""
-    restarts: int = 0
-    """Executions in a row whose process died before they had got anywhere."""
+    causes: tuple[str, ...] = ()
+    """Why it was executed again, each time since it last got anywhere."""
     got_on: bool = False
     """Whether the execution at work has got anywhere."""
 
     @property
     def depth(self) -> int:
         return self.opened.depth if self.opened is not None else 0
+
+    @property
+    def restarts(self) -> int:
+        """Executions in a row that have not got anywhere."""
+        return len(self.causes)
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Why it was executed again, as far as that counts if it is now once more."""
+        return () if self.got_on else self.causes
 
 
 def fold_code(thread: CodeThread, event: Event) -> CodeThread:
@@ -73,16 +79,16 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentStart():
             return replace(thread, phase="live")
         case e.AgentRestore():
-            restarts = 0 if thread.got_on else thread.restarts + 1
-            return replace(thread, attempt=event.attempt, restarts=restarts, got_on=False)
+            causes = () if thread.got_on else (*thread.causes, event.reason)
+            return replace(thread, attempt=event.attempt, causes=causes, got_on=False)
         case e.AgentStep():
             step = max(thread.step, event.step)
             usage = thread.usage + event.usage
-            return replace(thread, usage=usage, step=step, restarts=0, got_on=True)
+            return replace(thread, usage=usage, step=step, causes=(), got_on=True)
         case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
             return replace(thread, step=event.step)
         case e.AgentRecord() | e.AgentPark():
-            return thread if thread.got_on else replace(thread, restarts=0, got_on=True)
+            return thread if thread.got_on else replace(thread, causes=(), got_on=True)
         case e.AgentComplete():
             return replace(thread, phase="ended", ending=event)
         case e.AgentFile():
@@ -91,7 +97,7 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
             return replace(thread, area=with_key(thread.area, event))
         case e.AgentChild():
             children = (*thread.children, event.child_run_id)
-            return replace(thread, children=children, restarts=0, got_on=True)
+            return replace(thread, children=children, causes=(), got_on=True)
         case e.SessionTaken():
             return _taken(thread, event)
         case _:
@@ -106,7 +112,7 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
             case e.SessionClose():
                 thread = replace(thread, closing=True)
             case e.SessionMessage() if not thread.got_on:
-                thread = replace(thread, restarts=0, got_on=True)
+                thread = replace(thread, causes=(), got_on=True)
     return thread
 
 
@@ -124,20 +130,14 @@ def start_if_missing(thread: CodeThread) -> tuple[Event, ...]:
 
 
 def refusal_of_restart(
-    thread: CodeThread, on_restart: Literal["fail", "resume"]
+    thread: CodeThread, on_restart: Literal["fail", "resume"], cause: str = ""
 ) -> e.AgentFailed | None:
-    """Why the run does not go on after its process died; ``None`` when it does (P-10, P-15)."""
+    """Why the run does not go on, back for ``cause``; ``None`` when it does (P-10, P-15)."""
     if on_restart == "fail":
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
-    deaths = 0 if thread.got_on else thread.restarts + 1
-    if deaths < MAX_DEATHS:
-        return None
-    text = (
-        f"crash_loop: the process died {deaths} times in a row while this run was at work; "
-        "look at what it does after its last event"
-    )
-    return e.AgentFailed(error=text, error_type="CrashLoop")
+    doom = doom_of((*thread.before, cause))
+    return e.AgentFailed(error=doom, error_type="CrashLoop") if doom else None
 
 
 def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:

@@ -1,22 +1,17 @@
 """A run is back in memory, in the middle of something: what that means (P-03, P-10, T-12).
 
-    why it came back           how often in a row          then
-    ─────────────────────────  ──────────────────────────  ─────────────────────────────────────
-    its process died           twice                       it fails: ``crash_loop`` (P-10)
-    its loop raised            three times                 it fails: it died 4 times (T-12)
-    its runtime was left       any number of times         no death: it goes on (R-16)
-
-* Why it came back stands in its ``agent:restore``; "in a row" ends when the run gets on: with a
-  finished step, or when it parks.  What is counted is read from the lane and from nothing else.
+* It goes on, or it has died too often (agents/deaths.py) and fails.  Why it came back stands in its
+  ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a model's
+  answer that is tried again, when it parks, or when it has come as far as to wait.
 * Calls that were under way are lost, or made again (``calls``).
 * ``CONTEXT_ONLY`` (decision 7): the context is kept, the session at work ends, every open call is
   answered as lost, and nothing is asked of the model.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from hubbub.agents.calls import LOST, answer, given_up, lost_calls
+from hubbub.agents.deaths import CONTEXT_ONLY, doom_of
 from hubbub.agents.decide import Kind
 from hubbub.agents.endings import end_run, interrupted_children, session_end
 from hubbub.agents.fold import fold, fold_all
@@ -27,19 +22,7 @@ from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 
-__all__ = ["CONTEXT_ONLY", "LEFT", "causes_of", "doom_of", "restored"]
-
-LEFT: Final = "the runtime was left in order"
-"""The reason of a restore that is no death."""
-
-CONTEXT_ONLY: Final = "restored without pending messages"
-"""The reason of a restore by which nothing is retried, and of the letters it leaves."""
-
-MAX_CRASHES: Final = 3
-"""Deaths of the process in a row after which a run fails (P-10)."""
-
-MAX_DEATHS: Final = 4
-"""Deaths of its own loop in a row after which a run fails (T-12)."""
+__all__ = ["causes_of", "restored"]
 
 
 def causes_of(events: Iterable[Event]) -> tuple[str, ...]:
@@ -53,22 +36,6 @@ def causes_of(events: Iterable[Event]) -> tuple[str, ...]:
         elif causes and not thread.restarts:
             causes.clear()
     return tuple(causes)
-
-
-def doom_of(causes: tuple[str, ...]) -> str:
-    """Why a run that came back for these causes, the last one just now, goes on no more."""
-    deaths = [cause for cause in causes if cause not in (LEFT, CONTEXT_ONLY)]
-    crashes = deaths.count("")
-    if crashes >= MAX_CRASHES:
-        return (
-            f"crash_loop: the process died {crashes} times in a row while this run was at work; "
-            "look at what it does after its last event"
-        )
-    loops = len(deaths) - crashes
-    if loops >= MAX_DEATHS:
-        last = next(cause for cause in reversed(deaths) if cause)
-        return f"it died {loops} times in a row without a finished step: {last}"
-    return ""
 
 
 def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Decision:

@@ -407,7 +407,12 @@ class AgentHandoff(Event, tag="agent:handoff", home="own"):
 
 
 class AgentPark(Event, tag="agent:park", home="own"):
-    """The run has nothing to do and leaves memory until something arrives."""
+    """The run has nothing to do and leaves memory until something arrives.
+
+    ``waits``: it stays there; after a restart its code has come as far as to wait for others.
+    """
+
+    waits: bool = False
 
 
 class AgentRestore(Event, tag="agent:restore", home="own"):

@@ -322,6 +322,8 @@ class Activation:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
             self._runtime.runs.set_status(self.lane, thread)
+        if self._is_careful and self._runtime.runs.trials.turn == self.lane.run_id:
+            self._runtime.runs.trials.mark(commit)
 
     def _recorded(self, commit: Commit) -> None:
         """A commit is done: what waited for that."""
@@ -329,7 +331,10 @@ class Activation:
             self._runtime.runs.refused(self, commit.error)
             return
         thread = self.thread
-        self._is_careful = self._is_careful and thread.restarts > 0
+        if self._is_careful:
+            self._is_careful = thread.restarts > 0
+            if not self._is_careful or any(x.__class__ is e.SessionPrompt for x in commit.events):
+                self._runtime.runs.got_on(self.lane.run_id)
         if self.notices and thread.phase == "ended":
             self._runtime.changed(self.lane.run_id)  # Hooks hold up nobody who waits for the end.
         if thread.family.deferred or thread.family.booted or thread.family.starts:
@@ -491,6 +496,13 @@ class Activation:
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
         self.lane.append((event,), deliveries=(delivery,), fold=self._fold, after=self.advance)
+
+    def outlived_restart(self) -> None:
+        """Write, after a restart, that all there is to do has come as far as to wait (P-10)."""
+        if self._is_careful and self._runtime.runs.waiting_in(self.lane.run_id) >= len(
+            self._running
+        ):
+            self.record(e.AgentPark(waits=True), None)
 
     def keep(self, subscription: Closable) -> None:
         self._kept.append(subscription)

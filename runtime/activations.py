@@ -15,6 +15,7 @@ Rules
 * A run that only waits for its children stays in memory while there is room, and leaves it for
   one that is ready (C-17).
 * One that cannot be gone on with, or read, stops no other: it is left as it is (``withheld``).
+* One of whom its process may have died is gone on with in its turn (``trials``).
 """
 
 from collections import OrderedDict
@@ -40,6 +41,7 @@ from hubbub.runtime.mailbox import Mailbox
 from hubbub.runtime.relatives import Relatives
 from hubbub.runtime.room import Room
 from hubbub.runtime.run_handle import RunOutcome
+from hubbub.runtime.trials import Trials
 from hubbub.runtime.variables import Environment
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Activations:
         self.callers: dict[str, Caller] = {}
         """Tasks that wait for a run and lend themselves to it."""
         relatives = self._relatives = Relatives(runtime)
+        self.trials = Trials(runtime, lambda run_id: self.enqueue(run_id, None))
         self._arrivals = Arrivals(runtime, self, relatives, restore)
         self.withheld = self._arrivals.withheld
         self.forget_unstarted = relatives.forget_unstarted
@@ -92,7 +95,10 @@ class Activations:
 
     def is_busy(self, run_id: str) -> bool:
         """Whether the run is in memory or on its way there."""
-        return run_id in self._active or self._arrivals.is_loading(run_id) or run_id in self._ready
+        return (
+            run_id in self._active or self._arrivals.is_loading(run_id) or run_id in self._ready
+            or self.trials.is_held(run_id)
+        )  # fmt: skip
 
     async def begin(self) -> None:
         """Go on with what the journal has: runs at work, runs with mail, deadlines."""
@@ -125,7 +131,10 @@ class Activations:
     def _at_work(self) -> Iterable[tuple[str, int]]:
         """The runs in the middle of something, and the number of each one's last event."""
         for run_id, run in self._active.items():
-            if isinstance(run, Activation) and run.thread.phase == "live" and not run.thread.parked:
+            if isinstance(run, Activation):
+                if run.thread.phase == "live" and not run.thread.parked:
+                    yield run_id, run.lane.seq
+            elif run.thread.opened is not None and not run.is_over:
                 yield run_id, run.lane.seq
 
     def refusal_of(self, run_id: str) -> str:
@@ -176,6 +185,8 @@ class Activations:
         elif not (
             self._arrivals.takes(item) or self._runtime.is_leaving or self.withheld.ignores(item)
         ):
+            if isinstance(item, e.SessionTerminate | e.SessionCancel):
+                self.trials.release(run_id)  # It ends, and does nothing before that.
             self.withheld.let_go(run_id)
             self.enqueue(run_id, item)
 
@@ -238,19 +249,32 @@ class Activations:
             for run_id, run in self._active.items()
         )
 
-    def _look_for_room(self) -> None:
+    def waiting_in(self, run_id: str) -> int:
+        """In how many of its tasks the code of a run waits for others."""
+        return self._room.waits.get(run_id, 0)
+
+    def _look_for_room(self, run_id: str) -> None:
         """The code of one more run waits."""
+        run = self._active.get(run_id)
+        if run is not None and run.thread.restarts:
+            run.outlived_restart()
         if self._ready:
             self.look_for_ready()
 
     def waits(self, run: Activation) -> None:
         """A run has nothing to do until one of its children is heard of."""
         self._waiting[run.lane.run_id] = run
+        self.got_on(run.lane.run_id)
         if run.thread.origin.frame:
             self._root_may_wait(run)
         if self._ready:
             self.look_for_ready()
         self._runtime.progressed()
+
+    def got_on(self, run_id: str) -> None:
+        """A run that was restored has got on, or waits: it is not what its process died of."""
+        if self.trials.is_on:
+            self.trials.over(run_id)
 
     def lent_to(self, run: Activation) -> Mailbox | None:
         """The mailbox of the conversation that a frame has, if anybody has spoken there (I-13)."""
@@ -391,6 +415,8 @@ class Activations:
         if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
             caller.dismiss()
         self._runtime.changed(run_id)
+        if self.trials.is_on and not self.trials.is_held(run_id):
+            self.trials.over(run_id)
         if self._ready:
             self.look_for_ready()
 
@@ -453,6 +479,7 @@ class Activations:
         elif not self._runtime.hub.is_closed and not self._runtime.is_leaving:
             # Parked, queued or on its way into memory: ended as soon as it is there.
             self._arrivals.is_overdue(run_id)
+            self.trials.release(run_id)
             if not self._arrivals.is_loading(run_id):
                 self.enqueue(run_id, None)
 

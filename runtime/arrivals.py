@@ -16,12 +16,13 @@ Rules
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hubbub.agents.deaths import CONTEXT_ONLY, doom_of, questions, waited
 from hubbub.agents.definitions import AgentDefinition
 from hubbub.agents.fold import fold_all
 from hubbub.agents.gone import Gone, what_is_gone
 from hubbub.agents.lifecycle import CodeThread, fold_code, start_if_missing
 from hubbub.agents.recorded import NOTHING, recall
-from hubbub.agents.restoring import CONTEXT_ONLY, causes_of, doom_of
+from hubbub.agents.restoring import causes_of
 from hubbub.agents.signals import Restored
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
@@ -82,12 +83,14 @@ class Arrivals:
 
     async def unfinished(self) -> Sequence[str]:
         """The runs that an earlier runtime has left for this one to go on with."""
-        now = self._runtime.ports.clock.now()
-        return await self._boot.unfinished(self._runtime.hub.journal, now)
+        now, journal = self._runtime.ports.clock.now(), self._runtime.hub.journal
+        found = await self._boot.unfinished(journal, now)
+        await self._runs.trials.found(journal, tuple(found))
+        return found
 
     def note_left(self, at_work: Mapping[str, int]) -> None:
         """The runtime is left in order, with these runs at work (R-16)."""
-        self._boot.leave(self._runtime.hub.journal, at_work)
+        self._boot.leave(self._runtime.hub.journal, at_work, self._runs.trials.note_left())
 
     def is_overdue(self, run_id: str) -> None:
         """A run's time is over: it ends as soon as it is in memory."""
@@ -103,7 +106,9 @@ class Arrivals:
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def load(self, run_id: str) -> None:
-        """Read a run from the journal, in a task, and go on with it."""
+        """Read a run from the journal, in a task, and go on with it, if it is its turn."""
+        if self._runs.trials.is_held(run_id):
+            return
         self.loading[run_id] = []
         self._runtime.hub.tasks.start(self._load(run_id), name=run_id)
 
@@ -133,6 +138,8 @@ class Arrivals:
         except Exception as error:
             self._runs.take_out(run_id)
             self._leave_broken(run_id, error)
+        if self._runs.trials.is_on:
+            self._runs.trials.seen(run_id)
 
     async def _read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
         """A run as the journal has it; with its thread, if that was known up to a point."""
@@ -214,6 +221,9 @@ class Arrivals:
         if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
             return
+        causes = self._causes(lane, thread, events)
+        if causes and self._is_held(run_id, causes, waiting):
+            return
         self._relatives.came_back(run_id)
         pending = self._boot.pending(run_id, waiting)
         caller = self._runs.callers.get(run_id)
@@ -222,7 +232,6 @@ class Arrivals:
         for item in waiting:
             if item not in pending:
                 run.mail.put(item)
-        cause = self._boot.cause(run_id, seq)
         self._boot.used(run_id)
         if definition is None:
             run.doom(UnknownAgent(lane.agent, definitions.names))
@@ -230,19 +239,40 @@ class Arrivals:
             self._overdue.discard(run_id)
             run.pass_deadline()
         else:
-            self._go_on(run, events, cause)
+            self._go_on(run, causes)
             if run.thread.phase != "ended":  # Else the end has disposed of them.
                 self._drop(lane, pending, run.advance)
 
-    def _go_on(self, run: Activation, events: Sequence[e.Event], cause: str) -> None:
+    def _causes(self, lane: OwnLane, thread: Thread, events: Sequence[e.Event]) -> tuple[str, ...]:
+        """Why a run is restored, as often as that counts, now included; empty where it is not."""
+        run_id = lane.run_id
+        cause = self._boot.cause(run_id, lane.seq)
+        if not (thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live")):
+            return ()
+        before = causes_of(events)
+        if deaths := self._unrecorded_deaths(run_id, lane.seq):
+            return (*before, *deaths)
+        if not cause:
+            is_waiting = waited(thread, events)
+            cause = self._runs.trials.cause(run_id, before, is_waiting=is_waiting)
+        return (*before, cause)
+
+    def _is_held(self, run_id: str, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
+        """Whether a run that is to be restored is left alone until its turn comes."""
+        ends = any(isinstance(x, e.SessionTerminate | e.SessionCancel) for x in waiting)
+        if ends or run_id in self._overdue or run_id in self.deaths or causes[-1] == CONTEXT_ONLY:
+            return False
+        if self._runs.trials.holds(run_id, causes):
+            self._runs.left_id(run_id)
+            return True
+        return False
+
+    def _go_on(self, run: Activation, causes: tuple[str, ...]) -> None:
         """Restore a run that was at work, before anything in its inbox is looked at (P-03)."""
-        run_id, thread = run.lane.run_id, run.thread
-        deaths = self._unrecorded_deaths(run_id, run.lane.seq)
-        if thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live"):
-            causes = (*causes_of(events), *(deaths or (cause,)))
+        if causes:
             run.restore(Restored(causes[-1], causes[:-1]))
-        elif doom := doom_of(deaths):
-            run.doom(RunFailed(run_id, "failed", doom))
+        elif doom := doom_of(self._unrecorded_deaths(run.lane.run_id, run.lane.seq)):
+            run.doom(RunFailed(run.lane.run_id, "failed", doom))
         else:
             run.advance()
 
@@ -292,12 +322,20 @@ class Arrivals:
         thread = CodeThread()
         for event in events:
             thread = fold_code(thread, event)
+        again = thread.opened is not None
+        cause = self._boot.cause(lane.run_id, lane.seq)
+        if again and definition.on_restart == "resume":
+            if not cause:
+                cause = self._runs.trials.cause(
+                    lane.run_id, thread.before, is_waiting=bool(questions(events))
+                )
+            if self._is_held(lane.run_id, (*thread.before, cause), waiting):
+                return
         pending = self._boot.pending(lane.run_id, waiting)
         recorded = recall(events) if events else NOTHING
         run = CodeRun(self._runtime, definition, lane, thread, recorded)
         self._runs.put(run)
         self._boot.used(lane.run_id)
-        again = thread.opened is not None
         self._drop(lane, pending)
         for item in waiting:
             if item not in pending:
@@ -305,6 +343,7 @@ class Arrivals:
         if lane.run_id in self._overdue:
             self._overdue.discard(lane.run_id)
             run.pass_deadline()
-        elif again and not run.is_over:
-            run.resume()
-        run.begin()
+        if again and not run.is_over:
+            run.resume(cause)  # Which begins.
+        else:
+            run.begin()

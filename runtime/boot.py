@@ -5,9 +5,10 @@
     parked                  left alone: not even looked at
     with a deadline         watched
 
-Whether a run that was at work killed its process, or its runtime was merely left, says a note of
+Whether the process of a run that was at work died, or its runtime was merely left, says a note of
 the store: which runs were at work when a runtime was last left, and how far each had come.  It
 holds for a run that has come no further since; a process that is killed writes none (P-10, R-16).
+Which run a process has died of is found out in ``trials``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from hubbub.agents.restoring import CONTEXT_ONLY, LEFT
+from hubbub.agents.deaths import CONTEXT_ONLY, LEFT
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.journal import Commit, Journal
@@ -100,12 +101,14 @@ class Boot:
         self._emptied.pop(run_id, None)
         self._left.pop(run_id, None)
 
-    def leave(self, journal: Journal, at_work: Mapping[str, int]) -> None:
-        """Note, as the last thing, which runs are left in the middle of something."""
+    def leave(self, journal: Journal, at_work: Mapping[str, int], notes: Mapping[str, str]) -> None:
+        """Note, which runs are left in the middle of something; and ``notes``."""
         left = {**self._left, **at_work}
         if left != self._noted:
             self._noted = left
-            journal.submit(Commit(notes={NOTE: msgspec.json.encode(left).decode()}))
+            notes = {**notes, NOTE: msgspec.json.encode(left).decode()}
+        if notes:
+            journal.submit(Commit(notes=notes))
 
 
 async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:

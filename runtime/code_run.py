@@ -57,7 +57,7 @@ class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_ending", "_handle", "_hosted", "_kept", "_lingers", "_seen", "_step",
+        "_ending", "_handle", "_hosted", "_is_restored", "_kept", "_lingers", "_seen", "_step",
         "definition", "execution", "lane", "messages", "questions", "reader", "runtime", "thread",
     )  # fmt: skip
 
@@ -83,6 +83,8 @@ class CodeRun:
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
         self._ending = False
+        self._is_restored = False
+        """Whether this execution has begun after a restart, and has not got anywhere yet."""
         self._kept: list[Closable] = []
         self._hosted: list[TaskHandle[Any, None]] = []
         """The handlers that read the inbox."""
@@ -133,19 +135,26 @@ class CodeRun:
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
-    def resume(self) -> None:
-        """Go on after a crash: end the run, or record a further attempt (R-02, P-15)."""
+    def resume(self, cause: str) -> None:
+        """Go on after a crash: end the run, or record a further attempt (R-02, P-15).
+
+        The function is called when that is on record: had it killed its process, that is counted.
+        """
         recorded = self.execution.recorded
-        failure = refusal_of_restart(self.thread, self.definition.on_restart)
+        failure = refusal_of_restart(self.thread, self.definition.on_restart, cause)
         if failure is not None:
             if recorded.lost:
                 self._append(recorded.lost)
             self.end("failed", reason=failure.error, failure=failure)
             return
-        restore = e.AgentRestore(attempt=self.thread.attempt + 1)
-        self._append((*start_if_missing(self.thread), restore, *recorded.lost))
+        restore = e.AgentRestore(attempt=self.thread.attempt + 1, reason=cause)
+        self._is_restored = True
+        trials = self.runtime.runs.trials
+        mark = trials.mark if trials.turn == self.lane.run_id else None
+        events = (*start_if_missing(self.thread), restore, *recorded.lost)
         # What was put here before is what the earlier executions have not consumed.
         self.messages.extendleft(reversed(recorded.messages))
+        self._append(events, fold=mark, after=lambda _: self.begin())
 
     def begin(self) -> None:
         """Call the function, in a task of its own."""
@@ -245,6 +254,8 @@ class CodeRun:
         taken: tuple[InLane, ...] = (),
         ends: bool = False,
         mail: tuple[tuple[str, InLane], ...] = (),
+        fold: Callable[[Commit], None] | None = None,
+        after: Callable[[Commit], None] | None = None,
     ) -> None:
         # Folded at once, ahead of the commit: the store may refuse it only when this run has
         # been lost to another owner, and then nothing it thinks matters any more.
@@ -257,8 +268,9 @@ class CodeRun:
             taken=[item.seq for item in taken],
             deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
             status="ended" if ends else "active",
+            fold=fold,
             before=self._committed,
-            after=self._ended if ends else None,
+            after=self._ended if ends else after,
         )
 
     def _committed(self, commit: Commit) -> None:
@@ -266,6 +278,11 @@ class CodeRun:
             self._ending = True
             self.close()
             self.runtime.runs.refused(self, commit.error)
+        elif self._is_restored:
+            self._is_restored = not self.thread.got_on
+            asks = any(isinstance(event, e.SessionPrompt) for event in commit.events)
+            if asks or not self._is_restored:
+                self.runtime.runs.got_on(self.lane.run_id)
 
     def _ended(self, commit: Commit) -> None:
         self.close()
@@ -273,14 +290,12 @@ class CodeRun:
 
     def close(self) -> None:
         """Cancel the function, unrecorded, and end the run's subscriptions."""
-        if self.runtime.is_gone and not self.runtime.hub.is_closed:
-            self._outlived_restart()
         self._ending = True
         self._cancel()
         self._end_subscriptions()
 
-    def _outlived_restart(self) -> None:
-        """Write, once after a restart, that it was not this run that killed its process (P-10)."""
+    def outlived_restart(self) -> None:
+        """Write, once after a restart, that it has come as far as to wait (P-10)."""
         if self.thread.restarts and not self._ending:
             self._append((e.AgentPark(),))
 
@@ -398,7 +413,7 @@ class CodeRun:
 
     def will_wait(self) -> None:
         """The agent is about to wait for a message."""
-        self._outlived_restart()
+        self.outlived_restart()
         self.runtime.progressed()
 
 

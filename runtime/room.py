@@ -29,7 +29,7 @@ class Room:
 
     __slots__ = ("_on_wait", "most", "waits")
 
-    def __init__(self, most: int, on_wait: Callable[[], object]) -> None:
+    def __init__(self, most: int, on_wait: Callable[[str], object]) -> None:
         self.most = most
         self._on_wait = on_wait
         self.waits: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Room:
     @contextmanager
     def _waiting(self, run_id: str) -> Iterator[None]:
         self.waits[run_id] = self.waits.get(run_id, 0) + 1
-        self._on_wait()
+        self._on_wait(run_id)
         try:
             yield
         finally:

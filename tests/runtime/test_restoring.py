@@ -12,7 +12,7 @@ from little_families import Recorder, child, config, parent
 
 from hubbub import AgentDefinition, FunctionModel, Hub, RestorePolicy, Runtime
 from hubbub.agents.calls import LOST
-from hubbub.agents.restoring import CONTEXT_ONLY, LEFT, doom_of
+from hubbub.agents.deaths import CONTEXT_ONLY, LEFT, doom_of
 from hubbub.agents.tools import tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, OperatorError
