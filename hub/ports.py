@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeVar
 
@@ -84,6 +84,13 @@ class Worker(Protocol):
         """Have ``fn`` done after everything that was asked for before; not cancelled half-way.
 
         Raises ``Closed`` after ``close``.
+        """
+        ...
+
+    def when_idle(self, fn: Callable[[], None], seconds: float) -> None:
+        """Have ``fn``, which must not raise, done whenever nothing was for so many seconds.
+
+        These are seconds of the world outside: where time is virtual it is never done.
         """
         ...
 
@@ -170,12 +177,21 @@ class ThreadWorker:
     def __init__(self, name: str = "hubbub store") -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_closed = False
+        self._when_idle: Callable[[], None] = _nothing
+        self._patience: float | None = None
         # A daemon: a program that ends without closing its store must not hang at its exit.
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
+        while True:
+            try:
+                work = self._queue.get(timeout=self._patience)
+            except Empty:
+                self._when_idle()
+                continue
+            if work is None:
+                return
             work()
 
     async def run(self, fn: Callable[[], T]) -> T:
@@ -201,10 +217,18 @@ class ThreadWorker:
             raise errors.pop()
         return results[0]
 
+    def when_idle(self, fn: Callable[[], None], seconds: float) -> None:
+        self._when_idle, self._patience = fn, seconds
+        self._queue.put(_nothing)  # It may be waiting without end.
+
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             self._queue.put(None)
+
+
+def _nothing() -> None:
+    """What is done in order to be waited for again."""
 
 
 class MemorySecrets:

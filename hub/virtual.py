@@ -57,6 +57,9 @@ class InlineWorker:
             await anyio.lowlevel.checkpoint()
         return fn()
 
+    def when_idle(self, fn: Callable[[], None], seconds: float) -> None:
+        """Never: while virtual time passes nobody else has any to do something in."""
+
     def close(self) -> None:
         """There is no thread to end."""
 

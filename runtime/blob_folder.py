@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.ports import Worker
+from hubbub.runtime.private_files import make_private_folder, open_private
 
 __all__ = ["BlobFolder", "sync_folder"]
 
@@ -52,12 +53,13 @@ class BlobFolder:
         # One thread writes here, and what an earlier process left half-written is written over.
         new = place.with_name(f"{digest}.new")
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with new.open("wb") as file:
+            make_private_folder(place.parent)
+            new.unlink(missing_ok=True)
+            with open_private(new) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            new.chmod(0o444)  # An agent's folder shows the very file.
+            new.chmod(0o400)  # An agent's folder shows the very file.
             new.replace(place)
             sync_folder(place.parent)
             if is_new_folder:

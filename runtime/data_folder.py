@@ -1,23 +1,31 @@
-"""The folder of a store: what lies where in it, and who may use it.
+"""The folder of a store: what lies where in it.
 
-    hubbub.db      everything, in SQLite            hubbub.db-wal, -shm   its log
-    agents/<id>/   each agent's descriptor, state and history, for people and for other machines
-    blobs/         contents of files, by digest
-    hubbub.lock    held by the one runtime at work on the folder
-    hubbub.db-failed    a flush has failed, and the store has not been opened since
+    hubbub.db         everything, in SQLite         hubbub.db-wal, -shm   its log
+    hubbub.db-lock    held by the one runtime at work on the database (``store_lock.py``)
+    hubbub.db-failed  a flush has failed, and the store has not been opened since
+    agents/<id>/      each agent's descriptor, state and history, for people and other machines
+    blobs/            contents of files, by digest
 
-``sqlite:PATH`` names the folder.  A PATH that ends in ``.db`` names the database file, and the
-rest lies in the folder ``PATH.d`` beside it.
+``sqlite:PATH`` names the folder, or the database in it.  A database of another name, which ends in
+``.db``, keeps the last two in the folder ``NAME.db.d`` beside it.  What a path leads to counts, not
+how it is written: every name of a database is a name of the same store.
 """
 
 import os
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hubbub.hub.errors import OperatorError
+from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.runtime.private_files import make_private_folder, narrow, open_private
 
-__all__ = ["DataFolder", "FolderLock"]
+__all__ = ["BESIDE", "DATABASE", "DataFolder"]
+
+DATABASE: Final = "hubbub.db"
+"""The name of the database in a store's folder."""
+
+BESIDE: Final = ("-wal", "-shm", "-journal", "-wal-copy", "-failed")
+"""What the names of files end in that belong to a database and lie beside it."""
 
 NETWORK: Final = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.sshfs", "glusterfs")
@@ -26,15 +34,24 @@ NETWORK: Final = frozenset(
 
 
 class DataFolder:
-    """Where the parts of a store lie."""
+    """Where the parts of a store lie.
 
-    __slots__ = ("database", "root")
+    Raises ``BadValue`` for what can be no path, ``OperatorError`` for one that leads nowhere.
+    """
+
+    __slots__ = ("_former", "database", "root")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        given = Path(path)
-        is_file = given.suffix == ".db"
-        self.root = given.with_name(given.name + ".d") if is_file else given
-        self.database = given if is_file else given / "hubbub.db"
+        given, found = Path(path), _resolved(Path(path))
+        is_folder = os.path.isdir(found) or ".db" not in (given.suffix, found.suffix)
+        self.database = _resolved(found / DATABASE) if is_folder else found
+        """The file itself: no link leads there."""
+        self.root = self.database.parent
+        if not _is_same(self.database, self.root / DATABASE):
+            self.root = self.database.with_name(f"{self.database.name}.d")
+        former = given.with_name(f"{given.name}.d") if given.suffix == ".db" else given
+        beside = self.database.with_name(f"{self.database.name}.d")
+        self._former = (former.absolute(), beside)
 
     @property
     def agents(self) -> Path:
@@ -44,24 +61,52 @@ class DataFolder:
     def blobs(self) -> Path:
         return self.root / "blobs"
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The database and what belongs to it, the lock apart, whether they are there or not."""
+        name = self.database.name
+        return (self.database, *(self.database.with_name(f"{name}{end}") for end in BESIDE))
+
     def make(self) -> None:
         """Make the folder if it is missing; it is for its owner's eyes only.
 
-        Raises ``OperatorError`` where nothing can be made.
+        Raises ``OperatorError`` where nothing can be made, and where ``check_former`` does.
         """
+        self.check_former()
         try:
-            is_new = not self.root.exists()
-            self.root.mkdir(parents=True, exist_ok=True)
-            self.database.parent.mkdir(parents=True, exist_ok=True)
-            if is_new:
-                self.root.chmod(0o700)
-                # What a store holds is nobody's to commit by accident.
-                (self.root / ".gitignore").write_text("*\n")
+            # What a store holds is nobody's to commit by accident.
+            if make_private_folder(self.root):
+                with open_private(self.root / ".gitignore") as file:
+                    file.write(b"*\n")
+            make_private_folder(self.database.parent)
         except OSError as error:
             raise OperatorError(
                 f"{self.root}: {error.strerror or error}; make it a folder that can be written, or "
                 "give another path"
             ) from error
+        narrow(self._wide())
+
+    def _wide(self) -> Iterator[Path]:
+        """Folders of ours that were made when others could still look into them."""
+        for folder in (self.agents, self.blobs):
+            # Made by us they are private; else they may be somebody's own, and hold more than ours.
+            if folder.is_dir() and folder.stat().st_mode & 0o077:
+                yield from filter(_is_ours, folder.iterdir())
+
+    def check_former(self) -> None:
+        """Raise ``OperatorError`` where agents or contents lie in a folder that is not looked into.
+
+        Formerly it went by how the path was written which folder they were in.
+        """
+        for folder in self._former:
+            if _is_same(folder, self.root):
+                continue
+            for name in ("agents", "blobs"):
+                if _has_something(folder / name):
+                    raise OperatorError(
+                        f"{folder / name}: belongs to {self.database}, and is not looked for there "
+                        f"any more; move what is in it into {self.root / name}, and start again"
+                    )
 
     def check_file_system(self) -> None:
         """Raise ``OperatorError`` for a folder on a network file system."""
@@ -73,69 +118,36 @@ class DataFolder:
             )
 
 
-class FolderLock:
-    """Held while a runtime is at work on a folder; let go of by the system when it dies."""
+def _resolved(path: Path) -> Path:
+    """Where a path leads, links followed; what is missing is taken as it is written."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # A NUL, or text that no file system holds.
+        raise BadValue("store", f"{str(path)!r} is no path ({error})") from None
+    except OSError as error:
+        raise OperatorError(f"{path}: {error.strerror}; give another path") from error
 
-    __slots__ = ("_file", "_path")
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def acquire(self) -> None:
-        """Take the lock, or raise ``OperatorError`` that says who has it."""
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise OperatorError(
-                f"{self._path}: {error.strerror}; make the folder writable, or give another path"
-            ) from error
-        try:
-            _lock(file)
-        except OSError:
-            holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(file)
-            raise OperatorError(
-                f"{self._path.parent}: another runtime is at work on this store (process "
-                f"{holder}); stop it, or give another path"
-            ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        self._file = file
-
-    def is_held(self) -> bool:
-        """Whether somebody has the lock; changes nothing."""
-        try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            _lock(file)
-        except OSError:
-            return True
-        finally:
-            os.close(file)
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one place; also where the case of letters does not count."""
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
         return False
 
-    def release(self) -> None:
-        """Let go; idempotent."""
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is certain for a folder in ``agents/`` or ``blobs/`` that we have made it."""
+    is_of_blobs = len(folder.name) == 2 and folder.parent.name == "blobs"
+    return folder.is_dir() and (is_of_blobs or (folder / "descriptor.json").exists())
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: int) -> None:
-        # Past the end of what is written there: others may read who holds the lock.
-        os.lseek(file, 1 << 20, os.SEEK_SET)
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _has_something(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
 
 
 def file_system_of(path: Path) -> str:

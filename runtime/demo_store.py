@@ -12,10 +12,12 @@ import msgspec
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.demo import Demo
 from hubbub.runtime.document_folder import is_document
+from hubbub.runtime.private_files import open_private
 from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.store_lock import StoreLock
 
 __all__ = ["DEMO_FOLDER", "begin_demo", "resume_demo"]
 
@@ -39,15 +41,16 @@ def begin_demo(demo: Demo, *, own: bool, ports: Ports, folder: Path = DEMO_FOLDE
     """
     data = DataFolder(folder)
     data.make()
-    lock = FolderLock(data.root / "hubbub.lock")
+    lock = StoreLock(data.database)
     lock.acquire()
     try:
         for name in (data.agents, data.blobs):
             shutil.rmtree(name, ignore_errors=True)
-        for file in data.root.glob(f"{data.database.name}*"):
-            file.unlink()
+        for file in data.files:
+            file.unlink(missing_ok=True)
         what = _What(str(demo.folder), own)  # The store lies where it is relative to.
-        (data.root / _WHAT).write_bytes(msgspec.json.encode(what))
+        with open_private(data.root / _WHAT) as told:
+            told.write(msgspec.json.encode(what))
     finally:
         lock.release()
     return SqliteStore(folder, ports=ports)

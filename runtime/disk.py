@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
+from hubbub.runtime.private_files import make_private_folder, open_private
+
 __all__ = ["Disk", "RealDisk"]
 
 
@@ -65,7 +67,7 @@ class Disk(Protocol):
 
 
 class RealDisk:
-    """The machine's own."""
+    """The machine's own.  What is made is for its owner's eyes only."""
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -80,12 +82,12 @@ class RealDisk:
             return None
 
     def append(self, path: str, data: bytes) -> None:
-        with open(path, "ab", buffering=0) as file:
+        with open_private(path, append=True, buffering=0) as file:
             _write(file.write(data), data, path)
 
     def replace(self, path: str, data: bytes) -> None:
         beside = _beside(path)
-        with open(beside, "wb", buffering=0) as file:
+        with open_private(beside, buffering=0) as file:
             _write(file.write(data), data, path)
         os.replace(beside, path)
 
@@ -97,15 +99,7 @@ class RealDisk:
         return True
 
     def mkdir(self, path: str) -> bool:
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise
-            return False
-        except FileNotFoundError:
-            os.makedirs(path, exist_ok=True)
-        return True
+        return make_private_folder(path)
 
     def listdir(self, path: str) -> list[str]:
         try:
@@ -127,7 +121,8 @@ class RealDisk:
         except FileNotFoundError:
             raise
         except OSError:  # Another device, or a file system without links.
-            shutil.copyfile(source, beside)
+            with open(source, "rb") as content, open_private(beside) as file:
+                shutil.copyfileobj(content, file)
         os.replace(beside, path)
         # Replacing a link by one to the same file does nothing at all.
         self.remove(beside)

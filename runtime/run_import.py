@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.blob_folder import BlobFolder
-from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.incoming_runs import MISFITS, Imported, IncomingRuns, Misfit
 from hubbub.runtime.sqlite_schema import connect, store_failure
+from hubbub.runtime.store_lock import StoreLock
 from hubbub.runtime.stores import folder_of_store
 
 __all__ = ["BadExport", "Imported", "import_runs"]
@@ -40,7 +41,7 @@ async def import_runs(
     folder = folder_of_store(store)
     folder.make()
     folder.check_file_system()
-    lock = FolderLock(folder.root / "hubbub.lock")
+    lock = StoreLock(folder.database)
     lock.acquire()
     try:
         db = connect(folder.database)
@@ -62,7 +63,6 @@ async def _import(
     replace: bool,
     ports: Ports,
 ) -> Imported:
-    folder.database.chmod(0o600)
     blobs = BlobFolder(folder.blobs)
     blobs.worker = worker = ports.make_worker()
     new_name = f"sqlite-{ports.ids.number():012x}"

@@ -25,6 +25,9 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.blob_folder import sync_folder
+from hubbub.runtime.data_folder import BESIDE
+from hubbub.runtime.private_files import make_private_file, narrow, open_private
+from hubbub.runtime.store_lock import identity_of
 
 __all__ = [
     "FORMAT", "PRAGMAS", "connect", "connect_read_only", "is_damage", "is_io_error", "mark_failed",
@@ -101,8 +104,14 @@ def connect(path: Path) -> sqlite3.Connection:
     where nothing may be written.
     """
     try:
+        _refuse_links(path)
         _refuse_emptied(path)
+        # SQLite gives its log the mode that the database has.  Nobody but SQLite may open that:
+        # closing it again would take from SQLite every lock that this process has on it.
+        make_private_file(path)
+        narrow((path, *(path.with_name(f"{path.name}{end}") for end in BESIDE)))
         _copy_log(path)
+        before = identity_of(path)
         db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
         db.text_factory = READABLE
         try:
@@ -111,6 +120,8 @@ def connect(path: Path) -> sqlite3.Connection:
             for pragma in PRAGMAS:
                 db.execute(f"PRAGMA {pragma}")
             prepare(db, path)
+            if identity_of(path) != before:
+                raise OperatorError(f"{path}: was replaced while it was opened; start again")
             _mark(path).unlink(missing_ok=True)
         except BaseException:
             db.close()
@@ -135,6 +146,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
         if (path.parent / "agents").is_dir():
             remedy = "open a runtime on its folder, and the agents in agents/ come back"
         raise OperatorError(f"{path}: no such store; {remedy}")
+    _refuse_links(path)
     try:
         db = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None,
@@ -167,6 +179,15 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
+def _refuse_links(path: Path) -> None:
+    """By its other name a database has another log, and another lock."""
+    if path.exists() and (names := path.stat().st_nlink) > 1:
+        raise OperatorError(
+            f"{path}: one of {names} names of this file (hard links); its log lies beside one of "
+            "them only: keep that one, remove the others, and start again"
+        )
+
+
 def _refuse_emptied(path: Path) -> None:
     """SQLite throws the log of an empty file away, and with it what was acknowledged last."""
     log = path.with_name(f"{path.name}-wal")
@@ -181,7 +202,7 @@ def mark_failed(path: Path, error: sqlite3.Error) -> None:
     """Have the next opening of the file take nothing for written that a flush may have lost."""
     if is_io_error(error):
         with suppress(OSError):
-            _mark(path).touch()
+            make_private_file(_mark(path))
 
 
 def _mark(path: Path) -> Path:
@@ -200,8 +221,9 @@ def _copy_log(path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     copy = path.with_name(f"{path.name}-wal-copy")
     with suppress(FileNotFoundError):
-        shutil.copyfile(log, copy)
-        with copy.open("r+b") as file:
+        with log.open("rb") as content, open_private(copy) as file:
+            shutil.copyfileobj(content, file)
+            file.flush()
             os.fsync(file.fileno())
         copy.replace(log)
         sync_folder(path.parent)

@@ -6,15 +6,16 @@
 
 * Durable means: written and flushed to the disk (``synchronous=FULL``) before anybody is told.
 * What is submitted while a batch is written makes up the next one: many runs share a flush.
-* One runtime at a time is at work on a folder; others are refused, readers are not.
+* One runtime at a time is at work on a database; others are refused, readers are not.
 * An error of the disk is for good: everything after it is refused with its words, and nothing that
-  was acknowledged is lost.
+  was acknowledged is lost.  So is the loss of its files: nothing is acknowledged that was written
+  into a database, or a log, that was removed, renamed or replaced.
 """
 
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from os import PathLike
 from typing import Final, TypeVar
@@ -31,12 +32,14 @@ from hubbub.hub.raised import exit_in
 from hubbub.hub.task_host import TaskHost
 from hubbub.runtime.adoption import adopt, problems_of
 from hubbub.runtime.blob_folder import BlobFolder
-from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.disk import Disk, RealDisk
 from hubbub.runtime.projection import Projection
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.sqlite_schema import connect, connect_read_only, mark_failed, store_failure
 from hubbub.runtime.sqlite_writer import Applied, Depths, Operation, SqliteWriter
+from hubbub.runtime.store_lock import StoreLock
+from hubbub.runtime.store_watch import StoreWatch, TakenAway
 from hubbub.runtime.stored_secrets import StoredSecrets
 
 __all__ = ["SqliteStore"]
@@ -51,6 +54,9 @@ MAX_BATCH: Final = 1000
 
 CHECKPOINT: Final = 1_500
 """Events after which the log is moved into the file, as soon as nothing else is to be done."""
+
+LOOK: Final = 1.0
+"""Seconds of idleness after which the writing thread looks whether its files are there."""
 
 
 class SqliteStore:
@@ -86,7 +92,7 @@ class SqliteStore:
         """What was wrong with folders of agents when the store was opened, one line each."""
         self.tip = 0
         self._depths: Depths = (0, 0, 0)
-        self._lock = FolderLock(self.folder.root / "hubbub.lock")
+        self._lock = StoreLock(self.folder.database)
         self._tasks = TaskHost()
         self._queue: deque[Operation] = deque()
         self._is_writing = False
@@ -126,6 +132,7 @@ class SqliteStore:
             await self._end()
             raise
         self._is_open = True
+        self._writing.when_idle(self._look, LOOK)
         self.blobs.worker = self._reading
 
     async def _begin(self) -> None:
@@ -158,7 +165,7 @@ class SqliteStore:
                 self.problems = problems_of(found)
         except sqlite3.Error as error:
             raise OperatorError(store_failure(path, error)) from error
-        path.chmod(0o600)
+        self._watch = StoreWatch(path, self._lock)
         self.tip, self._depths = self._writer.tip, self._writer.depths
         log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
 
@@ -228,7 +235,28 @@ class SqliteStore:
 
     def write(self, batch: Sequence[Operation]) -> Applied:
         """Write a batch, all or nothing, durably.  In the writing thread."""
-        return self._writer.apply(batch)
+        self._demand_files()  # Else it would be written where nobody finds it,
+        applied = self._writer.apply(batch)
+        self._demand_files()  # or be acknowledged though it was.
+        return applied
+
+    def _demand_files(self) -> None:
+        """Raise ``TakenAway`` unless the store lies where it was opened.  In the writing thread."""
+        try:
+            self._watch.check()
+        except TakenAway:
+            if self._watch.is_owned():  # Its log is gone: what stands there is not, yet.
+                with suppress(sqlite3.Error):
+                    self._writer.checkpoint()
+            raise
+
+    def _look(self) -> None:
+        """Notice that files were taken away though nothing is written."""
+        if not self.failure:
+            try:
+                self._demand_files()
+            except TakenAway as error:
+                self._failed(error)
 
     def _enqueue(self, operation: Operation) -> None:
         if self._is_forgetful:
@@ -318,10 +346,16 @@ class SqliteStore:
             await self._fail(error)
 
     async def _fail(self, error: Exception) -> None:
-        path = self.folder.database
+        self._failed(error)
         if isinstance(error, sqlite3.Error):
+            await self._writing.run(partial(mark_failed, self.folder.database, error))
+
+    def _failed(self, error: Exception) -> None:
+        path = self.folder.database
+        if isinstance(error, OperatorError):
+            self.failure = str(error)
+        elif isinstance(error, sqlite3.Error):
             self.failure = store_failure(path, error)
-            await self._writing.run(partial(mark_failed, path, error))
         else:
             self.failure = f"{path}: {type(error).__name__}: {error}; please report it"
         log.error("store.failed", problem=self.failure, exc_info=error)

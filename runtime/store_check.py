@@ -21,7 +21,7 @@ from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
 from hubbub.runtime.agent_folders import AgentFolders
 from hubbub.runtime.context_reader import ContextReader
-from hubbub.runtime.data_folder import DataFolder, FolderLock
+from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.disk import RealDisk
 from hubbub.runtime.foreign_folders import Broken
 from hubbub.runtime.lane_check import FROM_BACKUP, Lane, Lanes, Problem
@@ -33,6 +33,7 @@ from hubbub.runtime.store_file import (
     failure_of,
     open_store_file,
 )
+from hubbub.runtime.store_lock import StoreLock
 from hubbub.runtime.stores import folder_of_store
 
 __all__ = ["StoreCheck"]
@@ -180,7 +181,7 @@ class StoreCheck:
         """``agents/``, which a runtime at work writes a moment after the database."""
         if not store.folder.agents.is_dir():
             return
-        if FolderLock(store.folder.root / "hubbub.lock").is_held():
+        if StoreLock(store.folder.database).is_held():
             self._tell("a runtime is at work on the store: agents/, which follows it, is left out")
             return
 

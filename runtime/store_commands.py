@@ -16,6 +16,7 @@ import msgspec
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.patterns import Patterns
 from hubbub.hub.ports import Ports
+from hubbub.runtime.private_files import open_private
 from hubbub.runtime.stores import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -525,7 +526,7 @@ def _write_file(path: Path, lines: Iterator[bytes]) -> int:
     scratch = path.with_name(f"{path.name}.part")
     count = 0
     try:
-        with scratch.open("wb") as file:
+        with open_private(scratch) as file:
             for line in lines:
                 file.write(line)
                 count += 1

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.runtime.data_folder import DataFolder
+from hubbub.runtime.private_files import make_private_file, make_private_folder, open_private
 from hubbub.runtime.sqlite_schema import store_failure
 from hubbub.runtime.store_file import StoreFile, open_store_file
 
@@ -110,9 +111,9 @@ def _copy_database(
             tell(f"{100 * (total - remaining) // total} % of the database copied")
 
     try:
+        make_private_file(path)
         copy = sqlite3.connect(path)
         try:
-            path.chmod(0o600)
             with source.one_moment():  # Else a writer would make it begin again and again.
                 source.db.backup(copy, pages=PAGES, progress=progress)
             _check_copy(copy, path)
@@ -139,11 +140,12 @@ def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
     count = size = 0
     for place in _contents(source):
         copy = target / place.parent.name / place.name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(place, copy)
+        make_private_folder(copy.parent)
+        with place.open("rb") as content, open_private(copy) as file:
+            shutil.copyfileobj(content, file)
         if _digest(copy) != place.name:
             raise StoreFailed(str(place), "its content has changed; see hubbub fsck")
-        copy.chmod(0o444)  # As in a store: an agent's folder shows the very file.
+        copy.chmod(0o400)  # As in a store: an agent's folder shows the very file.
         _sync(copy)
         count += 1
         size += copy.stat().st_size

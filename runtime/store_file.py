@@ -194,6 +194,7 @@ def open_store_file(store: str) -> Generator[StoreFile, None, None]:
             f"{folder.database}: no such store; give the folder that a runtime has used: "
             "--store sqlite:PATH"
         )
+    folder.check_former()
     try:
         db = connect_read_only(folder.database)
     except UNREADABLE as error:

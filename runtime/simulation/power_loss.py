@@ -1,7 +1,7 @@
 """``TornStore``: the SQLite store on a machine whose power fails in the middle of a write.
 
-    the batch of the doomed commit ─► files read ─► written ─► log read ─► dead, nobody has heard
-    closed ─► files as the disk has them ─► the next life opens them
+    the batch of the doomed commit ─► log read ─► written ─► log read ─► dead, nobody has heard
+    closed ─► the log as the disk has it ─► the next life opens it
 
 The store, SQLite and the files are the real ones; what the disk has is put together afterwards.
 
@@ -23,6 +23,7 @@ What is not
 * The folders of agents: simulated stores keep none.
 """
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +33,7 @@ from msgspec import Struct
 
 from hubbub.hub.journal import Commit
 from hubbub.hub.ports import SystemIds
+from hubbub.runtime.sqlite_schema import connect_read_only
 from hubbub.runtime.sqlite_store import SqliteStore
 from hubbub.runtime.sqlite_writer import Applied, Operation
 
@@ -67,7 +69,7 @@ class TornStore(SqliteStore):
 
     tear: Tear | None = None
     _doom: tuple[Commit, int, Callable[[int], None]] | None = None
-    _left: tuple[bytes, bytes] | None = None
+    _left: tuple[sqlite3.Connection, bytes] | None = None
 
     def lose_power(self, commit: Commit, sectors: int, on_loss: Callable[[int], None]) -> None:
         """Have the power fail while the batch is written that holds ``commit``.
@@ -83,10 +85,10 @@ class TornStore(SqliteStore):
         if self._doom is None or self._doom[0] not in batch:
             return super().write(batch)
         _, sectors, on_loss = self._doom
-        file, before = self.folder.database.read_bytes(), _read(self._log)
+        reader, before = self._reader_of_what_was(), _read(self._log)
         applied = super().write(batch)
         self.tear = tear = torn_log(before, _read(self._log), sectors)
-        self._left = file, tear.log
+        self._left = reader, tear.log
         commits = [operation for operation in batch if isinstance(operation, Commit)]
         if not tear.is_whole:
             for commit in commits:
@@ -100,13 +102,21 @@ class TornStore(SqliteStore):
         finally:
             self._put_back()
 
+    def _reader_of_what_was(self) -> sqlite3.Connection:
+        """As long as it reads, nothing that is written later is moved from the log into the file,
+        and SQLite does not empty the log when the store is closed."""
+        db = connect_read_only(self.folder.database)
+        db.execute("BEGIN")
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        return db
+
     def _put_back(self) -> None:
-        """Undo what closing did, which SQLite takes for a chance to empty its log."""
+        """Leave the log as the disk has it."""
         left, self._left = self._left, None
         if left is None:
             return
-        file, log = left
-        self.folder.database.write_bytes(file)
+        reader, log = left
+        reader.close()
         self._log.write_bytes(log)
         self._beside("shm").unlink(missing_ok=True)
 

@@ -1,0 +1,103 @@
+"""Files and folders that are for their owner's eyes only, from the first byte on.
+
+Whatever may hold values of variables is made here.  The mode that a file is made with decides, not
+one that it gets later, and neither the umask nor the folder's mode has a say: SQLite gives its log
+and its journal the mode of the database, so they follow.  What was there before, and is wider, is
+narrowed and told of in the log.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.logs import log
+
+__all__ = ["make_private_file", "make_private_folder", "narrow", "open_private"]
+
+FILE: Final = 0o600
+FOLDER: Final = 0o700
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+_CLOSED_BY_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
+
+
+def open_private(
+    path: str | os.PathLike[str], *, append: bool = False, buffering: int = -1
+) -> BinaryIO:
+    """A private file to write, emptied unless one appends; narrowed if it was there.
+
+    Raises ``OSError``.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+    file = os.open(path, flags | _BINARY | _CLOSED_BY_EXEC, FILE)
+    try:
+        if _is_posix():
+            mode = stat.S_IMODE(os.fstat(file).st_mode)
+            if mode & OTHERS or mode & FILE != FILE:  # Before there is anything of ours in it.
+                os.fchmod(file, FILE)
+        return os.fdopen(file, "ab" if append else "wb", buffering=buffering)
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file if there is none; one that is there is not opened.  Raises ``OSError``."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED_BY_EXEC, FILE)
+    except FileExistsError:
+        return
+    try:
+        if _is_posix():
+            os.fchmod(file, FILE)  # A umask can have taken the owner's own bits away.
+    finally:
+        os.close(file)
+
+
+def make_private_folder(path: str | os.PathLike[str]) -> bool:
+    """Make a folder, and those above it, if it is missing; whether it was.  Raises ``OSError``."""
+    if os.path.isdir(path):
+        return False
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(above):
+        make_private_folder(above)
+    try:
+        os.mkdir(path, FOLDER)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return False
+    if _is_posix():
+        os.chmod(path, FOLDER)
+    return True
+
+
+def narrow(paths: Iterable[Path]) -> None:
+    """Take from others what they may do with these files and folders, those that are there.
+
+    None of them is opened.  Raises ``OperatorError`` for one whose mode cannot be changed.
+    """
+    if not _is_posix():
+        return
+    for path in paths:
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if not mode & OTHERS:
+                continue
+            path.chmod(mode & ~OTHERS)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise OperatorError(
+                f"{path}: others may read it, and that cannot be changed ({error.strerror}); have "
+                "its owner do so (chmod go= FILE), or give a path on a disk that knows modes"
+            ) from error
+        log.warning("store.narrowed", path=str(path), mode=f"{mode:04o}")
+
+
+def _is_posix() -> bool:
+    return os.name == "posix"
