@@ -94,7 +94,8 @@ async def test_every_name_leads_to_the_same_runs_agents_and_contents(place: Path
             assert run_ids == [] or store.blobs.place(digest).exists(), name
             store.blobs.place(digest).parent.mkdir(parents=True, exist_ok=True)
             store.blobs.place(digest).touch()
-            run_ids.append((await rt.start("assistant", "hello")).run_id)
+            run = await rt.start("assistant", "hello", session_key=f"key{len(run_ids)}")
+            run_ids.append(run.run_id)
     assert len({path.name for path in (place / STORE / "agents").iterdir()}) == len(names(place))
     assert not list(place.rglob("*.d"))  # noqa: ASYNC240
     for name in names(place)[:: scale(7, 1)]:
