@@ -79,8 +79,10 @@ class Terminal:
         for piece in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", text):
             if piece == "\n":
                 lines.append("")
-            elif piece in ("\r", "\x1b[K"):  # The console erases whole lines.
+            elif piece == "\r":  # The console erases whole lines, and ends of lines.
                 lines[-1] = ""
+            elif place := re.fullmatch(r"\x1b\[(\d+)G", piece):
+                lines[-1] = lines[-1][: int(place[1]) - 1]
             elif not piece.startswith("\x1b"):
                 lines[-1] += piece
         return "\n".join(lines)
