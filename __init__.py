@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "START",
+    "AgentContext",
     "AgentDefinition",
     "AgentExecutor",
     "AgentResponse",
@@ -43,16 +44,19 @@ __all__ = [
     "Runtime",
     "ScriptedModel",
     "Secret",
+    "SessionState",
     "SessionToolBinding",
     "SideConfig",
     "Skill",
     "StackFrame",
+    "StackFrameMeta",
     "SubagentRegistryEntry",
     "SubagentToolConfig",
     "Tool",
     "ToolCall",
     "ToolError",
     "ToolResult",
+    "ToolUse",
     "TurnAction",
     "TurnResult",
     "Usage",
@@ -76,11 +80,14 @@ _EXPORTS: Final = {
         "agent",
     ),
     "hubbub.agents.frames": (
+        "AgentContext",
         "AgentResponse",
         "AgentStack",
         "AgentStackManager",
         "ChildActivated",
+        "SessionState",
         "StackFrame",
+        "ToolUse",
         "TurnAction",
         "TurnResult",
     ),
@@ -89,6 +96,7 @@ _EXPORTS: Final = {
     "hubbub.agents.registry": ("SubagentRegistryEntry",),
     "hubbub.agents.run_state": ("RunState",),
     "hubbub.agents.skills": ("Skill",),
+    "hubbub.agents.stack_frame_meta": ("StackFrameMeta",),
     "hubbub.agents.tools": ("Tool", "ToolError", "ToolResult", "tool"),
     "hubbub.agents.variables": ("VariableDefinition",),
     "hubbub.hub.cursor": ("START",),
@@ -121,11 +129,14 @@ if TYPE_CHECKING:
         agent,
     )
     from hubbub.agents.frames import (
+        AgentContext,
         AgentResponse,
         AgentStack,
         AgentStackManager,
         ChildActivated,
+        SessionState,
         StackFrame,
+        ToolUse,
         TurnAction,
         TurnResult,
     )
@@ -134,6 +145,7 @@ if TYPE_CHECKING:
     from hubbub.agents.registry import SubagentRegistryEntry
     from hubbub.agents.run_state import RunState
     from hubbub.agents.skills import Skill
+    from hubbub.agents.stack_frame_meta import StackFrameMeta
     from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
     from hubbub.agents.variables import VariableDefinition
     from hubbub.hub.cursor import START

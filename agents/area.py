@@ -5,6 +5,8 @@ Rules
 * A name is a relative path of plain parts with ``/`` between them: no ``..``, no leading ``/``, no
   drive letter, no NUL or other control character.  It is a key, not a place on any disk, so a
   link cannot lead out of it.
+* Models like to write paths from a root: one ``/``, or ``/attachments/``, in front of a name means
+  the area itself (``without_root``), wherever a file is named.
 * A file is a name and the digest of its content; contents never change, so a copy for another run
   is another name for the same content, and what is written later does not show there (A-01).
 * A file that comes from another run gets its own name, or the next free ``name-2.ext``: nothing
@@ -35,6 +37,7 @@ __all__ = [
     "with_file",
     "with_files",
     "with_key",
+    "without_root",
 ]
 
 MAX_FILES: Final = 10_000
@@ -43,6 +46,7 @@ MAX_KEYS: Final = 1_000
 MAX_VALUE_BYTES: Final = 1024 * 1024
 _MAX_PATH: Final = 1024
 _MAX_PART: Final = 255
+_ROOTS: Final = ("/attachments/", "/")
 
 
 class Area(Struct, frozen=True):
@@ -77,6 +81,11 @@ def path_problem(path: object) -> str:
     return ""
 
 
+def without_root(path: str) -> str:
+    """A name as it is, for one that is written from the area's root."""
+    return path.removeprefix(next((root for root in _ROOTS if path.startswith(root)), ""))
+
+
 def key_problem(key: object) -> str:
     """Why ``key`` is no key; empty when it is one."""
     if not isinstance(key, str) or not 0 < len(key) <= _MAX_PART:
@@ -106,9 +115,11 @@ def with_key(area: Area, event: AgentKey) -> Area:
 
 def find_files(area: Area, paths: Iterable[str]) -> tuple[tuple[FileRef, ...], tuple[str, ...]]:
     """The files of these names, and the names that there are none of."""
-    wanted = tuple(dict.fromkeys(paths))
-    missing = tuple(path for path in wanted if path not in area.files)
-    return tuple(area.files[path] for path in wanted if path in area.files), missing
+    wanted: dict[str, str] = {}
+    for path in paths:
+        wanted.setdefault(without_root(path), path)
+    missing = tuple(path for name, path in wanted.items() if name not in area.files)
+    return tuple(area.files[name] for name in wanted if name in area.files), missing
 
 
 def place_files(area: Area, files: Iterable[FileRef]) -> tuple[FileRef, ...]:

@@ -156,6 +156,17 @@ def with_child(family: Family, event: e.AgentChild) -> Family:
     return family
 
 
+def without_starts(family: Family, skipped: tuple[int, ...]) -> Family:
+    """The family after it turned out that some of those that are due do not start."""
+    starts = tuple(
+        [
+            replace(start, status="done") if index in skipped else start
+            for index, start in enumerate(family.starts)
+        ]
+    )
+    return replace(family, starts=starts)
+
+
 def with_result(family: Family, item: e.SessionResult) -> Family:
     """The family after a result came: who has ended, what is answered."""
     child = item.child_run_id

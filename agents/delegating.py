@@ -200,7 +200,7 @@ def _start_at_once(thread: Thread, signal: Delegated, side: ActiveSide) -> Decis
     child = side.children.get(request.agent)
     place = {"immediate": True, "index": signal.index}
     if child is None or not signal.is_enabled:
-        skipped = e.AgentChild(child_agent=request.agent, side=thread.side, **place)  # type: ignore[arg-type]
+        skipped = e.AgentImmediate(skipped=(signal.index,), side=thread.side)
         return Decision((skipped,), status="active")
     events: list[Event] = []
     refused = signal.problem or refusal_of_creation(

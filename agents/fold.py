@@ -23,6 +23,7 @@ from hubbub.agents.children import (
     with_deferred,
     with_interruption,
     with_result,
+    without_starts,
 )
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
 from hubbub.agents.perspective import hear, said, tell
@@ -393,6 +394,8 @@ def _message(thread: Thread, event: e.AgentMessage) -> Thread:
 
 
 def _immediate(thread: Thread, event: e.AgentImmediate) -> Thread:
+    if event.skipped:
+        return replace(thread, family=without_starts(thread.family, event.skipped))
     starts = tuple(Start(name, event.message) for name in event.names)
     activated = (*thread.family.activated, event.side)
     return replace(thread, family=replace(thread.family, starts=starts, activated=activated))

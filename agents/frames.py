@@ -17,7 +17,7 @@ Rules
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import structs
@@ -41,6 +41,7 @@ __all__ = [
     "StackFrame",
     "ToolUse",
     "TurnAction",
+    "TurnExecutor",
     "TurnResult",
     "activated_in",
     "first_message",
@@ -212,6 +213,7 @@ class StackFrame:
       which is what ``max_iterations`` bounds; its definition may set a lower bound.
     * ``effective_tools`` are the names that its model is offered, shown only.
     * ``parent_tool_use_id`` is the caller's call that gets the result.
+    * ``executor`` is who executes its turns, where the frame was made by one.
     """
 
     frame_id: str
@@ -229,6 +231,27 @@ class StackFrame:
     voice: str | None = None
     parent_tool_use_id: str | None = None
     agent_session_id: str | None = None
+
+    @property
+    def executor(self) -> "TurnExecutor | None":
+        return self.__dict__.get("_executor")
+
+    @executor.setter
+    def executor(self, executor: "TurnExecutor | None") -> None:
+        self.__dict__["_executor"] = executor
+
+
+class TurnExecutor(Protocol):
+    """Who executes the turns of a frame."""
+
+    async def execute_turn(
+        self,
+        frame: StackFrame,
+        user_message: str | None = None,
+        tool_result: tuple[str, str, bool] | None = None,
+    ) -> "TurnResult":
+        """Run a frame until it says something to the user, ends, or waits."""
+        ...
 
 
 @dataclass

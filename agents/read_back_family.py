@@ -82,7 +82,7 @@ def _starts(lane: RewrittenLane, left: list[Child]) -> None:
         if late is not None and lane.thread.family.find(late.run_id) is None:
             register(lane, late, immediate=True, index=at, waits=start.status == "waiting")
         elif start.status == "done" and lane.thread.family.starts[at].status == "todo":
-            lane.put(e.AgentChild(child_agent=start.name, immediate=True, index=at))
+            lane.put(e.AgentImmediate(skipped=(at,)))
 
 
 def _forget(lane: RewrittenLane, given_up: tuple[tuple[str, str], ...]) -> None:

@@ -19,7 +19,8 @@ class StackFrameMeta(Struct, frozen=True, kw_only=True):
     * ``model`` is what the frame was pushed with, or else what answered its last call; ``None``
       before anything is known.
     * ``iteration`` counts the model calls of the activation at work: since the push or the last
-      message of the user.  ``max_iterations`` is its bound, 0 where that is not known (main).
+      message of the user.  ``max_iterations`` is its bound; a definition may set a lower one,
+      which is not known of main.
     * ``parent_tool_use_id`` is the call of the frame below that waits; ``None`` for main.
     * ``effective_tools`` are names, empty for main, whose definition says them.
     * ``environment`` has names of variables; every value is ``***``.
@@ -31,7 +32,7 @@ class StackFrameMeta(Struct, frozen=True, kw_only=True):
     agent_type: FrameType
     model: str | None = None
     iteration: int = 0
-    max_iterations: int = 0
+    max_iterations: int = 25
     parent_tool_use_id: str | None = None
     effective_tools: tuple[str, ...] = ()
     is_skill_agent: bool = False

@@ -10,7 +10,7 @@ tool call without its result cannot be shown to a model (S-07).
       └── area     its files and its keys             (agents/area.py)
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from hubbub.agents.area import NO_AREA, Area
 from hubbub.agents.children import NO_FAMILY, Family
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
 from hubbub.hub.events import NO_USAGE, OutcomeName
-from hubbub.hub.values import Json
+from hubbub.hub.values import Json, decode_value
 
 __all__ = ["NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
 
@@ -117,6 +117,11 @@ class Outcome(Struct, frozen=True, gc=False):
     reason: str
     output_json: Json
     usage: Usage
+
+    @property
+    def output(self) -> Any:
+        """What it came to; a fresh copy each time."""
+        return decode_value(self.output_json)
 
 
 class Origin(Struct, frozen=True, gc=False):

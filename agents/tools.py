@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
@@ -98,6 +98,8 @@ class Tool(Generic[P, R]):
     """What the tool reads from ``state.env`` (D-09)."""
     is_built_in: bool = False
     """Whether it comes with hubbub, so that a name that is built in is its own (D-11)."""
+    __test__: ClassVar[bool] = False
+    """Whatever a tool is named, pytest takes it for no test."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)

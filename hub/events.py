@@ -359,11 +359,13 @@ class AgentChild(Event, tag="agent:child", home="own"):
 class AgentImmediate(Event, tag="agent:immediate", home="own"):
     """A prompt became active that starts these subagents before its first step (C-04).
 
-    ``message`` is what made it active.
+    ``message`` is what made it active.  With ``skipped``, places among those of the latest such
+    event, nothing became active: these do not start, as their branch is disabled.
     """
 
     names: tuple[str, ...] = ()
     message: str = ""
+    skipped: tuple[int, ...] = ()
 
 
 class AgentFile(Event, tag="agent:file", home="own"):

@@ -6,7 +6,7 @@ run.  Which names may be used stands in ``hubbub.agents.area``.
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from hubbub.agents.area import (
     Area,
     key_problem,
     path_problem,
+    without_root,
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
 from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
@@ -44,7 +45,8 @@ class FileStat(Struct, frozen=True):
 
 
 class FileArea:
-    """The files of one run.  Names are relative paths with ``/``; nothing leads out of them.
+    """The files of one run.  Names are relative paths with ``/``; nothing leads out of them.  A
+    leading ``/`` or ``/attachments/``, as models write it, means the area's root.
 
     Every call raises ``BadPath`` for a name that is none; what other runs were given of a file
     are copies, which later writes do not change.
@@ -65,7 +67,7 @@ class FileArea:
 
         Raises ``LimitExceeded`` (64 MiB a file, 10,000 files a run) and ``BadValue``.
         """
-        _check(path)
+        path = _name(path)
         if isinstance(content, str):
             content = _encoded(content)
         if not isinstance(content, bytes | bytearray):
@@ -101,9 +103,10 @@ class FileArea:
 
     def list(self, folder: str = "") -> tuple[str, ...]:
         """The names of all files, or of those under ``folder``, sorted."""
-        if folder != "":
-            _check(folder.rstrip("/") if isinstance(folder, str) else folder)
-            folder = f"{folder.rstrip('/')}/"
+        if folder not in _ALL:
+            folder = f"{_name(folder.rstrip('/') if isinstance(folder, str) else folder)}/"
+        else:
+            folder = ""
         return tuple(sorted(path for path in self._area().files if path.startswith(folder)))
 
     def stat(self, path: str) -> FileStat:
@@ -113,12 +116,10 @@ class FileArea:
 
     async def delete(self, path: str) -> None:
         """Delete a file.  Raises ``NoSuchFile``."""
-        self._find(path)
-        await self._record(AgentFile(deleted=(path,)))
+        await self._record(AgentFile(deleted=(self._find(path).path,)))
 
     def _find(self, path: str) -> FileRef:
-        _check(path)
-        ref = self._area().files.get(path)
+        ref = self._area().files.get(_name(path))
         if ref is None:
             raise NoSuchFile(path, "list() shows the files there are")
         return ref
@@ -165,9 +166,17 @@ class KeyArea:
         return tuple(sorted(self._area().keys))
 
 
-def _check(path: object) -> None:
-    if problem := path_problem(path):
+_ALL: Final = ("", "/", "/attachments", "/attachments/")
+"""How all files are meant."""
+
+
+def _name(path: object) -> str:
+    """The name that is meant by ``path``."""
+    name = without_root(path) if isinstance(path, str) else path
+    if problem := path_problem(name):
         raise BadPath(path, problem)
+    assert isinstance(name, str)
+    return name
 
 
 def _encoded(content: str) -> bytes:

@@ -32,7 +32,7 @@ from hubbub.agents.skills import Skill
 from hubbub.agents.tools import Tool
 from hubbub.agents.variables import env_problems
 from hubbub.hub import events as e
-from hubbub.hub.errors import DefinitionError
+from hubbub.hub.errors import CallerError, DefinitionError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.frame_turn import FrameTurn, Say
 from hubbub.runtime.resolved import Resolved
@@ -113,7 +113,10 @@ class AgentExecutor:
         waits for another one, or no call has that id; ``UnknownAgent``.  Cancelled, or left by an
         exception of ``send``, the frame is as it was after its last finished activity.
         """
-        return await FrameTurn(self._around, frame, send).run(user_message, tool_result)
+        result = await FrameTurn(self._around, frame, send).run(user_message, tool_result)
+        if result.child_frame is not None:
+            result.child_frame.executor = self
+        return result
 
     async def process_message(
         self,
@@ -145,6 +148,7 @@ class AgentExecutor:
         side = self.definitions.side(session.thread.agent or self.main)
         frame_id = session.thread.origin.run_id or self._new_id()
         frame = make_frame(side, frame_id, context)
+        frame.executor = self
         frame.session = session
         frame.iteration = session.thread.turn_steps
         return frame
@@ -187,6 +191,7 @@ class AgentExecutor:
         if thread.frame is not None:
             child = session.children[thread.frame.child]
             child.parent_tool_use_id = context.tool_use_id
+            child.executor = self
             raise ChildActivated(child)
         assert thread.closed is not None
         done = thread.closed.calls[0]
@@ -201,7 +206,17 @@ async def execute_turn(
     user_message: str | None = None,
     tool_result: tuple[str, str, bool] | None = None,
     *,
-    executor: AgentExecutor,
+    executor: AgentExecutor | None = None,
 ) -> TurnResult:
-    """``executor.execute_turn``: run one turn of a frame (IA)."""
-    return await executor.execute_turn(frame, user_message, tool_result)
+    """``executor.execute_turn``: run one turn of a frame (IA).
+
+    Without ``executor`` it is the frame's own, of which every frame knows that an executor has
+    returned.  Raises ``CallerError`` for one made by hand.
+    """
+    who = executor or frame.executor
+    if who is None:
+        raise CallerError(
+            f"execute_turn: the frame {frame.frame_id!r} was made by hand; give executor=, or set "
+            "its executor"
+        )
+    return await who.execute_turn(frame, user_message, tool_result)

@@ -254,6 +254,37 @@ async def test_a_message_takes_files_along_and_a_clash_overwrites_nothing(
     assert pair.outputs("child", "read") == ["one", "two"]
 
 
+@pytest.mark.spec("A-01", "T-07")
+@pytest.mark.parametrize("root", ["/", "/attachments/"])
+async def test_files_may_be_named_from_the_root_wherever_a_model_names_them(
+    root: str, journal: Journal, ports: Ports
+) -> None:
+    pair = Pair(
+        [
+            call("write", path=f"{root}f/in.txt", text="1"),
+            create("first", f"{root}f/in.txt"),
+            tell("second", f"{root}f/in.txt", "f/in.txt"),
+            reply("", call("files"), call("read", path=f"{root}out.txt")),
+            create("refused", f"{root}../f/in.txt"),
+            "done",
+        ],
+        [
+            reply("", call("read", path=f"{root}f/in.txt"),
+                  call("write", path=f"{root}out.txt", text="2")),
+            call("finish", message="1", paths=[f"{root}out.txt"]),
+            call("fail", message="2", path=f"{root}out.txt"),
+        ],
+        blocking=True, resumable=RESUMABLE,
+    )  # fmt: skip
+    await pair.play(journal, ports)
+    assert pair.heard("child") == [("first", note("f/in.txt")), ("second", note("f/in-2.txt"))]
+    assert pair.outputs("child", "read") == ["1"]
+    assert pair.outputs("parent", "files") == ['["f/in.txt","out-2.txt","out.txt"]']
+    assert pair.outputs("parent", "read") == ["2"]
+    refused = pair.results("parent")[-1]
+    assert refused.is_error and f"there is no file '{root}../f/in.txt'" in refused.output
+
+
 @pytest.mark.spec("A-01")
 async def test_what_is_written_later_does_not_show_on_either_side(
     journal: Journal, ports: Ports

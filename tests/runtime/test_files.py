@@ -154,7 +154,8 @@ async def test_a_file_that_is_not_there_is_named(
 
 
 ESCAPES = (
-    "..", "../x", "a/../../x", "a/..", "/etc/passwd", "//host/share", "\\\\host\\share", "C:",
+    "..", "../x", "a/../../x", "a/..", "/../x", "/attachments/../x", "/attachments//x", "/C:/x",
+    "//host/share", "/\\host", "\\\\host\\share", "C:", "//attachments/x", "/./x", "/a\0b",
     "C:x", "c:/x", "C:\\x", "a\\b", "..\\x", "a\0b", "\0", "", ".", "./a", "a//b", "a/",
     "a\nb", "a\x7fb", "a\ud800b", "a\u202eb", "x" * 256, "/".join(["x"] * 600), None, 3, b"a",
 )  # fmt: skip
@@ -189,7 +190,41 @@ async def test_a_name_that_leads_out_is_refused_and_nothing_is_written(
         assert not [x for x in await run.read() if isinstance(x, AgentFile)]
 
 
-names = st.sampled_from(["a", "b.txt", "f/a", "f/b.txt", "../a", "/a", "C:a", "a\0", "f//a", ""])
+@pytest.mark.spec("T-07")
+@pytest.mark.parametrize("root", ["/", "/attachments/"])
+async def test_one_leading_slash_and_attachments_mean_the_root_of_the_area(
+    root: str, worker: Worker, journal: Journal, ports: Ports
+) -> None:
+    async def work(at: Any) -> None:
+        assert (await at.files.write(f"{root}f/a.txt", "one")).path == "f/a.txt"
+        await at.files.write("f/a.txt", "two")
+        await at.files.write("attachments/b", "of a folder of that name")
+        assert await at.files.read_text(f"{root}f/a.txt") == "two"
+        assert await at.files.read(f"{root}f/a.txt") == b"two"
+        assert at.files.stat(f"{root}f/a.txt") == at.files.stat("f/a.txt")
+        assert at.files.list() == at.files.list(root) == ("attachments/b", "f/a.txt")
+        assert at.files.list(root.rstrip("/")) == at.files.list()
+        assert at.files.list(f"{root}f") == at.files.list(f"{root}f/") == ("f/a.txt",)
+        assert at.files.list("attachments") == ("attachments/b",)
+        with pytest.raises(NoSuchFile):
+            await at.files.read("/attachments/b")
+        await at.files.delete(f"{root}f/a.txt")
+        assert at.files.list("/f") == ()
+
+    async with worker.open(journal, ports) as runtime:
+        run = await runtime.start("assistant")
+        await worker.do(run, work)
+        recorded = [x for x in await run.read() if isinstance(x, AgentFile)]
+    assert {ref.path for x in recorded for ref in x.files} == {"f/a.txt", "attachments/b"}
+    assert [x.deleted for x in recorded if x.deleted] == [("f/a.txt",)]
+
+
+names = st.sampled_from(
+    [
+        "a", "b.txt", "f/a", "f/b.txt", "/a", "/attachments/f/a",
+        "../a", "//a", "C:a", "a\0", "f//a", "",
+    ]
+)  # fmt: skip
 contents = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.binary())
 operations = st.lists(
     st.one_of(
@@ -216,6 +251,7 @@ class PlainArea:
             if verb == "unset":
                 self.keys.pop(name, None)
             return self.keys.get(name, "not there") if verb == "get" else None
+        name = {"/a": "a", "/attachments/f/a": "f/a"}.get(name, name)
         if name not in ("a", "b.txt", "f/a", "f/b.txt"):
             return "BadPath"
         if verb == "write":

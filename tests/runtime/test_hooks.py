@@ -248,6 +248,20 @@ async def test_what_is_told_is_on_record(journal: Journal, ports: Ports) -> None
     assert {point for point, _ in found} == {hook.id for hook in hooks}
 
 
+@pytest.mark.spec("D-06")
+async def test_after_a_session_the_hook_is_given_what_it_came_to(
+    journal: Journal, ports: Ports
+) -> None:
+    given: list[Any] = []
+    hooks = [told_as(given, "after_session")]
+    agents = [model_agent(ScriptedModel(["one"]), hooks=("after_session",))]
+    async with Runtime(agents, hooks=hooks, store=journal, ports=ports) as runtime:
+        outcome = await (await runtime.start("assistant", "hello")).result()
+    ((_, told),) = given
+    assert (told.output, told.outcome, told.success) == ("one", "completed", True)
+    assert told.output == outcome.output
+
+
 @pytest.mark.spec("D-06", "T-11")
 async def test_the_message_of_a_reset_is_told_as_one_that_was_created(
     journal: Journal, ports: Ports

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from little_frames import KEY, complete, frame, open_runtime, skill, use
 from virtual_time import VirtualTimeLoop
 
+import hubbub
 from hubbub import (
     AgentDefinition,
     PromptDefinition,
@@ -131,6 +132,44 @@ async def test_send_text(ports: Ports) -> None:
     assert await execute_turn(main, "hi", executor=executor) == TurnResult(A.SEND_TEXT, "Hello.")
     assert main.session.messages == [UserMessage(content="hi"), AssistantMessage(text="Hello.")]
     assert main.iteration == 1
+
+
+async def test_execute_turn_is_called_as_the_seed_calls_it(ports: Ports) -> None:
+    main = frame(script(use("child", "do it"), "All done."), agents=("child",))
+    child = frame(script("Which?", complete("done")), name="child")
+    below, top = await child_of(AgentExecutor([main, child], ports=ports))
+    assert await execute_turn(top) == TurnResult(A.SEND_TEXT, "Which?")
+    assert await execute_turn(top, "that", None) == TurnResult(A.COMPLETE, "done")
+    assert top.parent_tool_use_id is not None
+    given = (top.parent_tool_use_id, "done", False)
+    result = await execute_turn(below, user_message=None, tool_result=given)
+    assert result == TurnResult(A.SEND_TEXT, "All done.")
+
+
+async def test_a_frame_made_by_hand_needs_an_executor(ports: Ports) -> None:
+    executor = AgentExecutor([frame(script("Hello."))], ports=ports)
+    made = StackFrame("f", "main", "main", SessionState(), "", AgentContext(KEY))
+    with pytest.raises(CallerError, match="give executor="):
+        await execute_turn(made, "hi")
+    made.executor = executor
+    assert (await execute_turn(made, "hi")).text == "Hello."
+    assert "executor" not in repr(made)
+
+
+def test_what_frames_are_made_of_is_offered_at_the_front_door() -> None:
+    wanted = {
+        "AgentContext", "AgentExecutor", "AgentResponse", "AgentStack", "AgentStackManager",
+        "ChildActivated", "SessionState", "StackFrame", "StackFrameMeta", "ToolUse", "TurnAction",
+        "TurnResult", "execute_turn",
+    }  # fmt: skip
+    assert wanted <= set(hubbub.__all__)
+    meta = hubbub.StackFrameMeta(
+        frame_id="f", agent_session_id="f", agent_name="main", agent_type="main"
+    )
+    made = hubbub.StackFrame(
+        "f", "main", "main", hubbub.SessionState(), "", hubbub.AgentContext("telegram_1_2")
+    )
+    assert meta.max_iterations == made.max_iterations == 25
 
 
 async def test_complete(ports: Ports) -> None:
