@@ -1,6 +1,8 @@
 """``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11, T-01).
 
-A tool parameter annotated ``RunState`` is injected and does not appear in the tool's schema.
+A tool parameter annotated ``RunState`` is injected and does not appear in the tool's schema.  A
+plain ``def`` tool, which runs in a worker thread, calls its plain members there, and the async ones
+by ``anyio.from_thread.run(state.files.read, "name")``.
 """
 
 from collections.abc import Mapping, Sequence

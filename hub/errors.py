@@ -149,11 +149,9 @@ class Closed(CallerError):
 class WrongThread(CallerError):
     """The hub was called from a thread other than its own."""
 
-    def __init__(self, call: str) -> None:
-        super().__init__(
-            f"{call} was called from another thread; use "
-            f"anyio.from_thread.run_sync(hub.{call}, ...) or a BlockingPortal"
-        )
+    def __init__(self, call: str, remedy: str = "") -> None:
+        usual = f"use anyio.from_thread.run_sync(hub.{call}, ...) or a BlockingPortal"
+        super().__init__(f"{call} was called from another thread; {remedy or usual}")
 
 
 class InboxInUse(CallerError):

@@ -785,6 +785,11 @@ class Hub:
             root_run_id=event.root_run_id, agent=event.agent,
         )  # fmt: skip
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the code at hand runs in the hub's own thread."""
+        return get_ident() == self._thread
+
     def _check(self, call: str) -> None:
         if get_ident() != self._thread:
             raise WrongThread(call)

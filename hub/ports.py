@@ -168,7 +168,9 @@ class ThreadOffload:
     """anyio's worker threads."""
 
     async def run(self, fn: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(fn, abandon_on_cancel=True)
+        # In a tuple, for Trio takes no function whose value could be awaited.
+        done = await anyio.to_thread.run_sync(lambda: (fn(),), abandon_on_cancel=True)
+        return done[0]
 
 
 class ThreadWorker:

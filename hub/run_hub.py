@@ -26,7 +26,7 @@ from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.stream import Subscription
 
-__all__ = ["Closable", "RunHub", "RunScope"]
+__all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
 
 
 class Closable(Protocol):
@@ -201,7 +201,7 @@ class RunHub:
             if event.__class__ is not SessionMessage or event.run_id != own:
                 handler(event)
 
-        both = _Both(
+        both = RunSubscription(
             self.hub._feed(messages, handler, self._run.host),
             self.hub._listen(
                 patterns, observe, run_id=options["run_id"], root_run_id=options["root_run_id"]
@@ -286,7 +286,7 @@ class RunHub:
         return self.hub.statistics()
 
 
-class _Both:
+class RunSubscription:
     """Two subscriptions left together."""
 
     __slots__ = ("parts",)

@@ -30,9 +30,11 @@ __all__ = ["TaskHost"]
 class TaskHost:
     """Starts tasks that live until they end or the host is closed."""
 
-    __slots__ = ("_ended", "_group", "_leave", "_shields", "_task")
+    __slots__ = ("_context", "_ended", "_group", "_leave", "_shields", "_task")
 
     def __init__(self) -> None:
+        self._context = Context()
+        """What tasks start in: nothing but, on asyncio, which library it is that runs them."""
         self._shields: list[anyio.CancelScope] = []
         self._group: TaskGroup | None = None
         self._leave: anyio.Event | None = None
@@ -46,6 +48,11 @@ class TaskHost:
     async def open(self) -> None:
         if is_on_asyncio():
             self._leave, self._ended = anyio.Event(), anyio.Event()
+            # What a thread calls here runs in no task, by which anyio would know asyncio.
+            with suppress(ImportError):
+                from sniffio import current_async_library_cvar as library
+
+                self._context.run(library.set, "asyncio")
             entered = anyio.Event()
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
             self._task.add_done_callback(partial(_set_both, entered, self._ended))
@@ -84,13 +91,16 @@ class TaskHost:
             self._shields.append(shield)
             coroutine = _inside(shield, coroutine)
             defer_interrupts(_inside)
-        return self._group.create_task(_guarded(coroutine), name=name or None, context=Context())
+        return self._group.create_task(
+            _guarded(coroutine), name=name or None, context=self._context.copy()
+        )
 
     def end_program(self, error: BaseException) -> bool:
         """Raise ``error`` where it ends the program; whether there is such a place."""
         if self._group is None:
             return False
-        self._group.create_task(_raise(error), name="hubbub exit", context=Context())
+        context = self._context.copy()
+        self._group.create_task(_raise(error), name="hubbub exit", context=context)
         return True
 
     async def aclose(self) -> None:

@@ -64,6 +64,7 @@ from hubbub.runtime.hook_runner import (
     filtered_results,
     run_hooks,
 )
+from hubbub.runtime.off_loop import OffLoop
 from hubbub.runtime.run_state import ThreadState, recorder
 from hubbub.runtime.variables import Environment
 
@@ -271,11 +272,12 @@ async def _run_tool(
         return render_failure(error), False
     offload = at.runtime.ports.offload
     failed = partial(at.tool_failed, tool, state.call_id)
+    given = state if tool.is_async else OffLoop(state, at.runtime.hub)
     if not at.side.hooks:
-        return await invoke(tool, kwargs, state, offload, failed), True
+        return await invoke(tool, kwargs, given, offload, failed), True
     # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
     with anyio.move_on_after(tool.timeout):
-        return await invoke(tool, kwargs, state, offload, failed), True
+        return await invoke(tool, kwargs, given, offload, failed), True
     assert tool.timeout is not None
     return ToolResult(TIMED_OUT.format(tool.timeout), is_error=True), True
 

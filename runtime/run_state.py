@@ -28,7 +28,7 @@ from hubbub.runtime.variables import Environment
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["ThreadState", "foreign_state", "notify_parent", "recorder"]
+__all__ = ["Outside", "ThreadState", "foreign_state", "notify_parent", "recorder"]
 
 
 class ThreadState:
@@ -227,11 +227,11 @@ async def foreign_state(
     if found is None:
         return None
     lane, thread = found
-    outside = _Outside(runtime, run_id)
+    outside = Outside(runtime, run_id)
     return ThreadState(runtime, lane, thread, _ForeignPen(run_id), hub=outside, by=by)
 
 
-class _Outside:
+class Outside:
     """The hub as far as another run's state needs it: nothing is emitted in its name."""
 
     __slots__ = ("_run_id", "_runtime")
