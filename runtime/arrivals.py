@@ -26,7 +26,7 @@ from hubbub.agents.restoring import causes_of
 from hubbub.agents.signals import Restored
 from hubbub.agents.thread import EMPTY, Thread
 from hubbub.hub import events as e
-from hubbub.hub.errors import RunFailed, UnknownAgent
+from hubbub.hub.errors import BadValue, RunFailed, UnknownAgent
 from hubbub.hub.events import InLane
 from hubbub.hub.journal import Commit, LoadedRun
 from hubbub.hub.logs import log
@@ -118,16 +118,17 @@ class Arrivals:
         try:
             await journal.flush()
             thread, loaded = await self._read(run_id)
-            if loaded is not None:
-                lane = await relatives.lane_of(loaded)
-                await relatives.load(loaded)
+            if loaded is None:
+                raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            lane = await relatives.lane_of(loaded)
+            await relatives.load(loaded)
         except Exception as error:
             self.loading.pop(run_id, None)
             self._leave_broken(run_id, error)
             return
         finally:
             held = self.loading.pop(run_id, [])
-        if loaded is None or loaded.info.status == "ended" or self._runtime.is_leaving:
+        if loaded.info.status == "ended" or self._runtime.is_leaving:
             self._overdue.discard(run_id)
             self._runs.left_id(run_id)
             return

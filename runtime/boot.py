@@ -21,6 +21,7 @@ from hubbub.agents.deaths import CONTEXT_ONLY, LEFT
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.journal import Commit, Journal
+from hubbub.hub.logs import log
 from hubbub.runtime.ancestry import runs_above
 
 __all__ = ["Boot", "RestorePolicy"]
@@ -62,7 +63,10 @@ class Boot:
         self._at = now
         text = (await journal.notes(NOTE)).get(NOTE)
         if text:
-            self._noted = msgspec.json.decode(text, type=dict[str, int])
+            try:
+                self._noted = msgspec.json.decode(text, type=dict[str, int])
+            except msgspec.DecodeError as error:  # Then every run counts as killed.
+                log.warning("boot.unreadable", note=NOTE, error=str(error))
             self._left = dict(self._noted)
         ready = await journal.ready()
         if not self._is_context_only:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.journal import Commit
+from hubbub.hub.logs import log
 from hubbub.runtime.timers import Timer
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ class Pauses:
         """Go on waiting where an earlier runtime did."""
         for key, note in (await self._runtime.hub.journal.notes(NOTE)).items():
             prompt_id = key.removeprefix(NOTE)
-            if note and prompt_id not in self._timers:
+            if not note or prompt_id in self._timers:
+                continue
+            try:
                 self._wait(prompt_id, int(note))
+            except ValueError as error:
+                log.warning("pause.unreadable", prompt_id=prompt_id, error=str(error))
 
     def follow(self, before: Thread, after: Thread, commit: Commit) -> None:
         """A run's state is about to change; ``commit`` says so."""

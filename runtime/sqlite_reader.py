@@ -14,6 +14,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, LoadedRun, RunInfo, Selection
 from hubbub.runtime.sqlite_addresses import candidates
+from hubbub.runtime.sqlite_rows import check_row
 
 __all__ = ["SqliteReader"]
 
@@ -44,16 +45,15 @@ class SqliteReader:
             "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
             "ORDER BY waiting.seq"
         )
-        number = found[0]
+        info, number = _info(found), found[0]
+        items = [decode_event(body) for (body,) in self._db.execute(waiting, (number,))]
+        if len(items) != info.waiting:
+            what = f"{info.waiting} items wait for it, {len(items)} were found; see fsck"
+            raise BadValue(f"run {run_id}", what)
         return LoadedRun(
-            info=_info(found),
-            events=self._own_lane(run_id, number, after),
-            after=after,
-            waiting=[
-                decode_event(body)  # type: ignore[misc]
-                for (body,) in self._db.execute(waiting, (number,))
-            ],
-        )
+            info=info, events=self._own_lane(run_id, number, after), after=after,
+            waiting=items,  # type: ignore[arg-type]
+        )  # fmt: skip
 
     def _own_lane(self, run_id: str, number: int, after: int) -> list[Event]:
         """A run's own events; raises ``BadValue`` where its record is not what was written."""
@@ -82,6 +82,10 @@ class SqliteReader:
                 raise BadValue(
                     f"run {run_id}", f"its record has changed at position {position}; see fsck"
                 )
+        # An index that has lost an entry shows less, and nothing that is wrong by itself.
+        last = self._db.execute("SELECT seq, chain FROM run WHERE number = ?", (number,)).fetchone()
+        if last != (after + len(events), chain):
+            raise BadValue(f"run {run_id}", "the end of its record is missing; see fsck")
         return events
 
     def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
@@ -112,7 +116,8 @@ class SqliteReader:
 
     def timed(self) -> Sequence[tuple[str, int]]:
         select = "SELECT run_id, wake_at FROM run WHERE wake_at IS NOT NULL AND status <> 'ended'"
-        return self._db.execute(select).fetchall()
+        # Whose deadline is none is damaged: it is looked at, and told of, at once.
+        return [(x, at if isinstance(at, int) else 0) for x, at in self._db.execute(select)]
 
     def find(self, to: str, by: Addressing) -> Sequence[str]:
         return candidates(self._db, to, by)
@@ -238,10 +243,12 @@ _SELECT_ONE: Final = f"{_SELECT_INFO} WHERE number = (SELECT number FROM address
 
 
 def _info(found: Sequence[Any]) -> RunInfo:
+    """Raises ``BadValue`` for a row that is damaged."""
     (
         _, run_id, root, parent, agent, name, session_key, status, inbox, waiting, created_at,
         wake_at, descriptor,
     ) = found  # fmt: skip
+    check_row(run_id, status, inbox, (waiting, created_at, wake_at or 0))
     return RunInfo(
         run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
         session_key=session_key, status=status, inbox=inbox, waiting=waiting,

@@ -1,7 +1,7 @@
 """The rows of runs in the store, as its writer holds them."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from hubbub.hub.codec import decode_event
@@ -11,10 +11,11 @@ from hubbub.hub.descriptors import (
     kind_of_descriptor,
     read_descriptor,
 )
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import InLane
 from hubbub.hub.journal import NewRun, RunInfo, RunStatus
 
-__all__ = ["Row", "Rows"]
+__all__ = ["Row", "Rows", "check_row"]
 
 KEPT_ROWS: Final = 256
 """Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
@@ -127,6 +128,8 @@ def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], in
         number, root, parent, agent, name, session_key, descriptor, status, inbox, seq, in_seq,
         chain, waiting, messages, born, created_at, wake_at, recent,
     ) = found  # fmt: skip
+    counters = (seq, in_seq, chain, waiting, messages, born, created_at, wake_at or 0, recent)
+    check_row(run_id, status, inbox, counters)
     new = NewRun(
         run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
         session_key=session_key, wake_at=wake_at,
@@ -138,7 +141,20 @@ def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], in
     if waiting:
         items = [decode_event(body) for (body,) in db.execute(_SELECT_WAITING, (number,))]
         row.waiting = {item.seq: item for item in items}  # type: ignore[misc]
+    if len(row.waiting) != waiting:
+        raise BadValue(f"run {run_id}", f"{waiting} items wait for it, not all are there; see fsck")
     return row
+
+
+def check_row(run_id: Any, status: Any, inbox: Any, numbers: Iterable[Any]) -> None:
+    """Raise ``BadValue`` for a row that nobody has written like this."""
+    is_sound = status in _STATUSES and inbox in _INBOXES
+    if not is_sound or not all(isinstance(number, int) for number in numbers):
+        raise BadValue(f"run {run_id}", "its row has changed; see fsck")
+
+
+_STATUSES: Final = frozenset(("active", "waiting", "parked", "ended"))
+_INBOXES: Final = frozenset(("open", "closing", "terminated", "ended"))
 
 
 _SELECT_ROW: Final = (

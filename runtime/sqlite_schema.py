@@ -265,7 +265,7 @@ def is_io_error(error: sqlite3.Error) -> bool:
 def store_failure(path: Path, error: sqlite3.Error) -> str:
     """What is wrong with the store, and what to do, in one line."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
-    words = f"{path}: {error} ({name})"
+    words = f"{path}: {' '.join(str(error).split())} ({name})"
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return f"{words}; {DAMAGED}"
     if name.startswith("SQLITE_FULL"):

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 import anyio
 import anyio.lowlevel
 
-from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
+from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.logs import log
@@ -38,6 +38,7 @@ from hubbub.runtime.projection import Projection
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.sqlite_schema import connect, connect_read_only, mark_failed, store_failure
 from hubbub.runtime.sqlite_writer import Applied, Depths, Operation, SqliteWriter
+from hubbub.runtime.store_damage import MISFITS, check_indexes, opening
 from hubbub.runtime.store_lock import StoreLock
 from hubbub.runtime.store_watch import StoreWatch, TakenAway
 from hubbub.runtime.stored_secrets import StoredSecrets
@@ -125,7 +126,8 @@ class SqliteStore:
             if self._mirrors:
                 worker = self._make_worker()
                 self._projection = Projection(self.folder, self._disk, self._ports.clock, worker)
-                await self._projection.open(self._writer.safe, self.tip)
+                with opening(self.folder.database):
+                    await self._projection.open(self._writer.safe, self.tip)
             await self._tasks.open()
             await self._begin()
         except BaseException:
@@ -155,23 +157,23 @@ class SqliteStore:
         self._lock.acquire()
         path = self.folder.database
         self._db = connect(path)
-        try:
+        with opening(path):
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('store', ?)", (new_name,))
             select = "SELECT value FROM meta WHERE key = 'store'"
             self.name = self._db.execute(select).fetchone()[0]
+            check_indexes(self._db, path)
             self._writer = SqliteWriter(self._db)
             if self._mirrors:
                 found = adopt(self._writer, self.folder, self._disk, self._default_agent)
                 self.problems = problems_of(found)
-        except sqlite3.Error as error:
-            raise OperatorError(store_failure(path, error)) from error
         self._watch = StoreWatch(path, self._lock)
         self.tip, self._depths = self._writer.tip, self._writer.depths
         log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
 
     def _open_reader(self) -> None:
-        self._reader = SqliteReader(connect_read_only(self.folder.database))
-        self.secrets.restore(self._reader.secrets())
+        with opening(self.folder.database):
+            self._reader = SqliteReader(connect_read_only(self.folder.database))
+            self.secrets.restore(self._reader.secrets())
 
     async def aclose(self) -> None:
         """Write what was submitted, and let go of the folder; idempotent."""
@@ -429,8 +431,8 @@ class SqliteStore:
         except sqlite3.Error as error:
             words = store_failure(path, error).removeprefix(f"{path}: ")
             raise StoreFailed(str(path), words) from error
-        except BadValue as error:
-            problem = f"an event in it is damaged ({error}); put a backup in its place"
+        except MISFITS as error:
+            problem = f"what stands in it is damaged ({error}); put a backup in its place"
             raise StoreFailed(str(path), problem) from error
 
     def depths(self) -> Depths:
