@@ -155,7 +155,7 @@ def _interrupt(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide)
     given = _ARGUMENTS[INTERRUPT].parse(call.arguments)
     yield _start(thread, step, call, side)
     yield SessionPrompt(
-        prompt_id=f"{thread.origin.run_id}?call_{step.number}_{call.index}",
+        prompt_id=f"{thread.origin.run_id}.call_{step.number}_{call.index}",
         question=given["prompt"],
         options=tuple(given.get("options", ())),
         timeout=PAUSE_SECONDS,

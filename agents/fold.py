@@ -178,12 +178,15 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
         answering=(OPENING,) if item.reports else (),
     )  # fmt: skip
     notes: tuple[str, ...] = ()
-    if item.files:
-        thread, notes = _received(thread, item.files)
+    message = item.message
+    attached = () if message is None else message.attachments
+    if item.files or attached:
+        thread, notes = _received(thread, item.files, attached)
     if item.input_json is NULL or (said := item.input) is None:
         return thread
     text = said if isinstance(said, str) else bytes(item.input_json).decode()
-    return hear(thread, UserMessage(content=text, notes=notes))
+    role = "user" if message is None else message.role
+    return hear(thread, UserMessage(content=text, role=role, notes=notes))
 
 
 def _is_of_user(descriptor: Any) -> bool:

@@ -55,6 +55,8 @@ def identity_of(event: InLane) -> tuple[str, str]:
             return "result", f"{event.child_run_id}#{event.session or 'end'}"
         case SessionVariables():
             return "variables", event.request_id
+        case SessionOpen() if event.message is not None:
+            return event.message.source, event.message.key
         case _:
             return "", ""
 
@@ -97,6 +99,8 @@ def _id_of_child(given: SubagentDescriptor, run_id: str) -> str:
 
 def _said_to_found(event: SessionOpen) -> SessionMessage | None:
     """What an opening says to a run that there is already."""
+    if event.message is not None:
+        return structs.replace(event.message, at=event.at)
     if event.input_json is NULL:
         return None
     said = session_message(event.input if isinstance(event.input, str) else "")
@@ -191,9 +195,11 @@ class Addressing:
             descriptor=descriptor,
             by_descriptor=given is not None,
         )
+        source, key = identity_of(event)
         return Delivery(
-            event, run_id, limit=self._max_inbox, new=new, touches=True, agents=self.agents
-        )
+            event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
+            agents=self.agents,
+        )  # fmt: skip
 
     def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
         """Move the values of variables where only the runtime looks (H-19)."""

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.texts import check_label
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
@@ -93,8 +94,10 @@ def read_descriptor(data: bytes | str | Json) -> Descriptor:
         found: Descriptor = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise BadValue("descriptor", f"{error}; use the shapes of the agent types") from None
-    if any(not part for part in msgspec.structs.astuple(found)):
-        raise BadValue("descriptor", "a part is empty; every part names something")
+    for part in msgspec.structs.astuple(found):
+        check_label("descriptor", part)
+        if not part:
+            raise BadValue("descriptor", "a part is empty; every part names something")
     return found
 
 

@@ -514,6 +514,8 @@ class SessionOpen(Event, tag="session:open", home="in"):
     depth: int = 0
     frame: int = 0
     """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
+    message: "SessionMessage | None" = None
+    """The first message, where it is more than a text; its content is the input, too (U-07)."""
 
     @property
     def input(self) -> Any:

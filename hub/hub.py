@@ -57,7 +57,7 @@ from hubbub.hub.inbox import Inbox
 from hubbub.hub.journal import Commit, Delivery, Journal, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.memory_journal import MemoryJournal
-from hubbub.hub.message import Sayable, session_message
+from hubbub.hub.message import Sayable, opening_message, session_message
 from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
@@ -468,6 +468,7 @@ class Hub:
         timeout: float | None = None,
         descriptor: Any = None,
         env: dict[str, str] | None = None,
+        source: str = "",
     ) -> Receipt:
         """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor`` (R-09).
 
@@ -476,21 +477,28 @@ class Hub:
         that stands for it; a user's key spells the same (``telegram_123_456``).  One of a subagent
         starts a child of an open run, and is rejected without one.
 
-        Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  The
-        receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the ``Secrets``
-        port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
+        Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  An
+        ``input`` that is a ``Message`` is one from the start: the run gets its text as its input,
+        and its ``key`` counts (per run and ``source``) whether the run is new or found, so that
+        it is a duplicate when it is delivered again.  Without ``session_key``, ``descriptor`` or
+        ``run_id`` each opening makes a run of its own, whatever the key.
+
+        The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
+        ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
         cannot be encoded, a timeout that is none, a ``run_id`` of other characters than letters,
         digits, ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a
         descriptor of no agent type, or a key that spells another one.
         """
+        input_json, message = opening_message(input, source)
         check_labels(agent=agent, session_key=session_key, correlation_id=correlation_id, name=name)
         if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
             raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
         event = SessionOpen(
             run_id=run_id or "",
             open_agent=agent,
-            input_json=encode_value("input", input),
+            input_json=input_json,
+            message=message,
             session_key=session_key,
             correlation_id=correlation_id,
             name=name,

@@ -98,6 +98,8 @@ def judge(row: InboxRow, delivery: Delivery, known: Event | None) -> bool:
     event = delivery.event
     # First of all: who repeats what was accepted is told so, whatever came since.
     if known is not None:
+        if isinstance(known, SessionOpen) and known.message is not None:
+            known = known.message
         same = isinstance(known, _ONCE) or _same(known, event)
         delivery.outcome = "duplicate" if same else "rejected"
         delivery.reason = "" if same else "key reused"

@@ -8,9 +8,9 @@ from msgspec import Struct
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionMessage
 from hubbub.hub.texts import check_label, check_text
-from hubbub.hub.values import NULL, encode_value
+from hubbub.hub.values import NULL, Json, encode_value
 
-__all__ = ["MAX_MESSAGE_CHARS", "Message", "Sayable", "session_message"]
+__all__ = ["MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_message", "session_message"]
 
 MAX_MESSAGE_CHARS = 4_000_000
 """A longer message is refused with ``BadValue``: it could not be shown to any model."""
@@ -70,6 +70,13 @@ def session_message(
         if message.metadata
         else NULL,
     )
+
+
+def opening_message(input: object, source: str = "") -> tuple[Json, SessionMessage | None]:
+    """What a run is started with: the input, and the message that it comes from, if it is one."""
+    if not isinstance(input, Message):
+        return encode_value("input", input), None
+    return encode_value("input", input.content), session_message(input, source=source)
 
 
 def _check_parts(message: Message) -> None:

@@ -12,6 +12,7 @@ was asked, or with the hub.
 """
 
 import inspect
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -30,12 +31,17 @@ from hubbub.hub.texts import check_label, check_text
 if TYPE_CHECKING:
     from hubbub.hub.hub import Hub
 
-__all__ = ["Prompts"]
+__all__ = ["Prompts", "asker_of"]
 
 REMEMBERED: Final = 1000
 """Ended prompts whose reason a late reply is still told."""
 
 Service = Callable[[str], Any | Awaitable[Any]]
+
+
+def asker_of(prompt_id: str) -> str:
+    """The run that a prompt's id begins with; ids of versions before have a ``?`` behind it."""
+    return re.split(r"[.?]", prompt_id, maxsplit=1)[0]
 
 
 class _Prompt:
@@ -95,7 +101,7 @@ class Prompts:
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._hub.dispatcher.number:x}.{self._number}"
-        prompt = _Prompt(f"{asker}?{number}", asker, address)
+        prompt = _Prompt(f"{asker or 'hub'}.{number}", asker, address)
         self._register(prompt)
         try:
             event = SessionPrompt(

@@ -12,6 +12,7 @@ from hubbub.agents.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.journal import Commit
 from hubbub.hub.logs import log
+from hubbub.hub.prompts import asker_of
 from hubbub.runtime.timers import Timer
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Pauses:
 
     def _wait(self, prompt_id: str, expires_at: int) -> None:
         runtime = self._runtime
-        run_id = prompt_id.rpartition("?")[0]
+        run_id = asker_of(prompt_id)
         runtime.hub._prompts.pause(prompt_id, run_id)
         seconds = max(0.0, (expires_at - runtime.ports.clock.now()) / 1_000_000)
 

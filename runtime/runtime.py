@@ -41,11 +41,12 @@ from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
 from hubbub.hub.journal import Delivery, Journal, RunInfo
 from hubbub.hub.logs import log
+from hubbub.hub.message import opening_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label, check_labels, check_text
-from hubbub.hub.values import NULL, Json, encode_value
+from hubbub.hub.values import NULL, Json
 from hubbub.runtime.activations import Activations
 from hubbub.runtime.agent_messages import agent_for
 from hubbub.runtime.boot import RestorePolicy
@@ -324,10 +325,15 @@ class Runtime:
         name: str = "",
         correlation_id: str = "",
         env: Mapping[str, str] | None = None,
+        source: str = "",
     ) -> Run:
         """Start a run and return its handle once the start is durable.
 
         With a ``session_key`` that has a live run, that run is found and ``input`` sent to it.
+        ``input`` may be a ``Message``: a model agent takes it as one, a code agent gets its text
+        as input.  With its ``key`` (and the same ``source``) it is taken once per run: delivered
+        again with the ``session_key`` or ``run_id``, it is a duplicate, and the handle is the same
+        run's.  A key that came with other content raises ``CallerError``.
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
         run.  ``env`` gives the run values of variables, which appear nowhere.  Raises
         ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit),
@@ -340,6 +346,7 @@ class Runtime:
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
+            source=source,
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()
@@ -366,6 +373,7 @@ class Runtime:
     ) -> tuple[RunOutcome, Exception | None]:
         self._check_open()
         definition = self._definition(agent, input)
+        input_json, message = opening_message(input)
         run_id = self.ports.ids.run_id(self.ports.clock.now())
         self._errors[run_id] = None
         caller = self.runs.callers[run_id] = Caller()
@@ -373,7 +381,8 @@ class Runtime:
             opening = e.SessionOpen(
                 run_id=run_id,
                 open_agent=definition.name,
-                input_json=encode_value("input", input),
+                input_json=input_json,
+                message=message,
                 once=True,
             )
             receipt = self.hub.open_run(opening, is_new=True)
@@ -431,9 +440,11 @@ class Runtime:
         depth = 1 + parent.depth
         if refused := self.trees.room(lane.root_run_id).refusal(depth):
             raise LimitExceeded("children", self.trees.limit(depth), refused)
+        input_json, message = opening_message(input, lane.run_id)
         opening = e.SessionOpen(
             open_agent=definition.name,
-            input_json=encode_value("input", input),
+            input_json=input_json,
+            message=message,
             name=name or "",
             once=True,
             root_run_id=lane.root_run_id,
@@ -640,7 +651,7 @@ class Runtime:
         name = agent if isinstance(agent, str) else agent.name
         definition = self.definitions.agent(name)
         if check_input and definition.is_code:
-            self.resolved.input_of(definition)(encode_value("input", input))
+            self.resolved.input_of(definition)(opening_message(input)[0])
         return definition
 
 

@@ -72,7 +72,10 @@ class ScheduleNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScheduleStatus(Struct, frozen=True, kw_only=True):
-    """A schedule as one shows it; times in µs since the Unix epoch, 0 or ``None`` for never.
+    """A schedule as one shows it.
+
+    ``next_at``, ``last_tick`` and ``last_fired_at`` are microseconds since the Unix epoch, UTC
+    (``datetime.fromtimestamp(next_at / 1e6)``), 0 or ``None`` for never.
 
     ``next_at`` is the next regular tick; ``last_tick`` was handled last, fired or skipped;
     ``last_outcome`` is that of the last fire, ``run_id`` its run.
@@ -82,6 +85,7 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
     kind: str
     agent: str
     next_at: int | None
+    """In µs since the Unix epoch, UTC."""
     last_tick: int
     last_fired_at: int
     last_outcome: str

@@ -1,5 +1,8 @@
 """Prompts and replies (H-10)."""
 
+import shlex
+from urllib.parse import quote
+
 import anyio
 import pytest
 
@@ -64,6 +67,7 @@ async def test_prompt_has_an_id_and_the_reply_to_it_is_the_answer(hub, eventuall
         await eventually(lambda: got)
         (prompt,) = got
         assert prompt.prompt_id
+        assert quote(prompt.prompt_id, safe="") == shlex.quote(prompt.prompt_id) == prompt.prompt_id
         assert (prompt.question, prompt.to, prompt.options) == (
             "How are you?", "user", ("well", "badly"),
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -853,6 +854,29 @@ async def test_a_pause_survives_a_restart(how: str, journal: Journal, ports: Por
     assert talk.said() == [("main", "Plan a.")]
     ((text, is_error),) = talk.results("interrupt")
     assert is_error if how == "expiry" else (text, is_error) == ("a", False)
+
+
+@pytest.mark.spec("I-15", "H-10")
+@pytest.mark.parametrize("separator", ["?", "."], ids=["before", "now"])
+async def test_a_prompt_is_answered_after_a_restart_by_the_id_that_is_on_record(
+    separator: str, journal: Journal, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions before wrote a ``?``, which is none for URLs and shells."""
+
+    def prompt_of(*, prompt_id: str, **fields: Any) -> e.SessionPrompt:
+        return e.SessionPrompt(prompt_id=prompt_id.replace(".call", f"{separator}call"), **fields)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hubbub.agents.calls.SessionPrompt", prompt_of)
+        async with open_runtime(planner(ASK), journal=journal, ports=ports) as runtime:
+            talk = Talk(runtime)
+            prompt = await paused(talk)
+            assert separator in prompt.prompt_id
+            assert quote(prompt.prompt_id, safe="") == prompt.prompt_id or separator == "?"
+    async with open_runtime(planner(ASK, "Plan b."), journal=journal, ports=ports) as runtime:
+        assert (await runtime.hub.reply(prompt.prompt_id, "b")).accepted
+        outcome = await runtime.result(talk.root)
+        assert outcome.output == "Plan b."
 
 
 @pytest.mark.spec("I-15", "I-08")
