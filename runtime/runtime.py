@@ -41,12 +41,12 @@ from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
 from hubbub.hub.journal import Delivery, Journal, RunInfo
 from hubbub.hub.logs import log
-from hubbub.hub.message import opening_message
+from hubbub.hub.message import Message, opening_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label, check_labels, check_text
-from hubbub.hub.values import NULL, Json
+from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activations import Activations
 from hubbub.runtime.agent_messages import agent_for
 from hubbub.runtime.boot import RestorePolicy
@@ -373,7 +373,11 @@ class Runtime:
     ) -> tuple[RunOutcome, Exception | None]:
         self._check_open()
         definition = self._definition(agent, input)
-        input_json, message = opening_message(input)
+        input_json, message = (
+            opening_message(input)
+            if isinstance(input, Message)
+            else (encode_value("input", input), None)
+        )
         run_id = self.ports.ids.run_id(self.ports.clock.now())
         self._errors[run_id] = None
         caller = self.runs.callers[run_id] = Caller()
