@@ -195,7 +195,7 @@ class Addressing:
             descriptor=descriptor,
             by_descriptor=given is not None,
         )
-        source, key = identity_of(event)
+        source, key = identity_of(event) if event.message is not None else ("", "")
         return Delivery(
             event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
             agents=self.agents,
