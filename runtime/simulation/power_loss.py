@@ -33,6 +33,7 @@ from msgspec import Struct
 
 from hubbub.hub.journal import Commit
 from hubbub.hub.ports import SystemIds
+from hubbub.runtime.private_files import open_private
 from hubbub.runtime.sqlite_schema import connect_read_only
 from hubbub.runtime.sqlite_store import SqliteStore
 from hubbub.runtime.sqlite_writer import Applied, Operation
@@ -117,7 +118,8 @@ class TornStore(SqliteStore):
             return
         reader, log = left
         reader.close()
-        self._log.write_bytes(log)
+        with open_private(self._log) as file:
+            file.write(log)
         self._beside("shm").unlink(missing_ok=True)
 
     @property
