@@ -129,6 +129,8 @@ class _Entry(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
     reports: bool = False
     takeover: bool = False
     number: int = 0
+    result: str = ""
+    call: str = ""
 
 
 class _Content(Struct, frozen=True, kw_only=True):
@@ -328,6 +330,7 @@ def _entry(child: Child, record: Record) -> _Entry:
         group=child.group, created_at=child.created_at, resumable=child.resumable,
         blocking=child.blocking, explicit=child.explicit, reports=child.reports,
         takeover=child.takeover, number=record.spawned.get(child.run_id, 0),
+        result=child.result, call=child.call,
     )  # fmt: skip
 
 
@@ -337,7 +340,7 @@ def _child(entry: _Entry) -> Child:
         description=entry.description, tool=entry.tool, side=entry.side, group=entry.group,
         created_at=entry.created_at, resumable=entry.resumable, blocking=entry.blocking,
         explicit=entry.explicit, reports=entry.reports, takeover=entry.takeover,
-        ended=entry.status == "terminated",
+        ended=entry.status == "terminated", result=entry.result, call=entry.call,
     )  # fmt: skip
 
 
@@ -388,6 +391,7 @@ def _run_of(record: Record) -> _Run:
 def _thread_of(state: _State) -> Thread:
     run, step, last = state.run, state.run.open, state.run.outcome
     talks = run.is_conversation
+    children = tuple([_child(entry) for entry in state.children])
     if talks is None:
         talks = _is_conversation(state.parent, once=run.once, two_sided=run.two_sided)
     values: dict[str, Any] = {
@@ -400,8 +404,8 @@ def _thread_of(state: _State) -> Thread:
         ) if run.opened else EMPTY.origin,
         "acts_as": "frame" if run.frame else run.side,
         "family": Family(
-            tuple([_child(entry) for entry in state.children]), run.starts, run.activated,
-            run.given_up, run.deferred, run.booted,
+            children, run.starts, run.activated, run.given_up, run.deferred, run.booted,
+            tuple([child.run_id for child in children if child.is_undecided]),
         ),
         "area": Area(
             {p: FileRef(path=p, digest=c.digest, size=c.size) for p, c in state.files.items()},

@@ -9,6 +9,9 @@ Rules
 * A result that no call waits for is told to the side that started the child, in the words below,
   unless its child is ``explicit``, its parent reads it by a handle, or a call that waited for it
   has been answered otherwise (an interruption).
+* The result of a child that a tool's code has started stays with its handle.  Where the call ends
+  and it has not been asked for, it is told, too; until then it waits in the inbox.  A handle does
+  not outlive its process.
 * A child whose run ends outside of a session has no result, and nothing is told.
 """
 
@@ -72,6 +75,15 @@ class Child(Struct, frozen=True, gc=False, kw_only=True):
     reports: bool = False
     takeover: bool = False
     ended: bool = False
+    result: str = ""
+    """As in ``agent:child``, where code has started it; ``read``: its handle was asked."""
+    call: str = ""
+    """The call whose end decides."""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the call at work decides what becomes of the result."""
+        return bool(self.call) and self.result in ("call", "read")
 
 
 class Start(Struct, frozen=True, gc=False):
@@ -108,6 +120,8 @@ class Family(Struct, frozen=True, gc=False):
     """Child and message of calls that were answered before their result came."""
     deferred: tuple[Deferred, ...] = ()
     booted: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    """Children whose results wait for the end of the calls that have started them."""
 
     @property
     def holds(self) -> bool:
@@ -144,9 +158,12 @@ def with_child(family: Family, event: e.AgentChild) -> Family:
             title=event.title, description=event.description, tool=event.tool,
             side=event.side or "side_a", group=event.group, created_at=event.created_at,
             resumable=event.resumable, blocking=event.blocking, explicit=event.explicit,
-            reports=event.reports, takeover=event.takeover,
+            reports=event.reports, takeover=event.takeover, result=event.result,
+            call=event.call_id if event.result == "call" else "",
         )  # fmt: skip
         family = replace(family, children=(*family.children, child))
+        if child.is_undecided:
+            family = replace(family, undecided=(*family.undecided, child.run_id))
     if event.immediate:
         status: Literal["waiting", "done"] = "waiting" if event.waits else "done"
         start = replace(family.starts[event.index], status=status, child=event.child_run_id)
@@ -176,7 +193,7 @@ def with_result(family: Family, item: e.SessionResult) -> Family:
             [
                 replace(each, ended=True) if each.run_id == child else each
                 for each in children
-                if each.run_id != child or each.resumable
+                if each.run_id != child or each.resumable or each.result in ("read", "handle")
             ]
         )
     if starts:
@@ -195,6 +212,34 @@ def with_result(family: Family, item: e.SessionResult) -> Family:
             ]
         )
     return replace(family, children=children, starts=starts, given_up=given_up)
+
+
+def with_results(family: Family, changes: dict[str, str], call: str = "") -> Family:
+    """The family after it is decided what becomes of results: of those that ``call`` has started,
+    or of all."""
+    children = tuple(
+        [
+            replace(each, result=changes.get(each.result, each.result))
+            if not call or each.call == call
+            else each
+            for each in family.children
+        ]
+    )
+    undecided = tuple([each.run_id for each in children if each.is_undecided])
+    return replace(family, children=children, undecided=undecided)
+
+
+def with_read(family: Family, run_id: str) -> Family:
+    """The family after a child's handle was asked for its result."""
+    children = tuple(
+        [
+            replace(each, result="read")
+            if each.run_id == run_id and each.result == "call"
+            else each
+            for each in family.children
+        ]
+    )
+    return replace(family, children=children)
 
 
 def with_interruption(family: Family) -> Family:
@@ -227,6 +272,8 @@ def is_told(family: Family, item: e.SessionResult) -> Child | None:
     """The child, if a result that no call waits for is told to the side that started it."""
     child = family.find(item.child_run_id)
     if child is None or not child.reports or child.explicit or not item.session:
+        return None
+    if child.result in ("read", "handle") or child.is_undecided:
         return None
     if child.takeover:
         return None  # What comes too late is the user's, not the caller's (I-16).

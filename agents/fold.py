@@ -22,7 +22,9 @@ from hubbub.agents.children import (
     with_child,
     with_deferred,
     with_interruption,
+    with_read,
     with_result,
+    with_results,
     without_starts,
 )
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
@@ -89,6 +91,8 @@ def _park(thread: Thread, event: e.AgentPark) -> Thread:
 
 
 def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
+    if thread.family.undecided:  # Handles are gone with their process.
+        thread = replace(thread, family=with_results(thread.family, {"read": "call"}))
     # What was to be waited for before the model is asked again has passed meanwhile.
     return replace(
         thread, parked=False, restarts=thread.restarts + 1, delay=0.0, draft_text="",
@@ -346,6 +350,10 @@ def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
     if call.status == "waiting" and call.child:  # Answered before the child's result came.
         given_up = (*thread.family.given_up, (call.child, call.key))
         thread = replace(thread, family=replace(thread.family, given_up=given_up))
+    if thread.family.undecided:
+        decided = {"read": "handle", "call": "message"}
+        family = with_results(thread.family, decided, f"{event.step}.{event.index}")
+        thread = replace(thread, family=family)
     thread = _change_call(
         thread, event.index, status="done", output=event.output, is_error=event.is_error,
         ran=event.ran, notes=event.notes,
@@ -380,6 +388,10 @@ def _child(thread: Thread, event: e.AgentChild) -> Thread:
             takeover=event.takeover,
         )  # fmt: skip
     return thread
+
+
+def _read(thread: Thread, event: e.AgentRead) -> Thread:
+    return replace(thread, family=with_read(thread.family, event.child_run_id))
 
 
 def _prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
@@ -438,6 +450,7 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentToolStart: _tool_start,
     e.AgentToolComplete: _tool_complete,
     e.AgentChild: _child,
+    e.AgentRead: _read,
     e.AgentMessage: _message,
     e.AgentImmediate: _immediate,
     e.AgentStatus: _status,

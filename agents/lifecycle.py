@@ -22,10 +22,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.agents.area import NO_AREA, Area, with_file, with_key
+from hubbub.agents.children import OPENING, describe
 from hubbub.agents.deaths import doom_of
 from hubbub.hub import events as e
-from hubbub.hub.events import NO_USAGE, Event, OutcomeName, Usage
-from hubbub.hub.values import NULL, Json
+from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
+from hubbub.hub.values import NULL, Json, encode_value
 
 __all__ = [
     "CodeThread",
@@ -34,7 +35,9 @@ __all__ = [
     "fold_code",
     "opening",
     "refusal_of_restart",
+    "report",
     "start_if_missing",
+    "told",
 ]
 
 
@@ -137,7 +140,8 @@ def refusal_of_restart(
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
     doom = doom_of((*thread.before, cause))
-    return e.AgentFailed(error=doom, error_type="CrashLoop") if doom else None
+    kind = "LoopDied" if cause else "CrashLoop"
+    return e.AgentFailed(error=doom, error_type=kind) if doom else None
 
 
 def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:
@@ -186,6 +190,34 @@ def completion(
     )
     failed = () if failure is None else (failure,)
     return (*start_if_missing(thread), *failed, *_ending(end))
+
+
+def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:
+    """What the parent is told of the end, as mail, if it is to be told (C-09)."""
+    opened = thread.opened
+    if opened is None or not opened.reports or opened.parent_run_id is None:
+        return ()
+    output = end.output
+    result = e.SessionResult(
+        child_run_id=opened.run_id, child_agent=opened.agent, name=opened.name,
+        success=end.success, outcome=end.outcome, reason=end.reason,
+        content=output if isinstance(output, str) else bytes(end.output_json).decode(),
+        answers=(OPENING,), final=True,
+    )  # fmt: skip
+    if end.output_json is NULL:
+        result = replace(result, content="")
+    return ((opened.parent_run_id, result),)
+
+
+def told(item: e.SessionResult) -> e.SessionMessage:
+    """A child's result as the code that has asked for it as a message reads it."""
+    words = describe(item, tuple(ref.path for ref in item.files))
+    return e.SessionMessage(
+        content="\n\n".join((words.content, *words.notes)), source=item.child_run_id,
+        silent=True, from_run=True, files=item.files, at=item.at, run_id=item.run_id,
+        root_run_id=item.root_run_id, parent_run_id=item.parent_run_id, agent=item.agent,
+        lane=item.lane, seq=item.seq, metadata_json=encode_value("metadata", item.metadata),
+    )  # fmt: skip
 
 
 def _start(item: e.SessionOpen) -> e.AgentStart:

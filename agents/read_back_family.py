@@ -28,7 +28,9 @@ def register(lane: RewrittenLane, child: Child, **more: Any) -> None:
             title=child.title, description=child.description, tool=child.tool,
             side=child.side, group=child.group, created_at=child.created_at,
             resumable=child.resumable, blocking=child.blocking, explicit=child.explicit,
-            reports=child.reports, takeover=child.takeover, **fields,
+            reports=child.reports, takeover=child.takeover,
+            result="call" if child.result == "read" else child.result, call_id=child.call,
+            **fields,
         )
     )  # fmt: skip
 

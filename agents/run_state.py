@@ -146,8 +146,21 @@ class RunState(Protocol):
         """End the run, and everything below it, now and for good (T-05)."""
         ...
 
-    def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
-        """Start a child run under this run's root; returns its handle (R-13)."""
+    def spawn(
+        self,
+        agent: Any,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        result: str | None = None,
+    ) -> Any:
+        """Start a child run under this run's root; returns its handle (R-13).
+
+        Its result stays with the handle.  If the call ends, however, before ``result()``,
+        ``finished()`` or ``events()`` of that was called, or with its process, the result is queued
+        as a message, once; so is that of a child that a hook starts, if it comes before it is asked
+        for.  ``result`` says it outright: ``"handle"``, ``"message"``, or ``"ignore"``.
+        """
         ...
 
     def use_agent(self, name: str, message: str) -> NoReturn:

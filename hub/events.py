@@ -354,6 +354,15 @@ class AgentChild(Event, tag="agent:child", home="own"):
     group: str = ""
     created_at: int = 0
     error: str = ""
+    result: str = ""
+    """Where code has started it, what becomes of its result: it is read by the ``handle``, told as
+    a ``message``, or nobody's (``ignore``); ``call``: the end of the call ``call_id`` decides."""
+
+
+class AgentRead(Event, tag="agent:read", home="own"):
+    """The code that has started a child asks for its result by its handle."""
+
+    child_run_id: str = ""
 
 
 class AgentImmediate(Event, tag="agent:immediate", home="own"):
@@ -823,8 +832,8 @@ class HubGap(Event, tag="hub:gap", home="none"):
 
 CATALOGUE: tuple[type[Event], ...] = (
     AgentStart, AgentThinking, AgentText, AgentStep, AgentRetry, AgentToolStart,
-    AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentImmediate, AgentFile, AgentKey,
-    AgentRecord, AgentHandoff, AgentPark,
+    AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentRead, AgentImmediate,
+    AgentFile, AgentKey, AgentRecord, AgentHandoff, AgentPark,
     AgentRestore, AgentClaim, AgentInterrupted, AgentFailed, AgentComplete,
     SessionStart, SessionTurn, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
     SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,

@@ -182,6 +182,11 @@ class Activation:
         return self.thread.origin.depth
 
     @property
+    def side_at_work(self) -> str:
+        """The side that acts, where there are two; else empty."""
+        return self.thread.side if self.thread.two_sided else ""
+
+    @property
     def is_idle(self) -> bool:
         """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
         return self._only_waits and not self._lends
@@ -218,6 +223,8 @@ class Activation:
         mail, frame = self.mail, ""
         try:
             while not self._is_closed:
+                if mail.kept or self.thread.family.undecided:
+                    mail.keep(self.thread.family.undecided)
                 waits = bool(mail.control) | bool(mail.results) << 1
                 if mail.messages:
                     waits |= 4 | mail.said
@@ -290,6 +297,8 @@ class Activation:
         mail = self.mail
         if signal.__class__ is Taken and (mail.control or mail.results or mail.messages):
             self._received(signal)
+        if mail.kept:  # What the end of a call lets go of is still to be told.
+            waiting = waiting | _RESULTS
         decision = interpret(self.thread, signal, self._runtime.definitions, waiting)
         if not decision.events:
             return

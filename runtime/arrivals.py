@@ -326,7 +326,9 @@ class Arrivals:
         again = thread.opened is not None
         cause = self._boot.cause(lane.run_id, lane.seq)
         if again and definition.on_restart == "resume":
-            if not cause:
+            if deaths := self._unrecorded_deaths(lane.run_id, lane.seq):
+                cause = deaths[-1]
+            elif not cause:
                 cause = self._runs.trials.cause(
                     lane.run_id, thread.before, is_waiting=bool(questions(events))
                 )

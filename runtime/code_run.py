@@ -19,7 +19,9 @@ from hubbub.agents.lifecycle import (
     fold_code,
     opening,
     refusal_of_restart,
+    report,
     start_if_missing,
+    told,
 )
 from hubbub.agents.recorded import Recorded
 from hubbub.hub import events as e
@@ -49,7 +51,7 @@ _RESERVED: Final = frozenset(
     event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
 ) - {e.SessionPrompt, e.SessionPromptEnd} | {
     e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
-    e.AgentImmediate, e.AgentRecord,
+    e.AgentImmediate, e.AgentRead, e.AgentRecord,
 }  # fmt: skip
 
 
@@ -100,6 +102,9 @@ class CodeRun:
             case SessionMessage():
                 self.messages.append(item)
                 self.notify()
+            case e.SessionResult():
+                self.messages.append(told(item))
+                self.notify()
             case e.SessionOpen():
                 emits = self.definition.emits_start_complete
                 self._append(opening(item, emits_start=emits), taken=(item,))
@@ -126,6 +131,11 @@ class CodeRun:
     def depth(self) -> int:
         """How far below its root the run is."""
         return self.thread.depth
+
+    @property
+    def side_at_work(self) -> str:
+        """Code has no sides."""
+        return ""
 
     @property
     def is_at_boundary(self) -> bool:
@@ -262,6 +272,8 @@ class CodeRun:
         for event in events:
             self.thread = fold_code(self.thread, event)
         ends = ends or self.thread.phase == "ended"
+        if ends and self.thread.ending is not None:
+            mail = (*mail, *report(self.thread, self.thread.ending))
         self._ending = self._ending or ends
         self.lane.append(
             events,
@@ -336,8 +348,10 @@ class CodeRun:
             if ends:
                 self._ended_by_agent()
 
+        mail = report(self.thread, self.thread.ending) if self.thread.ending is not None else ()
         self.lane.append(
             events,
+            deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
             status="ended" if ends else None,
             before=self._committed,
             after=after if ends or done is not None else None,

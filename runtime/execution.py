@@ -51,14 +51,16 @@ class Execution:
         if run_id == self._run.lane.run_id:
             raise InsideStep(call, step)
 
-    def spawn(self, agent: str | AgentDefinition, input: Any, name: str | None) -> Run:
+    def spawn(self, agent: str | AgentDefinition, input: Any, name: str | None, result: str) -> Run:
         """Start the code's next child, or find it on record."""
         run = self._run
         self.refuse_inside_step("ctx.spawn")
         self._spawned += 1
         child = self.recorded.children.get(self._spawned)
         if child is None:
-            return run.runtime.spawn(run.lane.run_id, agent, input, name=name, number=self._spawned)
+            return run.runtime.spawn(
+                run.lane.run_id, agent, input, name=name, number=self._spawned, result=result
+            )
         self._check_live()
         asked = agent.name if isinstance(agent, AgentDefinition) else agent
         if asked != child.child_agent:

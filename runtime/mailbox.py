@@ -5,13 +5,13 @@ Whoever has a conversation also takes what people say to its root (I-13): the ro
 a child's words or an agent's, is the root's own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from hubbub.agents.decide import Kind, kind_of
 from hubbub.agents.words import word_of
 from hubbub.hub.addressing import is_from_user
-from hubbub.hub.events import InLane, SessionMessage
+from hubbub.hub.events import InLane, SessionMessage, SessionResult
 
 __all__ = ["KINDS", "Mailbox"]
 
@@ -31,12 +31,14 @@ _STOP: Final = 16
 class Mailbox:
     """The untaken items of one run, in order; each is noted once."""
 
-    __slots__ = ("_seen", "control", "messages", "results", "said")
+    __slots__ = ("_seen", "control", "kept", "messages", "results", "said")
 
     def __init__(self) -> None:
         self._seen = 0
         self.control: list[InLane] = []
         self.results: list[InLane] = []
+        self.kept: list[InLane] = []
+        """Results that are not to be taken yet."""
         self.messages: list[InLane] = []
         self.said = 0
         """What people have said of the messages, as bits of ``KINDS``."""
@@ -54,6 +56,13 @@ class Mailbox:
             case _:
                 self.messages.append(item)
                 self.said |= _bits(item)
+
+    def keep(self, children: Container[str]) -> None:
+        """Let the results of these children wait, and no others any more."""
+        items = sorted((*self.kept, *self.results), key=_number)
+        kept = [x for x in items if isinstance(x, SessionResult) and x.child_run_id in children]
+        self.results[:] = [item for item in items if item not in kept]
+        self.kept[:] = kept
 
     @property
     def lends(self) -> int:
@@ -110,3 +119,7 @@ def _bits(item: InLane) -> int:
 
 def _came_at(item: InLane) -> int:
     return item.at
+
+
+def _number(item: InLane) -> int:
+    return item.seq

@@ -15,7 +15,7 @@ from hubbub.hub.run_hub import RunHub
 from hubbub.runtime.agent_messages import tell_agent
 from hubbub.runtime.files import FileArea, KeyArea
 from hubbub.runtime.inbox import MessageStream
-from hubbub.runtime.run_state import notify_parent, recorder
+from hubbub.runtime.run_state import notify_parent, recorder, result_of_spawn
 from hubbub.runtime.variables import Environment
 
 if TYPE_CHECKING:
@@ -149,11 +149,19 @@ class RunContext:
         return answer
 
     def spawn(
-        self, agent: str | AgentDefinition, input: Any = None, *, name: str | None = None
+        self,
+        agent: str | AgentDefinition,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        result: str | None = None,
     ) -> "Run":
         """Start a child under this run's root and return its handle (R-13).
 
-        The result comes by the handle, never also as a message.  Executed again after a crash,
+        The result comes by the handle; with ``result="message"`` it comes among ``messages()``,
+        too, once, silent and in the words that a model reads; with ``"ignore"`` nobody wants it.
+
+        Executed again after a crash,
         the run's n-th call returns a handle on its n-th child, running or over, instead of
         starting another; one that was not on record yet is started.  So the code must start the
         same children in the same order each time: what it decides by belongs into steps.
@@ -161,7 +169,7 @@ class RunContext:
         Raises ``UnknownAgent``, ``BadValue``, ``LimitExceeded`` when the tree's budget is used
         up, ``ChildChanged`` when the child on record is another agent's, and ``InsideStep``.
         """
-        return self._run.execution.spawn(agent, input, name)
+        return self._run.execution.spawn(agent, input, name, result_of_spawn(result, "handle"))
 
     @overload
     async def step(

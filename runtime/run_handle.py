@@ -1,5 +1,6 @@
 """``Run``: a handle on a run, for the code that started it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -45,12 +46,14 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 class Run:
     """A run, by its id.  Any number of handles on one run may exist; none keeps it alive."""
 
-    __slots__ = ("_runtime", "agent", "cursor", "is_root", "run_id")
+    __slots__ = ("_runtime", "agent", "cursor", "is_root", "on_read", "run_id")
 
     def __init__(
         self, runtime: "Runtime", run_id: str, agent: str, cursor: str = "", *, is_root: bool = True
     ) -> None:
         self._runtime = runtime
+        self.on_read: Callable[[], object] | None = None
+        """Told before what the run comes to is first asked for."""
         self.run_id = run_id
         self.agent = agent
         self.is_root = is_root
@@ -66,10 +69,12 @@ class Run:
         (I-01).  Raises ``Closed`` when the runtime is left, ``UnknownRun`` when the run is no
         longer kept.
         """
+        self.will_read()
         return await self._runtime.result(self.run_id)
 
     async def finished(self) -> RunOutcome:
         """Wait for the terminal event (R-18)."""
+        self.will_read()
         return await self._runtime.finished(self.run_id)
 
     def events(self, *, lossless: bool = True) -> EventStream:
@@ -78,6 +83,7 @@ class Run:
         Ends after the run's terminal event.  Past durable events come from the journal.
         """
         run_id = self.run_id
+        self.will_read()
         return self._runtime.hub.subscribe_until(
             "*",
             lambda event: (
@@ -88,6 +94,12 @@ class Run:
             after=self.cursor or "start",
             lossless=lossless,
         )
+
+    def will_read(self) -> None:
+        """Say that what the run comes to is asked for here, before that is done."""
+        on_read, self.on_read = self.on_read, None
+        if on_read is not None:
+            on_read()
 
     def send(self, message: Sayable) -> Receipt:
         """Send a message to this run."""

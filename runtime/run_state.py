@@ -14,8 +14,8 @@ from hubbub.agents.model import ModelMessage
 from hubbub.agents.registry import SubagentRegistryEntry, entry_of
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.thread import Thread
-from hubbub.hub.errors import CallerError, NoSuchFile
-from hubbub.hub.events import AgentStatus, Event
+from hubbub.hub.errors import BadValue, CallerError, NoSuchFile
+from hubbub.hub.events import AgentRead, AgentStatus, Event
 from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
@@ -28,7 +28,9 @@ from hubbub.runtime.variables import Environment
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["Outside", "ThreadState", "foreign_state", "notify_parent", "recorder"]
+__all__ = [
+    "Outside", "ThreadState", "foreign_state", "notify_parent", "recorder", "result_of_spawn",
+]  # fmt: skip
 
 
 class ThreadState:
@@ -182,9 +184,23 @@ class ThreadState:
     async def terminate(self, reason: str = "") -> Receipt:
         return await self._runtime.terminate(self.run_id, reason)
 
-    def spawn(self, agent: Any, input: Any = None, *, name: str | None = None) -> Any:
+    def spawn(
+        self,
+        agent: Any,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        result: str | None = None,
+    ) -> Any:
         self._record.check()
-        return self._runtime.spawn(self.run_id, agent, input, name=name)
+        fate = result_of_spawn(result, "call")
+        child = self._runtime.spawn(
+            self.run_id, agent, input, name=name, result=fate, call_id=self.call_id
+        )
+        if fate == "call":
+            read = AgentRead(child_run_id=child.run_id, call_id=self.call_id)
+            child.on_read = lambda: self._record.note(read)
+        return child
 
     # ── takeover ─────────────────────────────────────────────────────────────────────────────
 
@@ -205,6 +221,15 @@ class ThreadState:
 
     def __repr__(self) -> str:
         return f"<ThreadState {self.agent} {self.run_id}>"
+
+
+def result_of_spawn(result: str | None, default: str) -> str:
+    """What is to become of the result of a child that code starts (G-10)."""
+    if result is None:
+        return default
+    if result not in ("handle", "message", "ignore"):
+        raise BadValue("result", f'"handle", "message" or "ignore" is wanted, not {result!r}')
+    return result
 
 
 def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
@@ -266,6 +291,11 @@ class Pen:
         """Raise ``CallerError`` where nothing may be written (any more)."""
         if not self._is_live():
             raise CallerError("this call is over; what it still writes is not kept")
+
+    def note(self, event: Event) -> None:
+        """Write ``event``, if that still counts."""
+        if self._is_live():
+            self._write(event, None)
 
     async def __call__(self, event: Event) -> None:
         """Write ``event``; it is on record when this returns."""

@@ -428,10 +428,13 @@ class Runtime:
         *,
         name: str | None = None,
         number: int = 0,
+        result: str = "handle",
+        call_id: str = "",
     ) -> Run:
         """Start a child of a live run (R-13); ``ctx.spawn`` and ``state.spawn`` end here.
 
         ``number`` counts the children that a code agent's own code starts, from 1 (P-15).
+        ``result``: what becomes of its result; ``call``: the end of the call ``call_id`` decides.
         """
         check_labels(parent_run_id=parent_run_id, name=name)
         definition = self._definition(agent, input)
@@ -454,6 +457,7 @@ class Runtime:
             root_run_id=lane.root_run_id,
             parent_run_id=lane.run_id,
             depth=depth,
+            reports=result in ("call", "message"),
             tags=(f"name:{name}",) if name else (),
         )
         delivery = self.hub.delivery(opening, to="")
@@ -461,7 +465,8 @@ class Runtime:
         child_id = delivery.to
         event = e.AgentChild(
             child_run_id=child_id, child_agent=definition.name, name=name or definition.name,
-            created_at=self.ports.clock.now(), index=number,
+            created_at=self.ports.clock.now(), index=number, reports=opening.reports,
+            result=result, call_id=call_id, side=parent.side_at_work,
         )  # fmt: skip
         parent.append_child(event, delivery)
         return Run(self, child_id, definition.name, is_root=False)

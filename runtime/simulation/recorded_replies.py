@@ -28,6 +28,7 @@ from hubbub.hub.errors import ModelRefused, ModelUnavailable
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Clock
 from hubbub.runtime.current_run import CURRENT_RUN
+from hubbub.runtime.run_handle import Run
 from hubbub.runtime.simulation.counterparts import Counterparts
 from hubbub.runtime.simulation.recording import Placed, RecordedRun, Recording, is_spawned
 
@@ -85,6 +86,8 @@ class Replies:
         self._results = {run.run_id: list(_results(run)) for run in recording.runs.values()}
         self._waits = {run.run_id for run in recording.runs.values() if _waits_for_more(run)}
         self._given: dict[str, int] = defaultdict(int)
+        self._children: dict[str, Run] = {}
+        """The children that code has started again, by their ids in the recording."""
 
     # ── models ───────────────────────────────────────────────────────────────────────────────
 
@@ -163,6 +166,10 @@ class Replies:
                 # By its id in the recording: its counterpart is yet to begin.
                 assert isinstance(written, e.AgentChild)
                 self.spawn(written, state)
+            case e.AgentRead():
+                assert isinstance(written, e.AgentRead)
+                if (child := self._children.get(written.child_run_id)) is not None:
+                    child.will_read()
             case _:
                 pass
 
@@ -171,7 +178,10 @@ class Replies:
         if (run := self._runs.get(then.child_run_id)) is not None:
             opening = self.counterparts.as_now(run.opening)
             name = then.name if then.name != then.child_agent else None
-            state.spawn(then.child_agent, opening.input, name=name)
+            fate = {"": "handle", "call": None}.get(then.result, then.result)
+            self._children[then.child_run_id] = state.spawn(
+                then.child_agent, opening.input, name=name, result=fate
+            )
 
     async def wait_until(self, at: int, place: int) -> None:
         """Return when this place of the recording is reached, and what stands before it is done."""
@@ -293,7 +303,7 @@ def _is_written(event: Event) -> bool:
     """Whether a tool may have written it; the children of code itself are numbered from 1."""
     if isinstance(event, e.AgentChild):
         return is_spawned(event) and not event.index
-    return isinstance(event, e.AgentFile | e.AgentKey)
+    return isinstance(event, e.AgentFile | e.AgentKey | e.AgentRead)
 
 
 def _is_of(result: _Result, name: str) -> bool:

@@ -96,7 +96,11 @@ class _Reader:
 
     def read(self, run: RecordedRun) -> None:
         calls: dict[str, ToolCall] = {}
-        delegated = {x.event.call_id for x in run.own if isinstance(x.event, DELEGATING)}
+        delegated = {
+            x.event.call_id
+            for x in run.own
+            if isinstance(x.event, DELEGATING) and not is_spawned(x.event)
+        }
         pushed = {x.event.call_id for x in run.own if isinstance(x.event, e.SessionPush)}
         last: e.AgentToolComplete | None = None
         begun: dict[str, e.AgentToolStart] = {}
