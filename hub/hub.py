@@ -491,7 +491,10 @@ class Hub:
         descriptor of no agent type, or a key that spells another one.
         """
         input_json, message = opening_message(input, source)
-        check_labels(agent=agent, session_key=session_key, correlation_id=correlation_id, name=name)
+        check_labels(
+            agent=agent, session_key=session_key, correlation_id=correlation_id, name=name,
+            source=source,
+        )  # fmt: skip
         if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
             raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
         event = SessionOpen(

@@ -18,7 +18,7 @@ from hubbub.hub.journal import Journal
 from hubbub.hub.message import Message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.texts import check_labels
+from hubbub.hub.texts import check_labels, check_text
 
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
@@ -53,6 +53,7 @@ async def tell_agent(
     """Queue a silent message, of the run that ``lane`` belongs to, for another agent."""
     if not isinstance(text, str):
         raise CallerError(f"send_agent_message: a text is wanted, not {type(text).__name__}")
+    check_text("text", text)
     check_labels(agent_id=agent_id)
     target = agent_id or lane.parent_run_id
     if not target:

@@ -236,6 +236,7 @@ def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
     """Queue a silent message for a run's parent (C-20)."""
     if not isinstance(content, str):
         raise CallerError(f"notify_parent: a text is wanted, not {type(content).__name__}")
+    check_text("content", content)
     if lane.parent_run_id is None:
         raise CallerError(f"run {lane.run_id} is a root: it has no parent to notify")
     text = NOTICE.format(lane.run_id, content)

@@ -1,6 +1,25 @@
-"""Attacks find what the other tests share, and how long they are to last."""
+"""Attacks find what the other tests share, how long they are to last, and a store of each kind."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
+from hubbub.hub.journal import Journal
+from hubbub.hub.late_journal import LateJournal
+from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.ports import Ports
+from hubbub.runtime.sqlite_store import SqliteStore
+
 sys.path.append(str(Path(__file__).parent.parent))
+
+
+@pytest.fixture(params=["memory", "late", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journal:
+    match request.param:
+        case "memory":
+            return MemoryJournal()
+        case "late":
+            return LateJournal(MemoryJournal())
+        case _:
+            return SqliteStore(tmp_path / "store", ports=ports)
