@@ -436,7 +436,7 @@ class Runtime:
         ``number`` counts the children that a code agent's own code starts, from 1 (P-15).
         ``result``: what becomes of its result; ``call``: the end of the call ``call_id`` decides.
         """
-        check_labels(parent_run_id=parent_run_id, name=name)
+        check_labels(parent_run_id=parent_run_id, name=name, call_id=call_id)
         definition = self._definition(agent, input)
         parent = self.runs.get(parent_run_id)
         if parent is None or self.is_leaving:
