@@ -29,6 +29,7 @@ from hubbub.agents.children import (
 )
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
 from hubbub.agents.perspective import hear, said, tell
+from hubbub.agents.prompts import with_prompt, without_prompt
 from hubbub.agents.thread import OpenCall, OpenStep, Origin, Outcome, Thread
 from hubbub.agents.words import is_unheard
 from hubbub.hub import events as e
@@ -395,11 +396,19 @@ def _read(thread: Thread, event: e.AgentRead) -> Thread:
 
 
 def _prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
-    if not event.pauses or thread.open is None:
+    if not event.pauses:
+        return replace(thread, prompts=with_prompt(thread.prompts, event))
+    if thread.open is None:
         return thread
     index = int(event.call_id.rpartition(".")[2])
     expires_at = event.at + int((event.timeout or 0.0) * 1_000_000)
     return _change_call(thread, index, status="waiting", key=event.prompt_id, expires_at=expires_at)
+
+
+def _prompt_end(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Thread:
+    if not thread.prompts:
+        return thread
+    return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
 
 
 def _message(thread: Thread, event: e.AgentMessage) -> Thread:
@@ -458,12 +467,14 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentKey: _key,
     e.SessionVariables: _variables,
     e.SessionPrompt: _prompt,
+    e.SessionPromptEnd: _prompt_end,
 }
 
 _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionOpen: _take_open,
     e.SessionMessage: _take_message,
     e.SessionResult: _take_result,
+    e.SessionReply: _prompt_end,
     e.SessionVariables: _take_variables,
     e.SessionTerminate: _take_terminate,
     e.SessionClose: _take_close,

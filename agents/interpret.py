@@ -22,6 +22,7 @@ from hubbub.agents.delegating import also_delegated, delegated, given_back
 from hubbub.agents.delegation import Room
 from hubbub.agents.endings import conclusion, end_run, reported
 from hubbub.agents.fold import fold_all
+from hubbub.agents.prompt_endings import with_prompt_ends
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.restoring import restored
 from hubbub.agents.sides import ActiveSide
@@ -104,6 +105,8 @@ def interpret(
             return Decision()
         case _:
             assert_never(signal)
+    if thread.prompts:
+        decision = with_prompt_ends(thread, decision, signal)
     if thread.origin.reports or (thread.phase == "new" and decision.status == "ended"):
         decision = reported(thread, decision)
     if decision.status == "active" and (decision.mail or thread.family.children):

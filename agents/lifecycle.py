@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from hubbub.agents.area import NO_AREA, Area, with_file, with_key
 from hubbub.agents.children import OPENING, describe
 from hubbub.agents.deaths import doom_of
+from hubbub.agents.prompts import OpenPrompt, ends_of, with_prompt, without_prompt
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json, encode_value
@@ -60,6 +61,8 @@ class CodeThread(Struct, frozen=True, gc=False):
     """Why it was executed again, each time since it last got anywhere."""
     got_on: bool = False
     """Whether the execution at work has got anywhere."""
+    prompts: tuple[OpenPrompt, ...] = ()
+    """What the code has asked and nobody has answered yet."""
 
     @property
     def depth(self) -> int:
@@ -101,6 +104,10 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentChild():
             children = (*thread.children, event.child_run_id)
             return replace(thread, children=children, causes=(), got_on=True)
+        case e.SessionPrompt():
+            return replace(thread, prompts=with_prompt(thread.prompts, event))
+        case e.SessionPromptEnd():
+            return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
         case e.SessionTaken():
             return _taken(thread, event)
         case _:
@@ -114,6 +121,8 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
                 thread = replace(thread, opened=item)
             case e.SessionClose():
                 thread = replace(thread, closing=True)
+            case e.SessionReply() if thread.prompts:
+                thread = replace(thread, prompts=without_prompt(thread.prompts, item.prompt_id))
             case e.SessionMessage() if not thread.got_on:
                 thread = replace(thread, causes=(), got_on=True)
     return thread
@@ -166,7 +175,7 @@ def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:
     if isinstance(event, e.AgentComplete):
         if event.usage == NO_USAGE:
             event = replace(event, usage=thread.usage)
-        return (*before, *_ending(event))
+        return (*before, *ends_of(thread.prompts, event.outcome), *_ending(event))
     return (*before, event)
 
 
@@ -189,7 +198,8 @@ def completion(
         usage=thread.usage,
     )
     failed = () if failure is None else (failure,)
-    return (*start_if_missing(thread), *failed, *_ending(end))
+    asked = ends_of(thread.prompts, f"{outcome}: {reason}" if reason else outcome)
+    return (*start_if_missing(thread), *asked, *failed, *_ending(end))
 
 
 def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:

@@ -53,6 +53,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
     """The tool of call ``index`` of step ``step`` returned, raised, or ran out of time.
 
     ``ran`` is False where it was not called: bad arguments, a missing file or variable.
+    ``is_late``: it ran out of time.
     """
 
     step: int
@@ -61,6 +62,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
     is_error: bool = False
     attachments: tuple[str, ...] = ()
     ran: bool = True
+    is_late: bool = False
 
 
 class Delegated(Struct, frozen=True, gc=False, kw_only=True):

@@ -7,7 +7,8 @@
               reset      the same, and the context begins anew
               terminate  the run ends; nothing after it is looked at
     result    a child's  a waiting call's result, or something told to the side that asked (C-11)
-              reply      what a paused run waits for (I-15); timer: that nobody has answered
+              reply      the answer to a prompt that is open (H-10, I-15), else it is dropped;
+                         timer: that nobody has answered
               variables  a creation that waited for them is made up for, once (V-02)
     message              said to the receiving side; opens a session if none is at work; words
                          are acted upon instead (agents/heeding.py)
@@ -15,6 +16,8 @@
 What is taken stands in one record, ``session:taken``, with its contents, behind the start of the
 session that it opens.
 """
+
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -32,6 +35,7 @@ from hubbub.agents.endings import end_run, interrupted_children, interruption
 from hubbub.agents.fold import awaited, fold, fold_all, placed_files
 from hubbub.agents.heeding import answer_pause, heed
 from hubbub.agents.immediate import activation
+from hubbub.agents.prompts import ends_of, find_prompt
 from hubbub.agents.resolution import Definitions
 from hubbub.agents.signals import Decision, taking
 from hubbub.agents.steps import go_on
@@ -41,7 +45,10 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane, OutcomeName
 from hubbub.hub.values import NULL
 
-__all__ = ["take"]
+__all__ = ["PROMPT_ENDED", "take"]
+
+PROMPT_ENDED: Final = "the prompt has ended"
+"""The reason of the letter that tells of a reply which nobody waited for any more (G-09)."""
 
 
 def take(
@@ -75,15 +82,23 @@ def _take(
         if heeded is not None:
             return replace(heeded, taken=seqs)
     events = _before(thread, items, definitions)
+    brings_results = items[0].__class__ is not e.SessionMessage and thread.phase != "new"
+    late = _late_replies(thread, items) if brings_results else ()
+    if late:
+        events.append(e.SessionDropped(items=late, reason=PROMPT_ENDED))
+        if len(late) == len(items):
+            return Decision(tuple(events), seqs, "parked" if thread.parked else "active")
+        items = tuple([item for item in items if item not in late])
     events.append(e.SessionTaken(items=items))
-    if items[0].__class__ is e.SessionMessage or thread.phase == "new":
+    if not brings_results:
         after = fold_all(thread, events)
         fresh = activation(after, definitions) if after.in_session else ()
         if fresh:
             events += fresh
             after = fold_all(after, fresh)
         return Decision(tuple(events), seqs, "active", after)
-    return _with_results(thread, items, events, definitions, waiting, room)
+    decision = _with_results(thread, items, events, definitions, waiting, room)
+    return replace(decision, taken=seqs) if late else decision
 
 
 def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions) -> list[Event]:
@@ -256,15 +271,33 @@ def _answers(thread: Thread, item: e.SessionResult) -> list[Event]:
     return answers
 
 
+def _late_replies(thread: Thread, items: tuple[InLane, ...]) -> tuple[e.SessionReply, ...]:
+    """The replies among the items whose prompts are open no more when it is their turn."""
+    open_ = {each.prompt_id for each in thread.prompts}
+    if thread.pause is not None:
+        open_.add(thread.pause.key)
+    late = []
+    for item in items:
+        if isinstance(item, e.SessionTimer):
+            open_.discard(item.timer)
+        elif isinstance(item, e.SessionReply):
+            if item.prompt_id not in open_:
+                late.append(item)
+            open_.discard(item.prompt_id)
+    return tuple(late)
+
+
 def _reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> list[Event]:
-    """The answer that a paused run waits for, or that there is none."""
+    """What the answer to a prompt does, or that there is none."""
+    key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
+    prompt = find_prompt(thread.prompts, key)
+    if prompt is not None and isinstance(item, e.SessionReply):
+        return list(ends_of((prompt,), "answered", thread.turn))
     call = thread.pause
-    if call is None or call.key != (
-        item.prompt_id if isinstance(item, e.SessionReply) else item.timer
-    ):
+    if call is None or call.key != key:
         return []
     if isinstance(item, e.SessionReply):
-        return answer_pause(thread, call, item.content)
+        return answer_pause(thread, call, item.content, reason="answered")
     text = f"no answer came within {PAUSE_SECONDS:g} s; go on without it"
     return answer_pause(thread, call, text, is_error=True, reason="expired")
 

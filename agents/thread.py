@@ -17,6 +17,7 @@ from msgspec import Struct
 from hubbub.agents.area import NO_AREA, Area
 from hubbub.agents.children import NO_FAMILY, Family
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
+from hubbub.agents.prompts import OpenPrompt
 from hubbub.hub.events import NO_USAGE, OutcomeName
 from hubbub.hub.values import Json, decode_value
 
@@ -191,6 +192,8 @@ class Thread(Struct, frozen=True, gc=False):
     origin: Origin = NOWHERE
     family: Family = NO_FAMILY
     area: Area = NO_AREA
+    prompts: tuple[OpenPrompt, ...] = ()
+    """What tools and hooks have asked and nobody has answered yet."""
 
     @property
     def view(self) -> tuple[ModelMessage, ...]:

@@ -15,7 +15,7 @@ Rules
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
@@ -71,7 +71,8 @@ class Dispatcher:
     """Who listens to what, and the one order in which they are told."""
 
     __slots__ = (
-        "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks", "_trees",
+        "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
+        "_trees",
         "changes", "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner",
         "partial", "ports", "queued", "streams",
     )  # fmt: skip
@@ -97,6 +98,7 @@ class Dispatcher:
         self._trees: dict[str, Audience] = {}
         self._runs: dict[str, Audience] = {}
         self._dispatching = False
+        self._after_mail: list[Callable[[], None]] = []
         self._nested: deque[Event] = deque()
         self._floors: dict[str, int] = {}
         self.partial: set[type[Event]] = set()
@@ -185,6 +187,15 @@ class Dispatcher:
         # earlier one, would reach the inbox first.
         while self.mail and self.owner is not None:
             self.owner.wake(self.mail.popleft())
+        while self._after_mail:
+            self._after_mail.pop()()
+
+    def after_mail(self, call: Callable[[], None]) -> None:
+        """Call something when the owner has been told of what is there now."""
+        if self._dispatching or self.mail:
+            self._after_mail.append(call)
+        else:
+            call()
 
     def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
         for event in events:

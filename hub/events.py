@@ -722,9 +722,13 @@ class SessionTaken(Event, tag="session:taken", home="own"):
 
 
 class SessionDropped(Event, tag="session:dropped", home="own"):
-    """The owner takes these items out of its inbox unread; each becomes a dead letter (T-09)."""
+    """The owner takes these items out of its inbox unread; each becomes a dead letter (T-09).
+
+    ``reason`` is the letter's: of a reply, how its prompt had ended (G-09).
+    """
 
     items: tuple[InLane, ...] = ()
+    reason: str = ""
 
 
 # ── deltas, schedules, the hub itself ────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ Everything that happens and everything that is said goes through here, in one or
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Self, overload
@@ -133,6 +134,7 @@ class Hub:
         await self.journal.open()
         self.dispatcher.dispatched = self.journal.tip
         try:
+            await self._prompts.begin()
             await self.tasks.open()
         except BaseException:
             await self.aclose()
@@ -152,6 +154,7 @@ class Hub:
         try:
             with anyio.CancelScope(shield=True):
                 if not self._closed:
+                    self._prompts.close()
                     await self.journal.flush()
         finally:
             self.close()
@@ -163,9 +166,10 @@ class Hub:
 
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""
+        if not self._closed:
+            self._prompts.close()
         self._closed = True
         self.dispatcher.close()
-        self._prompts.close()
 
     @property
     def is_closed(self) -> bool:
@@ -380,7 +384,15 @@ class Hub:
         if home == "none":
             self._emit_ephemeral(event, done)
             return None
-        commit = Commit(events=(event,))
+        return self._record(event, None, done)
+
+    def _record(
+        self, event: Event, notes: dict[str, str] | None, done: Callable[[], None] | None = None
+    ) -> Commit:
+        """Write an event into the hub's lane."""
+        if not event.at:
+            event = self._stamp(event, scope.current())
+        commit = Commit(events=(event,), notes=notes)
         if done is not None:
             commit.after = lambda _commit: done()
         self._submit(commit)
@@ -580,6 +592,9 @@ class Hub:
         commit.receipt = receipt
         if done is not None:
             commit.after = lambda _commit: done()
+        if event.__class__ in _STOPS:
+            stopped = self._prompts.stopping(delivery.to)
+            commit.after = _both(commit.after, partial(self.dispatcher.after_mail, stopped))
         self._submit(commit)
         return receipt
 
@@ -816,6 +831,9 @@ _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 _ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
 """What the argument is called that says where a delivery goes."""
+
+_STOPS: Final = (SessionAbort, SessionTerminate)
+"""What ends the prompts of whom it reaches."""
 
 
 def _about(commit: Commit) -> str:

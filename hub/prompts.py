@@ -7,8 +7,14 @@ A prompt has an id, and the first reply to it counts.  Whom it is for decides ho
     a service (``hub.serve``)         a call of the handler
 
 The prompt of a run goes through that run's own lane, and its reply through that run's inbox, so
-both are in its journal.  A prompt ends by a reply, by its timeout, with the run that asked or
-was asked, or with the hub.
+both are in its journal.
+
+A prompt ends exactly once, with a reason, by ``session:prompt:end``: in the lane of the run that
+asked, as soon as that decides so (its reply taken, its asker timed out, interrupted, at its end,
+or found to be lost with its process); in the hub's lane, where nobody's run asked, by its reply,
+its timeout, its asker's cancellation, with the hub, or at the next opening of the store.  From
+that record on, in the same breath, a reply is rejected.  An interruption or termination of the
+asker that is on its way to the store counts already: it would come first (H-14).
 """
 
 import inspect
@@ -16,13 +22,19 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
+import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
-from hubbub.hub.events import Event, SessionMessage, SessionPrompt, SessionPromptEnd, SessionReply
+from hubbub.hub.events import (
+    SessionMessage,
+    SessionPrompt,
+    SessionPromptEnd,
+    SessionReply,
+)
 from hubbub.hub.masking import words_of
 from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
@@ -31,10 +43,16 @@ from hubbub.hub.texts import check_label, check_text
 if TYPE_CHECKING:
     from hubbub.hub.hub import Hub
 
-__all__ = ["Prompts", "asker_of"]
+__all__ = ["Asker", "Prompts", "asker_of"]
 
 REMEMBERED: Final = 1000
 """Ended prompts whose reason a late reply is still told."""
+
+NOTE: Final = "asked"
+"""Where the store keeps the ids of the open prompts that are no run's."""
+
+HUB_CLOSED: Final = "hub closed"
+LOST: Final = "lost: the process stopped"
 
 Service = Callable[[str], Any | Awaitable[Any]]
 
@@ -44,25 +62,46 @@ def asker_of(prompt_id: str) -> str:
     return re.split(r"[.?]", prompt_id, maxsplit=1)[0]
 
 
+class Asker(Protocol):
+    """The run that asks, by whose lane a prompt opens and ends."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    def open_prompt(self, event: SessionPrompt) -> None: ...
+
+    def end_prompt(self, event: SessionPromptEnd) -> None:
+        """Record that it has ended, unless that is on record."""
+        ...
+
+
 class _Prompt:
     """A prompt that waits for its reply."""
 
-    __slots__ = ("answer", "asked", "asker", "ended", "id", "waiter")
+    __slots__ = ("answer", "asked", "asker", "ended", "id", "is_announced", "waiter")
 
     def __init__(self, id_: str, asker: str, asked: str) -> None:
         self.id = id_
         self.asker = asker
         self.asked = asked
         self.answer: str | None = None
+        """The reply, which has yet to reach the asker's run, if it is one."""
         self.ended = ""
+        """Why nobody can reply any more."""
+        self.is_announced = False
+        """Whether the hub's lane says that it is open."""
         self.waiter: anyio.Event | None = None
 
-    def settle(self) -> None:
+    def end(self, reason: str) -> None:
+        self.ended = reason
+        self.wake()
+
+    def wake(self) -> None:
         if self.waiter is not None:
             self.waiter.set()
 
     async def wait(self) -> None:
-        if self.answer is None and not self.ended:
+        if not self.ended:
             self.waiter = anyio.Event()
             await self.waiter.wait()
 
@@ -74,9 +113,20 @@ class Prompts:
         self._hub = hub
         self._open: dict[str, _Prompt] = {}
         self._of_run: dict[str, dict[str, _Prompt]] = {}
+        self._asleep: dict[str, list[_Prompt]] = {}
+        """Those that end with their asker's run, whose end the store has not taken yet."""
         self._ended: OrderedDict[str, str] = OrderedDict()
+        self._stopping: dict[str, int] = {}
+        """How many interruptions and terminations are on their way to runs that ask."""
         self._services: dict[str, Service] = {}
         self._number = 0
+
+    async def begin(self) -> None:
+        """End what was open when the process before this one stopped."""
+        asked = (await self._hub.journal.notes(NOTE)).get(NOTE, "")
+        for prompt_id in asked.split():
+            self._remember(prompt_id, LOST)
+            self._write(SessionPromptEnd(prompt_id=prompt_id, reason=LOST))
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -87,10 +137,9 @@ class Prompts:
         options: tuple[str, ...],
         timeout: float | None,
         *,
-        asker: str = "",
-        announce: Callable[[Event], None] | None = None,
+        asker: Asker | None = None,
     ) -> Any:
-        """Ask on behalf of a run (``asker``, whose ``announce`` writes events) or of nobody."""
+        """Ask on behalf of a run or of nobody."""
         check_label("address", address)
         check_text("question", question)
         for option in options:
@@ -98,42 +147,49 @@ class Prompts:
         service = self._services.get(address)
         if service is not None:
             return await self._ask_service(service, question, timeout)
+        if timeout is not None and timeout < 0:
+            raise BadValue("timeout", "seconds must not be negative")
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._hub.dispatcher.number:x}.{self._number}"
-        prompt = _Prompt(f"{asker or 'hub'}.{number}", asker, address)
+        run_id = asker.run_id if asker is not None else ""
+        prompt = _Prompt(f"{run_id or 'hub'}.{number}", run_id, address)
         self._register(prompt)
         try:
-            event = SessionPrompt(
-                prompt_id=prompt.id, question=question, to=address, options=options, timeout=timeout
-            )
-            if announce is not None:
-                announce(event)
+            self._announce(prompt, asker, question, options, timeout)
             if _is_run_id(address):
                 self._send(prompt, question)
-            elif announce is None:
-                self._hub.emit(event)
             await self._wait(prompt, timeout)
         finally:
-            self._forget(prompt)
-            if prompt.ended and announce is not None:
-                announce(SessionPromptEnd(prompt_id=prompt.id, reason=prompt.ended))
-        if prompt.answer is None:
-            raise (
-                Closed("the hub")
-                if prompt.ended == "hub closed"
-                else PromptClosed(prompt.id, prompt.ended)
-            )
+            reason = prompt.ended or "closed"
+            if asker is not None:
+                asker.end_prompt(SessionPromptEnd(prompt_id=prompt.id, reason=reason))
+            self.end(prompt.id, reason)
+        if prompt.answer is None or prompt.ended != "answered":
+            # Who is being cancelled for the same reason hears of that alone.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if prompt.ended == HUB_CLOSED:
+                raise Closed("the hub")
+            raise PromptClosed(prompt.id, prompt.ended)
         return prompt.answer
+
+    def _announce(
+        self, prompt: _Prompt, asker: Asker | None, question: str, options: tuple[str, ...],
+        timeout: float | None,
+    ) -> None:  # fmt: skip
+        event = SessionPrompt(
+            prompt_id=prompt.id, question=question, to=prompt.asked, options=options,
+            timeout=timeout,
+        )  # fmt: skip
+        if asker is not None:
+            asker.open_prompt(event)
+        elif not _is_run_id(prompt.asked):
+            prompt.is_announced = True
+            self._write(event)
 
     def pause(self, prompt_id: str, run_id: str) -> None:
         """A run waits for the reply to a prompt, in its state and in no task of its own."""
         self._register(_Prompt(prompt_id, run_id, "user"))
-
-    def resume(self, prompt_id: str) -> None:
-        """It waits no longer."""
-        if (prompt := self._open.get(prompt_id)) is not None:
-            self._forget(prompt)
 
     def _send(self, prompt: _Prompt, question: str) -> None:
         message = SessionMessage(content=question, source=prompt.asker, prompt_id=prompt.id)
@@ -144,22 +200,22 @@ class Prompts:
             commit.watch(lambda receipt: self._rejected(prompt, receipt))
 
     def _rejected(self, prompt: _Prompt, receipt: Receipt) -> None:
-        if receipt.status == "rejected":
-            prompt.ended = receipt.reason
-            prompt.settle()
+        if receipt.status == "rejected" and not prompt.ended:
+            prompt.end(receipt.reason)
 
     async def _wait(self, prompt: _Prompt, timeout: float | None) -> None:
-        if timeout is not None and timeout < 0:
-            raise BadValue("timeout", "seconds must not be negative")
         # People take their time, and keep their place meanwhile; a run may have none yet.
         asks_run = _is_run_id(prompt.asked)
         waiting = self._hub.dispatcher.waiting() if asks_run else nullcontext()
-        with waiting, anyio.move_on_after(timeout) as scope:
-            await prompt.wait()
-        if scope.cancelled_caught and prompt.answer is None:
-            assert timeout is not None
-            prompt.ended = "expired"
-            raise PromptTimeout(prompt.id, timeout)
+        with waiting:
+            with anyio.move_on_after(timeout) as scope:
+                await prompt.wait()
+            if scope.cancelled_caught and not prompt.ended:
+                if prompt.answer is None:
+                    assert timeout is not None
+                    prompt.ended = "expired"
+                    raise PromptTimeout(prompt.id, timeout)
+                await prompt.wait()  # It came in time, and is on its way through the store.
 
     async def _ask_service(self, service: Service, question: str, timeout: float | None) -> Any:
         with anyio.move_on_after(timeout) as scope:
@@ -181,17 +237,12 @@ class Prompts:
             if run_id:
                 self._of_run.setdefault(run_id, {})[prompt.id] = prompt
 
-    def _forget(self, prompt: _Prompt) -> None:
-        self._open.pop(prompt.id, None)
-        for run_id in (prompt.asker, prompt.asked):
-            if (prompts := self._of_run.get(run_id)) is not None:
-                prompts.pop(prompt.id, None)
-                if not prompts:
-                    del self._of_run[run_id]
-        reason = "answered" if prompt.answer is not None else prompt.ended or "closed"
-        self._ended[prompt.id] = reason
-        if len(self._ended) > REMEMBERED:
-            self._ended.popitem(last=False)
+    def _write(self, event: SessionPrompt | SessionPromptEnd) -> None:
+        """Record what nobody's run asks, and what of that is open now."""
+        is_end = isinstance(event, SessionPromptEnd)
+        asked = [each.id for each in self._open.values() if each.is_announced]
+        note = " ".join(id_ for id_ in asked if not (is_end and id_ == event.prompt_id))
+        self._hub._record(event, {NOTE: note})
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
@@ -201,34 +252,87 @@ class Prompts:
             return Receipt("rejected", self._ended.get(prompt_id, "unknown"))
         if prompt.answer is not None or prompt.ended:
             return Receipt("rejected", prompt.ended or "answered")
+        if prompt.asker in self._stopping:
+            return Receipt("rejected", "interrupted")
         prompt.answer = content
         event = SessionReply(prompt_id=prompt_id, content=content, source=source)
         if prompt.asker:
-            # The asking run is told through its inbox, which also wakes the waiting ``ask``.
-            return self._hub._deliver(event, to=prompt.asker)
+            # The asking run is told through its inbox; by taking it, it ends the prompt.
+            receipt = self._hub._deliver(event, to=prompt.asker)
+            if receipt.status == "pending":
+                receipt.watch(lambda receipt: self._rejected(prompt, receipt))
+            else:
+                self._rejected(prompt, receipt)
+            return receipt
         if self._hub.has(SessionReply.type):
             now = self._hub.ports.clock.now()
             self._hub._emit_ephemeral(structs.replace(event, at=now))
-        prompt.settle()
+        self.end(prompt_id, "answered")
         return Receipt("accepted")
-
-    def taken(self, prompt_id: str) -> None:
-        """The asking run has its reply in its journal: let ``ask`` return."""
-        if (prompt := self._open.get(prompt_id)) is not None:
-            prompt.settle()
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────
 
+    def end(self, prompt_id: str, reason: str, *, is_with_run: bool = False) -> None:
+        """A prompt has ended: its asker goes on, and no reply is accepted any more.
+
+        ``is_with_run``: its asker's run ends with it, and goes on nowhere until that is on record.
+        """
+        prompt = self._open.pop(prompt_id, None)
+        if prompt is None:
+            return
+        for run_id in (prompt.asker, prompt.asked):
+            if (prompts := self._of_run.get(run_id)) is not None:
+                prompts.pop(prompt_id, None)
+                if not prompts:
+                    del self._of_run[run_id]
+        self._remember(prompt_id, reason)
+        prompt.ended = reason
+        if is_with_run:
+            self._asleep.setdefault(prompt.asker, []).append(prompt)
+        else:
+            prompt.wake()
+        if prompt.is_announced:
+            self._write(SessionPromptEnd(prompt_id=prompt_id, reason=reason))
+
+    def _remember(self, prompt_id: str, reason: str) -> None:
+        self._ended[prompt_id] = reason
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+
     def run_ended(self, run_id: str) -> None:
+        """A run is over: whoever asks it gets no answer.  What it asked, its lane has ended."""
+        for prompt in self._asleep.pop(run_id, ()):
+            prompt.wake()
         for prompt in tuple(self._of_run.get(run_id, {}).values()):
-            if prompt.answer is None:
-                prompt.ended = f"run {run_id} has ended"
-                prompt.settle()
+            if prompt.asker == run_id:
+                self.end(prompt.id, f"run {run_id} has ended")
+            elif not prompt.ended and prompt.answer is None:
+                prompt.end(f"run {run_id} has ended")
+
+    def stopping(self, run_id: str) -> Callable[[], None]:
+        """A run, or where there is no id every one, is being told to stop what it is at.
+
+        Returns what must be called when it has been told.
+        """
+        askers = [x for x in ([run_id] if run_id else self._of_run) if x in self._of_run]
+        for asker in askers:
+            self._stopping[asker] = self._stopping.get(asker, 0) + 1
+
+        def stopped() -> None:
+            for asker in askers:
+                self._stopping[asker] -= 1
+                if not self._stopping[asker]:
+                    del self._stopping[asker]
+
+        return stopped
 
     def close(self) -> None:
-        for prompt in self._open.values():
-            prompt.ended = prompt.ended or "hub closed"
-            prompt.settle()
+        """The hub closes."""
+        for prompt in tuple(self._open.values()):
+            if prompt.asker:
+                prompt.end(prompt.ended or HUB_CLOSED)
+            else:
+                self.end(prompt.id, prompt.ended or HUB_CLOSED)
 
     # ── services ─────────────────────────────────────────────────────────────────────────────
 

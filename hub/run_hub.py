@@ -8,7 +8,7 @@ Subscriptions made here end with the run (R-07).
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 from msgspec import structs
@@ -16,7 +16,13 @@ from msgspec import structs
 from hubbub.hub import scope
 from hubbub.hub.codec import check_event, check_texts
 from hubbub.hub.errors import ReservedEvent, WaitCycle
-from hubbub.hub.events import CustomEvent, Event, SessionMessage
+from hubbub.hub.events import (
+    CustomEvent,
+    Event,
+    SessionMessage,
+    SessionPrompt,
+    SessionPromptEnd,
+)
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
 from hubbub.hub.inbox import Inbox
 from hubbub.hub.logs import log
@@ -27,6 +33,11 @@ from hubbub.hub.receipt import Receipt
 from hubbub.hub.stream import Subscription
 
 __all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
+
+E = TypeVar("E", bound=Event)
+
+_PLACES: Final = ("side", "label", "turn", "call_id")
+"""What of a scope says where in its run an event belongs."""
 
 
 class Closable(Protocol):
@@ -44,6 +55,14 @@ class RunScope(Protocol):
     @property
     def is_live(self) -> bool:
         """Whether what is emitted here still counts (R-04, S-10)."""
+        ...
+
+    def open_prompt(self, event: SessionPrompt) -> None:
+        """Write that a prompt is open, unless what is asked here counts no more."""
+        ...
+
+    def end_prompt(self, event: SessionPromptEnd) -> None:
+        """Write that it is not any more, unless that has been written."""
         ...
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
@@ -115,7 +134,7 @@ class RunHub:
         placed = {
             name: value
             for name, value in fields.items()
-            if name in ("side", "label", "turn", "call_id") and not getattr(event, name)
+            if name in _PLACES and not getattr(event, name)
         }
         if home == "none":
             lane = self._run.lane
@@ -260,9 +279,25 @@ class RunHub:
             question,
             tuple(options),
             timeout,
-            asker=self._run.lane.run_id,
-            announce=lambda event: self._emit(event, None),
+            asker=self,
         )
+
+    @property
+    def run_id(self) -> str:
+        """The run whose scope this is."""
+        return self._run.lane.run_id
+
+    def open_prompt(self, event: SessionPrompt) -> None:
+        """Record that the run asks; for ``ask``."""
+        self._run.open_prompt(self._placed(event))
+
+    def end_prompt(self, event: SessionPromptEnd) -> None:
+        """Record that it does not any more, unless that is on record; for ``ask``."""
+        self._run.end_prompt(self._placed(event))
+
+    def _placed(self, event: E) -> E:
+        fields = {**(scope.current() or {}), **{k: v for k, v in self._fields.items() if v}}
+        return structs.replace(event, **{k: v for k, v in fields.items() if k in _PLACES})
 
     def reply(self, prompt_id: str, content: str) -> Receipt:
         return self.hub.reply(prompt_id, content, source=self._run.lane.run_id)

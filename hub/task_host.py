@@ -143,8 +143,24 @@ async def _guarded(coroutine: Coroutine[Any, Any, Any]) -> None:
     try:
         await coroutine
     except BaseException as error:
-        if isinstance(error, Exception) or not is_contained(error):
+        if isinstance(error, Exception):
+            raise
+        if not is_contained(error):
+            if isinstance(error, BaseExceptionGroup) and exit_in(error) is None:
+                _raise_others(error)
             raise
         # Code that awaits somebody else's cancelled task raises its cancellation.  Passed on, it
         # would end the whole task group, and with it every other run.
         log.error("task.ended_from_within", exc_info=error)
+
+
+def _raise_others(errors: BaseExceptionGroup[BaseException]) -> None:
+    """Raise what is no error, where somebody raised one while the task was being cancelled.
+
+    Trio takes its own cancellation out of the group; the rest, passed on, would end every other
+    run.
+    """
+    raised, others = errors.split(Exception)
+    if raised is not None and others is not None:
+        log.error("task.ended_from_within", exc_info=raised)
+        raise others from None

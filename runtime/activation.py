@@ -43,6 +43,7 @@ from hubbub.agents.decide import (
 from hubbub.agents.fold import fold_all
 from hubbub.agents.interpret import interpret
 from hubbub.agents.notices import notices_of
+from hubbub.agents.prompts import find_prompt
 from hubbub.agents.sides import ActiveSide
 from hubbub.agents.signals import (
     Concluded,
@@ -83,7 +84,7 @@ _RESERVED: Final = frozenset(
     event
     for event in e.CATALOGUE
     if event.home == "own" and event not in (e.AgentText, e.AgentStatus, e.AgentMessage)
-) - {e.SessionPrompt, e.SessionPromptEnd}
+)
 
 _NOTHING: Final[frozenset[Kind]] = frozenset()
 _MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))
@@ -280,9 +281,6 @@ class Activation:
 
     def _taken(self, kind: Kind) -> Taken:
         items = self.mail.take(kind, self._lent if self.thread.origin.frame else None)
-        for item in items:
-            if item.__class__ is e.SessionReply:
-                self._runtime.hub._prompts.taken(item.prompt_id)
         trees = self._runtime.trees
         return Taken(items, trees.rooms.get(self.lane.root_run_id, trees.fresh))
 
@@ -303,6 +301,10 @@ class Activation:
         if not decision.events:
             return
         self._after = decision.after
+        after: Callable[[Commit], None] = self.advance
+        for event in decision.events:
+            if event.__class__ is e.SessionDropped:
+                after = partial(self._dropped, event)
         self.lane.append(
             decision.events,
             taken=decision.taken,
@@ -312,8 +314,12 @@ class Activation:
             lent=decision.lent,
             leave_to=decision.leave_to,
             fold=self._fold,
-            after=self.advance,
+            after=after,
         )
+
+    def _dropped(self, event: e.SessionDropped, commit: Commit) -> None:
+        self._runtime.runs.withheld.tell_dropped(event, commit)
+        self.advance(commit)
 
     def _fold(self, commit: Commit) -> None:
         """A commit is about to be submitted: what it says holds from here on."""
@@ -327,6 +333,11 @@ class Activation:
             self._find_side()
         if side is not None and INTERRUPT in side.offered:
             self._runtime.pauses.follow(before, thread, commit)
+        if before.prompts is not thread.prompts:
+            for event in commit.events:
+                if isinstance(event, e.SessionPromptEnd):
+                    # No reply is accepted from here on, in the same breath.
+                    self._runtime.hub._prompts.end(event.prompt_id, event.reason)
         if side is not None and side.hooks:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
@@ -492,6 +503,11 @@ class Activation:
             event = structs.replace(event, step=0)
         self.record(event, done)
 
+    def end_prompt(self, event: e.SessionPromptEnd) -> None:
+        """Whoever asked asks no longer; where the run has ended the prompt, that is known."""
+        if not self._is_closed and find_prompt(self.thread.prompts, event.prompt_id) is not None:
+            self.record(event, None)
+
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Write an event of the runtime's own on a tool's behalf."""
 
@@ -546,6 +562,13 @@ class _Work(AtWork):
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
         self._run.write(event, done)
+
+    def open_prompt(self, event: e.SessionPrompt) -> None:
+        if self.is_live:
+            self._run.record(event, None)
+
+    def end_prompt(self, event: e.SessionPromptEnd) -> None:
+        self._run.end_prompt(event)
 
     def read_inbox(self, *, for_handler: bool) -> Inbox:
         raise BadValue(

@@ -36,7 +36,7 @@ from hubbub.runtime.boot import Boot, RestorePolicy
 from hubbub.runtime.code_run import CodeRun
 from hubbub.runtime.recent_threads import RecentThreads
 from hubbub.runtime.relatives import Relatives
-from hubbub.runtime.withheld import Withheld, letter, unreadable
+from hubbub.runtime.withheld import Withheld, unreadable
 
 if TYPE_CHECKING:
     from hubbub.runtime.activations import Activations
@@ -173,12 +173,11 @@ class Arrivals:
         """What is not to be handled becomes letters (T-09)."""
 
         def tell(commit: Commit) -> None:
-            for item in pending if not commit.error else ():
-                self.withheld.tell(letter(item, CONTEXT_ONLY))
+            self.withheld.tell_dropped(dropped, commit)
             after(commit)
 
         if pending:
-            dropped = e.SessionDropped(items=tuple(pending))
+            dropped = e.SessionDropped(items=tuple(pending), reason=CONTEXT_ONLY)
             lane.append((dropped,), taken=[item.seq for item in pending], after=tell)
 
     # ── into memory ──────────────────────────────────────────────────────────────────────────

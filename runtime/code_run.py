@@ -5,7 +5,7 @@ its inbox is kept and its end is committed.
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -23,7 +23,9 @@ from hubbub.agents.lifecycle import (
     start_if_missing,
     told,
 )
+from hubbub.agents.prompts import LOST, ends_of, find_prompt
 from hubbub.agents.recorded import Recorded
+from hubbub.agents.taking import PROMPT_ENDED
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, Closed, HubbubError, InboxInUse
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
@@ -49,7 +51,7 @@ __all__ = ["CodeRun"]
 
 _RESERVED: Final = frozenset(
     event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
-) - {e.SessionPrompt, e.SessionPromptEnd} | {
+) | {
     e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
     e.AgentImmediate, e.AgentRead, e.AgentRecord,
 }  # fmt: skip
@@ -109,8 +111,7 @@ class CodeRun:
                 emits = self.definition.emits_start_complete
                 self._append(opening(item, emits_start=emits), taken=(item,))
             case e.SessionReply():
-                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
-                self.runtime.hub._prompts.taken(item.prompt_id)
+                self._put_reply(item)
             case e.SessionTerminate():
                 self.end("terminated", reason=item.reason, taken=(item,))
             case e.SessionAbort():
@@ -120,6 +121,15 @@ class CodeRun:
                 self.notify()
             case _:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def _put_reply(self, item: e.SessionReply) -> None:
+        """The answer to an open prompt; any other is told of as nobody's (G-09)."""
+        prompt = find_prompt(self.thread.prompts, item.prompt_id)
+        if prompt is None or self._handle is None:  # Whoever asked was of a former execution.
+            self._append((e.SessionDropped(items=(item,), reason=PROMPT_ENDED),), taken=(item,))
+        else:
+            end = ends_of((prompt,), "answered")
+            self._append((e.SessionTaken(items=(item,)), *end), taken=(item,))
 
     def wake(self, item: InLane) -> None:
         self.put(item)
@@ -161,7 +171,8 @@ class CodeRun:
         self._is_restored = True
         trials = self.runtime.runs.trials
         mark = trials.mark if trials.turn == self.lane.run_id else None
-        events = (*start_if_missing(self.thread), restore, *recorded.lost)
+        asked = ends_of(self.thread.prompts, LOST)
+        events = (*start_if_missing(self.thread), restore, *asked, *recorded.lost)
         # What was put here before is what the earlier executions have not consumed.
         self.messages.extendleft(reversed(recorded.messages))
         self._append(events, fold=mark, after=lambda _: self.begin())
@@ -249,11 +260,18 @@ class CodeRun:
         why = e.SessionTerminate(reason=f"run {self.lane.run_id} was terminated")
         return tuple((child, why) for child in self.thread.children)
 
+    def open_prompt(self, event: e.SessionPrompt) -> None:
+        if self.is_live:
+            self.record(event, None)
+
+    def end_prompt(self, event: e.SessionPromptEnd) -> None:
+        if self.is_live and find_prompt(self.thread.prompts, event.prompt_id) is not None:
+            self.record(event, None)
+
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Write an event of the runtime's own on the agent's behalf."""
         events = (*start_if_missing(self.thread), event)
-        for one in events:
-            self.thread = fold_code(self.thread, one)
+        self._fold(events)
         after = None if done is None else (lambda _commit: done())
         self.lane.append(events, status="active", before=self._committed, after=after)
 
@@ -269,8 +287,7 @@ class CodeRun:
     ) -> None:
         # Folded at once, ahead of the commit: the store may refuse it only when this run has
         # been lost to another owner, and then nothing it thinks matters any more.
-        for event in events:
-            self.thread = fold_code(self.thread, event)
+        self._fold(events)
         ends = ends or self.thread.phase == "ended"
         if ends and self.thread.ending is not None:
             mail = (*mail, *report(self.thread, self.thread.ending))
@@ -285,7 +302,20 @@ class CodeRun:
             after=self._ended if ends else after,
         )
 
+    def _fold(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.thread = fold_code(self.thread, event)
+        is_over = self.thread.phase == "ended"
+        for event in events:
+            if isinstance(event, e.SessionPromptEnd):
+                # No reply is accepted from here on, whenever the store takes the record.
+                prompts = self.runtime.hub._prompts
+                prompts.end(event.prompt_id, event.reason, is_with_run=is_over)
+
     def _committed(self, commit: Commit) -> None:
+        for event in commit.events:
+            if event.__class__ is e.SessionDropped:
+                self.runtime.runs.withheld.tell_dropped(event, commit)
         if commit.error:
             self._ending = True
             self.close()
@@ -337,8 +367,7 @@ class CodeRun:
             if done is not None:
                 done()
             return
-        for one in events:
-            self.thread = fold_code(self.thread, one)
+        self._fold(events)
         ends = self.thread.phase == "ended"
         self._ending = ends
 

@@ -51,7 +51,8 @@ class Pauses:
         notes: dict[str, str] = {}
         if old is not None:
             notes[NOTE + old.key] = ""
-            self._forget(old.key)
+            ends = (x for x in commit.events if isinstance(x, e.SessionPromptEnd))
+            self._forget(old.key, next((x.reason for x in ends if x.prompt_id == old.key), ""))
         if new is not None:
             notes[NOTE + new.key] = str(new.expires_at)
             self._wait(new.key, new.expires_at)
@@ -69,8 +70,8 @@ class Pauses:
 
         self._timers[prompt_id] = runtime.timers.after(seconds, expire)
 
-    def _forget(self, prompt_id: str) -> None:
-        self._runtime.hub._prompts.resume(prompt_id)
+    def _forget(self, prompt_id: str, reason: str) -> None:
+        self._runtime.hub._prompts.end(prompt_id, reason or "closed")
         timer = self._timers.pop(prompt_id, None)
         if timer is not None:
             timer.cancel()

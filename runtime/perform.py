@@ -405,6 +405,7 @@ def timed_out(activity: Activity, seconds: float) -> Signal:
             failure = Failure(kind="timeout", error=text, retryable=True)
             return ModelFailed(failure, activity.turn)
         case RunTool():
-            return ToolFinished(activity.step, activity.index, TIMED_OUT.format(seconds), True)
+            text = TIMED_OUT.format(seconds)
+            return ToolFinished(activity.step, activity.index, text, True, is_late=True)
         case _:
             return Noticed()

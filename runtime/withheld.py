@@ -20,8 +20,10 @@ from hubbub.hub.events import (
     HubErrorEvent,
     InLane,
     SessionCancel,
+    SessionDropped,
     SessionTerminate,
 )
+from hubbub.hub.journal import Commit
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 
@@ -118,6 +120,11 @@ class Withheld:
             self._kept.append(event)
         elif not hub.is_closed:
             hub.emit(event)
+
+    def tell_dropped(self, event: SessionDropped, commit: Commit) -> None:
+        """A commit is done by which a run has dropped items: each has its letter (T-09)."""
+        for item in event.items if not commit.error else ():
+            self.tell(letter(item, event.reason))
 
     def opened(self) -> None:
         """The runtime is open: its user listens from his next turn on."""

@@ -384,4 +384,4 @@ async def test_prompt_during_a_dispatch_is_seen_in_order(hub, eventually):
     hub.subscribe("session:prompt", lambda event: hub.reply(event.prompt_id, "yes"))
     hub.emit(CustomEvent.of("test:tick"))
     await eventually(lambda: "session:reply" in got)
-    assert got == ["test:tick", "session:prompt", "session:reply"]
+    assert got == ["test:tick", "session:prompt", "session:reply", "session:prompt:end"]

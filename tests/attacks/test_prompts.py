@@ -1,0 +1,298 @@
+"""Each prompt ends exactly once, and each accepted reply has one outcome (H-10, G-09).
+
+Lives of one store, drawn by a number: code, tools, a paused model and programs ask; people reply
+in time, late and twice; runs are interrupted, closed and terminated, also in the same breath; time
+passes; runtimes are left and killed.
+"""
+
+import contextlib
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from crash_journal import CrashJournal
+from little_agents import model_agent
+
+from attacks.scale import scale
+from hubbub import AgentDefinition, Hub, PromptDefinition, RunState, Runtime, SideConfig, agent
+from hubbub.agents.tools import tool
+from hubbub.hub import events as e
+from hubbub.hub.errors import HubbubError, PromptTimeout
+from hubbub.hub.journal import Journal
+from hubbub.hub.late_journal import LateJournal
+from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.ports import Ports
+from hubbub.hub.prompts import asker_of
+from hubbub.runtime.scripted_model import ScriptedModel, call
+from hubbub.runtime.sqlite_store import SqliteStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-10", "G-09")]
+
+STORES = ("memory", "late", "sqlite")
+
+
+# ── who asks ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def _ask(ctx: Any) -> str:
+    try:
+        return str(await ctx.ask("Which?", timeout=9))
+    except PromptTimeout:
+        return "nobody answers"
+
+
+@agent("stubborn", on_restart="resume")
+async def stubborn(input: Any, ctx: Any) -> list[str]:
+    return [await _ask(ctx) for _ in range(3)]
+
+
+@agent("fragile")
+async def fragile(input: Any, ctx: Any) -> str:
+    async with anyio.create_task_group() as group:
+        group.start_soon(_ask, ctx)
+        answer = await _ask(ctx)
+        group.cancel_scope.cancel()
+    return answer
+
+
+@tool(timeout=6)
+async def confirm(state: RunState) -> str:
+    return str(await state.hub.ask("user", "Sure?"))
+
+
+@tool(timeout=None, idempotent=True)
+async def insist(state: RunState) -> str:
+    return str(await state.hub.ask("user", "Really?", timeout=8))
+
+
+def agents() -> list[AgentDefinition]:
+    script = [call("confirm"), call("insist"), "Done.", call("confirm"), "Done again."]
+    tooler = model_agent(ScriptedModel(script, repeat=True), confirm, insist, name="tooler")
+    pauses = ScriptedModel([call("interrupt", prompt="Which plan?"), "Planned."], repeat=True)
+    prompt = PromptDefinition(name="planner", prompt="You plan.", model=pauses)
+    planner = AgentDefinition(
+        name="planner", side_a=SideConfig(prompt=prompt), supports_checkpointing=True
+    )
+    return [stubborn, fragile, tooler, planner]
+
+
+# ── what happens ─────────────────────────────────────────────────────────────────────────────
+
+
+class World:
+    """One store, lived in again and again, and what was heard of it."""
+
+    def __init__(self, kind: str, folder: Path, ports: Ports, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.ports = ports
+        self._kind = kind
+        self._folder = folder
+        self._memory = MemoryJournal()
+        self._number = 0
+        self.runs: list[str] = []
+        self.prompts: list[str] = []
+        self.ended: set[str] = set()
+        self.accepted: list[str] = []
+        self.letters: Counter[str] = Counter()
+        self.killed = False
+        """Whether a process has died, which may have had a letter to tell."""
+
+    def store(self) -> Journal:
+        if self._kind == "sqlite":
+            return SqliteStore(self._folder / f"{self._number}", ports=self.ports)
+        self._crashing: Any = CrashJournal(self._memory)
+        return self._crashing if self._kind == "memory" else LateJournal(self._crashing)
+
+    def kill(self) -> None:
+        """What is written from here on is not there for whoever comes next."""
+        self.killed = True
+        if self._kind == "sqlite":
+            after = self._folder / f"{self._number + 1}"
+            shutil.copytree(self._folder / f"{self._number}", after)
+            self._number += 1
+        else:
+            self._crashing._after = self._crashing.commits
+
+    def hear(self, event: e.Event) -> None:
+        match event:
+            case e.SessionPrompt():
+                self.prompts.append(event.prompt_id)
+            case e.SessionPromptEnd():
+                self.ended.add(event.prompt_id)
+            case e.HubDeadLetter(message=e.SessionReply() as reply):
+                assert event.reason
+                self.letters[reply.prompt_id] += 1
+
+    async def live(self, *, is_last: bool = False) -> None:
+        async with Hub(journal=self.store(), ports=self.ports) as hub:
+            hub.subscribe("*", self.hear)
+            async with (
+                anyio.create_task_group() as group,
+                Runtime(agents(), hub=hub, grace=0) as rt,
+            ):
+                for _ in range(self.draw.randrange(6, 14)):
+                    await self._do_something(rt, group)
+                if is_last:
+                    await anyio.sleep(5000)
+                    for run_id in self.runs:
+                        await hub.terminate(run_id)
+                    await anyio.sleep(1)
+                elif self.draw.random() < 0.6:
+                    self.kill()
+                    group.cancel_scope.cancel()  # Nobody hears of what was on its way.
+
+    async def _do_something(self, rt: Runtime, group: Any) -> None:
+        hub, draw = rt.hub, self.draw
+        run_id = draw.choice(self.runs) if self.runs else ""
+        prompt_id = draw.choice(self.prompts[-5:]) if self.prompts else ""
+        stop = draw.choice([hub.interrupt, hub.interrupt, hub.terminate, hub.close_run])
+        match draw.randrange(8):
+            case 0 | 1:
+                name = draw.choice(["stubborn", "fragile", "tooler", "planner"])
+                self.runs.append((await hub.open(name, "go")).run_id)
+            case 2 | 3 if prompt_id:
+                await self._reply(hub, prompt_id, group)
+            case 4 if run_id:
+                stop(run_id)
+            case 5 if prompt_id:
+                asker = asker_of(prompt_id)
+                asker = run_id if asker == "hub" else asker
+                if draw.random() < 0.5:
+                    hub.reply(prompt_id, "first")
+                stop(asker)
+                await self._reply(hub, prompt_id, group)
+            case 6:
+                group.start_soon(_ask_nobodys_run, hub)
+            case _:
+                await anyio.sleep(draw.choice([0, 0.5, 1, 3, 7]))
+        if draw.random() < 0.5:
+            await anyio.sleep(draw.choice([0, 0.01, 1]))
+
+    async def _reply(self, hub: Hub, prompt_id: str, group: Any) -> None:
+        was_over = prompt_id in self.ended
+        receipt = hub.reply(prompt_id, "yes")
+
+        async def note() -> None:
+            await receipt
+            assert not (receipt.accepted and was_over), f"{prompt_id} took a reply after its end"
+            if receipt.accepted:
+                self.accepted.append(prompt_id)
+
+        group.start_soon(note)
+
+
+async def _ask_nobodys_run(hub: Hub) -> None:
+    with contextlib.suppress(HubbubError):
+        await hub.ask("user", "Anybody?", timeout=7)
+
+
+def used(events: list[e.Event]) -> Counter[str]:
+    """How often each prompt was answered."""
+    ends = (x for x in events if isinstance(x, e.SessionPromptEnd))
+    return Counter(x.prompt_id for x in ends if x.reason == "answered")
+
+
+def refused(events: list[e.Event]) -> set[str]:
+    """The prompts of replies that are on record as nobody's: dropped, or left over."""
+    taken = {
+        (item.run_id, item.seq) for x in events if isinstance(x, e.SessionTaken) for item in x.items
+    }
+    ended = {x.run_id for x in events if isinstance(x, e.AgentComplete)}
+    replies = [x for x in events if isinstance(x, e.SessionReply)]
+    return {
+        x.prompt_id for x in replies if (x.run_id, x.seq) not in taken and x.run_id in ended
+    } | {
+        item.prompt_id
+        for x in events
+        if isinstance(x, e.SessionDropped)
+        for item in x.items
+        if isinstance(item, e.SessionReply)
+    }
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("seed", range(scale(6, 300)))
+async def test_each_prompt_ends_once_and_each_accepted_reply_has_one_outcome(
+    seed: int, kind: str, tmp_path: Path, ports: Ports
+) -> None:
+    world = World(kind, tmp_path, ports, seed)
+    for _ in range(world.draw.randrange(1, 4)):
+        await world.live()
+    await world.live(is_last=True)
+    async with Hub(journal=world.store(), ports=ports) as hub:
+        events = await hub.read()
+    opened = Counter(x.prompt_id for x in events if isinstance(x, e.SessionPrompt))
+    ended = Counter(x.prompt_id for x in events if isinstance(x, e.SessionPromptEnd))
+    assert set(opened.values()) <= {1}
+    assert opened == ended
+    assert all(x.reason for x in events if isinstance(x, e.SessionPromptEnd))
+    answered, dropped = used(events), refused(events)
+    replies = {x.prompt_id for x in events if isinstance(x, e.SessionReply)}
+    for prompt_id in {*replies, *world.accepted}:
+        if prompt_id in answered:
+            assert not world.letters[prompt_id], f"{prompt_id} was answered and told of as lost"
+        elif prompt_id in dropped:
+            told = world.letters[prompt_id]
+            assert told == 1 or (world.killed and told == 0), f"{prompt_id}: {told} letters"
+        else:
+            assert world.killed, f"the accepted reply to {prompt_id} has no outcome"
+            assert prompt_id not in replies
+
+
+Stop = Callable[[Hub, str], Any]
+
+
+@pytest.mark.parametrize("name", ["stubborn", "fragile", "tooler", "planner"])
+@pytest.mark.parametrize("stop", [Hub.interrupt, Hub.terminate])
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_reply_in_the_same_breath_as_the_stop_of_its_asker_is_rejected(
+    name: str, stop: Stop, kind: str, tmp_path: Path, ports: Ports
+) -> None:
+    world = World(kind, tmp_path, ports, 0)
+    async with Runtime(agents(), store=world.store(), ports=ports) as rt:
+        rt.hub.subscribe("*", world.hear)
+        run = await rt.start(name, "go")
+        await anyio.sleep(1)
+        (prompt_id, *_) = world.prompts
+        stop(rt.hub, run.run_id)
+        receipt = await rt.hub.reply(prompt_id, "yes")
+        await anyio.sleep(1)
+        ends = [x for x in await run.read() if isinstance(x, e.SessionPromptEnd)]
+    assert receipt.rejected
+    assert receipt.reason
+    assert [x.prompt_id for x in ends].count(prompt_id) == 1
+    assert not world.letters
+
+
+@pytest.mark.parametrize("name", ["stubborn", "tooler", "planner"])
+@pytest.mark.parametrize("kind", ["late", "sqlite"])
+async def test_a_reply_that_an_interrupt_overtakes_is_one_dead_letter_after_a_restart_alike(
+    name: str, kind: str, tmp_path: Path, ports: Ports
+) -> None:
+    """The process dies with both in the inbox: control comes first (H-14)."""
+    world = World(kind, tmp_path, ports, 0)
+    async with Hub(journal=world.store(), ports=ports) as hub:
+        hub.subscribe("*", world.hear)
+        async with Runtime(agents(), hub=hub, grace=0) as rt:
+            run = await rt.start(name, "go")
+            await anyio.sleep(1)
+    prompt_id = world.prompts[0]
+    # Both were accepted by the store, and the process died before the run heard of them.
+    store = world.store()
+    async with Hub(journal=store, ports=ports) as hub:
+        await hub._deliver(e.SessionReply(prompt_id=prompt_id, content="yes"), to=run.run_id)
+        await hub.interrupt(run.run_id)
+    async with Hub(journal=world.store(), ports=ports) as hub:
+        hub.subscribe("*", world.hear)
+        async with Runtime(agents(), hub=hub, grace=0) as rt:
+            await anyio.sleep(1)
+            ends = [x for x in await rt.hub.read(run.run_id) if isinstance(x, e.SessionPromptEnd)]
+            await rt.hub.terminate(run.run_id)
+            await anyio.sleep(1)
+    assert [x.prompt_id for x in ends].count(prompt_id) == 1
+    assert world.letters == {prompt_id: 1}
