@@ -41,32 +41,3 @@ async def test_may_be_left_by_another_task_than_the_one_that_entered_it(
     await anyio.lowlevel.checkpoint()
     await asyncio.create_task(host.aclose())
     assert ended.is_set()
-
-
-async def test_what_is_raised_beside_a_cancellation_ends_no_other_task() -> None:
-    host = TaskHost()
-    await host.open()
-    done = anyio.Event()
-
-    async def wait_and_raise() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            raise ValueError("on the way out")
-
-    async def both() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait_and_raise)
-            await anyio.sleep_forever()
-
-    async def other() -> None:
-        await anyio.sleep(5)
-        done.set()
-
-    host.start(other())
-    handle = host.start(both())
-    await anyio.sleep(1)
-    handle.cancel()
-    await anyio.sleep(10)
-    assert done.is_set()
-    await host.aclose()

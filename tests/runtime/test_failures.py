@@ -520,3 +520,32 @@ async def test_wrong_types_are_named_at_the_call(ports: Ports) -> None:
             runtime.hub.subscribe("agent:*", "x")  # type: ignore[call-overload]
         outcome = await runtime.run("talker", "x")
         assert "str is wanted" in outcome.reason
+
+
+@pytest.mark.spec("G-02")
+async def test_what_a_task_of_a_run_raises_as_the_run_is_stopped_ends_no_other(
+    journal: Journal, ports: Ports
+) -> None:
+    async def wait_and_raise() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("on the way out")
+
+    @agent("two")
+    async def two(input: Any, ctx: RunContext) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait_and_raise)
+            await anyio.sleep_forever()
+
+    @agent("other")
+    async def other(input: Any, ctx: RunContext) -> str:
+        await anyio.sleep(5)
+        return "done"
+
+    async with Runtime([two, other], store=journal, ports=ports) as runtime:
+        run, beside = await runtime.start("two"), await runtime.start("other")
+        await anyio.sleep(1)
+        await run.terminate()
+        assert (await run.finished()).outcome == "terminated"
+        assert (await beside.result()).output == "done"
