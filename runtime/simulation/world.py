@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import anyio
 
 from hubbub.agents.model import Model, ModelRequest
+from hubbub.hub.descriptors import Descriptor
 from hubbub.hub.errors import BadValue, CallerError, UnknownRun
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -205,11 +206,12 @@ class World:
         input: Any = None,
         *,
         session_key: str = "",
+        descriptor: Descriptor | None = None,
         user: str = "user",
         once: bool = False,
         timeout: float | None = None,
     ) -> str:
-        """Start a run, or find that of ``session_key``.
+        """Start a run, or find that of ``session_key`` or ``descriptor``.
 
         Returns its id, also when the process has died and nobody knows whether the run is there.
         """
@@ -220,7 +222,10 @@ class World:
         text = input if isinstance(input, str) else bytes(encode_value("input", input)).decode()
 
         def act(hub: Hub) -> Receipt:
-            return hub.open(agent, input, session_key=session_key, once=once, timeout=timeout)
+            return hub.open(
+                agent, input, session_key=session_key, descriptor=descriptor, once=once,
+                timeout=timeout,
+            )  # fmt: skip
 
         sent = Sent(verb="open", run_id="", text=text, key=session_key, user=user, agent=agent)
         return (await self._act(sent, act)).run_id

@@ -13,6 +13,12 @@ from msgspec import Struct
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, TALKERS, OwnWorld, spoken
 
+from hubbub.hub.descriptors import (
+    CronDescriptor,
+    Descriptor,
+    HeartbeatDescriptor,
+    descriptor_of_key,
+)
 from hubbub.hub.events import SessionOpen
 from hubbub.runtime.simulation import (
     ChannelFault,
@@ -57,6 +63,8 @@ class Drawn(Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     whispers: tuple[tuple[int, int], ...] = ()
     """After which steps somebody writes to a child, and to which one."""
+    named: tuple[tuple[int, Descriptor], ...] = ()
+    """After which steps somebody names an agent by what it stands for."""
     faults: tuple[Fault, ...] = ()
     store: StoreName = "memory"
     has_schedules: bool = False
@@ -79,6 +87,7 @@ def drawn(seed: int) -> Drawn:
     return Drawn(
         seed=seed, store=random.choice(STORES), has_schedules=has_schedules, options=options,
         steps=steps, faults=faults, whispers=_whispers(random, len(steps)),
+        named=_named(Random(f"named {seed}"), len(steps)),
     )  # fmt: skip
 
 
@@ -92,6 +101,8 @@ def lived(world: Drawn) -> History:
             await play([step], live, opened)
             for _, which in (each for each in world.whispers if each[0] == number):
                 await _whisper(live, number, which)
+            for _, who in (each for each in world.named if each[0] == number):
+                await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
         live.end_faults()
         await live.settle(SETTLE)
         # Now that nothing happens by itself: what does a model see?
@@ -135,6 +146,15 @@ def _whispers(random: Random, steps: int) -> tuple[tuple[int, int], ...]:
     if random.random() < 0.7:
         return ()
     return tuple((random.randrange(steps), random.randrange(20)) for _ in range(4))
+
+
+def _named(random: Random, steps: int) -> tuple[tuple[int, Descriptor], ...]:
+    """Openings by descriptor: of users who open by key, too, and of schedules."""
+    if random.random() < 0.7:
+        return ()
+    whom: list[Descriptor] = [descriptor_of_key(f"web_{user}") for user in USERS]
+    whom += [CronDescriptor(id="tick"), HeartbeatDescriptor()]
+    return tuple((random.randrange(steps), random.choice(whom)) for _ in range(4))
 
 
 def _burst(random: Random, number: int, opened: Sequence[str]) -> Iterator[Step]:

@@ -5,12 +5,13 @@ from typing import Final
 
 from hubbub.agents.model import ModelRequest, UserMessage
 from hubbub.hub import events as e
+from hubbub.hub.descriptors import Descriptor, SubagentDescriptor
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.history import History
 
 __all__ = [
     "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "heard_program",
-    "idle_children_shown_idle", "secrets_kept", "untold_gaps",
+    "idle_children_shown_idle", "one_agent_each", "secrets_kept", "untold_gaps",
 ]  # fmt: skip
 
 SECRET: Final = "hush-hush-5b1e"
@@ -18,6 +19,9 @@ SECRET: Final = "hush-hush-5b1e"
 
 LAST_QUESTION: Final = "last"
 """The label of what is said when everything is at rest."""
+
+
+_CLOSING: Final = (e.SessionTerminate, e.SessionClose, e.AgentComplete)
 
 
 def heard_program(request: ModelRequest) -> tuple[int, str]:
@@ -75,6 +79,21 @@ def secrets_kept(history: History) -> Iterator[str]:
             yield f"run {event.run_id}: {event.type} ({event.id}) still holds a secret"
         elif isinstance(event, e.AgentToolComplete) and SECRET in event.output:
             yield f"run {event.run_id}: {event.id} tells a secret"
+
+
+def one_agent_each(history: History) -> Iterator[str]:
+    """A user, a cron task and the heartbeat have one live agent at the most (P-06)."""
+    live: dict[Descriptor, str] = {}
+    for event in history.events:
+        info = history.runs.get(event.run_id)
+        who = info.descriptor if info is not None else None
+        if who is None or isinstance(who, SubagentDescriptor):
+            continue
+        if isinstance(event, e.SessionOpen) and event.lane == "in":
+            if live.setdefault(who, event.run_id) != event.run_id:
+                yield f"run {event.run_id} is a second agent of {who}, beside {live[who]}"
+        elif isinstance(event, _CLOSING) and live.get(who) == event.run_id:
+            del live[who]
 
 
 def ended_below(history: History) -> Iterator[str]:

@@ -27,6 +27,7 @@ from simulation.own_invariants import (
     fired_once,
     heard_program,
     idle_children_shown_idle,
+    one_agent_each,
     secrets_kept,
     untold_gaps,
 )
@@ -108,7 +109,7 @@ class OwnWorld(Struct, kw_only=True):
                 yield from untold_gaps(history, told)
 
         own = (
-            gaps_told, accepted_once, fired_once, secrets_kept, ended_below,
+            gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
             idle_children_shown_idle,
         )  # fmt: skip
         # First: they name more exactly what others find as well.

@@ -18,9 +18,11 @@ from hubbub.hub import inbox_rules
 from hubbub.hub.addressing import Addressing
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.hub import Hub
-from hubbub.hub.journal import Commit
+from hubbub.hub.journal import Commit, NewRun
+from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.stream import EventStream
+from hubbub.runtime import sqlite_writer
 from hubbub.runtime.activation import Activation
 from hubbub.runtime.arrivals import Arrivals
 from hubbub.runtime.mailbox import Mailbox
@@ -60,6 +62,24 @@ def missing_dedupe() -> Iterator[None]:
     with (
         patch("hubbub.hub.memory_journal.judge", judge),
         patch("hubbub.runtime.sqlite_writer.judge", judge),
+    ):
+        yield
+
+
+@contextmanager
+def second_agent() -> Iterator[None]:
+    """An opening by a descriptor looks for no agent that stands for it already."""
+    found, found_for = MemoryJournal._found, sqlite_writer.found_for
+
+    def by_key(journal: MemoryJournal, new: NewRun) -> str | None:
+        return None if new.by_descriptor else found(journal, new)
+
+    def by_key_too(db: Any, new: NewRun) -> str | None:
+        return None if new.by_descriptor else found_for(db, new)
+
+    with (
+        patch.object(MemoryJournal, "_found", by_key),
+        patch.object(sqlite_writer, "found_for", by_key_too),
     ):
         yield
 
@@ -269,6 +289,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     for plant in (
         ack_before_commit,
         missing_dedupe,
+        second_agent,
         pop_then_inject,
         lost_wake_up,
         terminal_twice,
