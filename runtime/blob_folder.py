@@ -54,7 +54,6 @@ class BlobFolder:
         new = place.with_name(f"{digest}.new")
         try:
             make_private_folder(place.parent)
-            new.unlink(missing_ok=True)
             with open_private(new) as file:
                 file.write(content)
                 file.flush()

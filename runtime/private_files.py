@@ -9,6 +9,7 @@ narrowed and told of in the log.
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -22,18 +23,21 @@ FOLDER: Final = 0o700
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
-_CLOSED_BY_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
 
 
 def open_private(
     path: str | os.PathLike[str], *, append: bool = False, buffering: int = -1
 ) -> BinaryIO:
-    """A private file to write, emptied unless one appends; narrowed if it was there.
+    """A private file to write: a new one in the place of any other, or one to append to, narrowed.
 
     Raises ``OSError``.
     """
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
-    file = os.open(path, flags | _BINARY | _CLOSED_BY_EXEC, FILE)
+    if not append:
+        # Somebody may have the old one open, and where it was a link it would be another's.
+        with suppress(FileNotFoundError):
+            os.remove(path)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_EXCL)
+    file = os.open(path, flags | _BINARY, FILE)
     try:
         if _is_posix():
             mode = stat.S_IMODE(os.fstat(file).st_mode)
@@ -48,7 +52,7 @@ def open_private(
 def make_private_file(path: Path) -> None:
     """Make an empty file if there is none; one that is there is not opened.  Raises ``OSError``."""
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED_BY_EXEC, FILE)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     except FileExistsError:
         return
     try:

@@ -15,6 +15,7 @@ from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.incoming_runs import MISFITS, Imported, IncomingRuns, Misfit
 from hubbub.runtime.sqlite_schema import connect, store_failure
 from hubbub.runtime.store_lock import StoreLock
+from hubbub.runtime.store_watch import StoreWatch
 from hubbub.runtime.stores import folder_of_store
 
 __all__ = ["BadExport", "Imported", "import_runs"]
@@ -46,7 +47,10 @@ async def import_runs(
     try:
         db = connect(folder.database)
         try:
-            return await _import(db, folder, name, lines, replace, ports)
+            watch = StoreWatch(folder.database, lock)
+            imported = await _import(db, folder, name, lines, replace, ports)
+            watch.check()
+            return imported
         except sqlite3.Error as error:
             raise OperatorError(store_failure(folder.database, error)) from error
         finally:

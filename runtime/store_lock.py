@@ -24,6 +24,9 @@ __all__ = ["StoreLock", "identity_of"]
 TRIES: Final = 100
 """How often the file of a lock may be taken away in the moment in which it is locked."""
 
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+"""What is written into the file of a lock must not come into another one."""
+
 
 class StoreLock:
     """Held while somebody is at work on a database."""
@@ -49,7 +52,7 @@ class StoreLock:
         """Whether the lock was taken; not so if its file was taken away meanwhile."""
         try:
             make_private_file(self.path)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(self.path, os.O_RDWR | _NO_LINK)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self.path.parent.is_dir():
                 return False
@@ -78,7 +81,7 @@ class StoreLock:
     def is_held(self) -> bool:
         """Whether somebody has the lock; changes nothing."""
         try:
-            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self.path, os.O_RDONLY | _NO_LINK)
         except OSError:
             return False
         try:

@@ -23,6 +23,7 @@ from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.demo import Demo
 from hubbub.runtime.demo_store import begin_demo
 from hubbub.runtime.disk import RealDisk
+from hubbub.runtime.private_files import open_private
 from hubbub.runtime.run_export import export_run
 from hubbub.runtime.run_import import import_runs
 from hubbub.runtime.sqlite_store import SqliteStore
@@ -233,6 +234,19 @@ def test_what_is_written_beside_a_store_is_private(tmp_path: Path, careless: Non
     assert looks.seen == set()
     assert open_to_others(place) == []
     assert disk.read(f"{place}/a/history") == b"xy"
+
+
+def test_what_is_written_goes_into_no_file_that_somebody_has_open(tmp_path: Path) -> None:
+    prepared = tmp_path / "history.part"
+    prepared.touch(0o666)
+    (tmp_path / "link.part").symlink_to(prepared)
+    with prepared.open("rb") as spy:
+        for name in ("history.part", "link.part"):
+            with open_private(tmp_path / name) as file:
+                file.write(SECRET.encode())
+            assert not (tmp_path / name).is_symlink()
+        assert spy.read() == b""
+    assert open_to_others(tmp_path) == []
 
 
 def test_a_copy_in_place_of_a_link_is_private(

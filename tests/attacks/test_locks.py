@@ -20,6 +20,8 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports, ThreadWorker
 from hubbub.hub.virtual import InlineWorker, virtual_ports
+from hubbub.runtime.run_export import export_run
+from hubbub.runtime.run_import import import_runs
 from hubbub.runtime.sqlite_store import SqliteStore
 from hubbub.runtime.store_copy import backup_store
 from hubbub.runtime.store_file import open_store_file
@@ -445,6 +447,33 @@ def test_a_thread_of_a_store_looks_whenever_it_has_been_idle_for_so_long() -> No
         assert looked.wait(60)
     finally:
         worker.close()
+
+
+async def test_an_import_into_a_database_that_is_taken_away_meanwhile_is_refused(
+    tmp_path: Path, ports: Ports
+) -> None:
+    async with busy(SqliteStore(tmp_path / "source", ports=ports), ports) as (_, run_id):
+        with open_store_file(f"sqlite:{tmp_path}/source") as opened:
+            lines = list(export_run(opened, run_id))
+
+    def removing() -> Iterator[bytes]:
+        yield from lines[:-1]
+        (tmp_path / STORE / "hubbub.db").rename(tmp_path / "elsewhere")
+        yield lines[-1]
+
+    with pytest.raises(OperatorError, match="taken away"):
+        await import_runs(f"sqlite:{tmp_path}/{STORE}", "x", removing(), ports=ports)
+
+
+async def test_a_link_in_the_place_of_the_lock_leads_to_no_other_file(
+    tmp_path: Path, ports: Ports
+) -> None:
+    """In a folder that others can write into it would else be any file of ours."""
+    (tmp_path / STORE).mkdir()
+    (tmp_path / "diary").write_text("Dear diary, ")
+    (tmp_path / STORE / "hubbub.db-lock").symlink_to(tmp_path / "diary")
+    assert "hubbub.db-lock" in await refusal(f"sqlite:{tmp_path}/{STORE}", ports)
+    assert (tmp_path / "diary").read_text() == "Dear diary, "
 
 
 # ── the database is SQLite's ─────────────────────────────────────────────────────────────────
