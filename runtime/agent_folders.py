@@ -281,12 +281,17 @@ class AgentFolders:
 
     def check(self, info: RunInfo) -> list[str]:
         """What is wrong with a folder, one line each; changes nothing."""
+        return [problem for problem, _ in self.check_apart(info)]
+
+    def check_apart(self, info: RunInfo) -> list[tuple[str, bool]]:
+        """The same; and of each whether the folder is only behind."""
         if info.descriptor is None:
             return []
         try:
-            return list(self._look(info).problems)
+            found = self._look(info)
         except (OSError, BadValue) as error:
-            return [f"{self._root}/{info.run_id}: {error}; {REMEDY}"]
+            return [(f"{self._root}/{info.run_id}: {error}; {REMEDY}", False)]
+        return [(problem, problem in found.behind) for problem in found.problems]
 
     def _look(self, info: RunInfo) -> Findings:
         return look(

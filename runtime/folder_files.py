@@ -7,12 +7,16 @@ over: the file area itself is not on this disk.  No link is followed on the way 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from hubbub.agents.area import path_problem
 from hubbub.hub.events import FileRef
 from hubbub.runtime.disk import Disk
 
-__all__ = ["FolderFiles"]
+__all__ = ["MISSING", "FolderFiles"]
+
+MISSING: Final = "missing"
+"""Said of what is not there, as when it is not there yet."""
 
 
 class FolderFiles:
@@ -60,7 +64,7 @@ class FolderFiles:
         except OSError as error:
             return error.strerror or str(error)
         if content is None:
-            return "missing"
+            return MISSING
         if len(content) != ref.size or hashlib.sha256(content).hexdigest() != ref.digest:
             return "its content has changed"
         return ""

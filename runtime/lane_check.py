@@ -55,6 +55,8 @@ class Problem(Struct, frozen=True):
     where: str
     what: str
     remedy: str
+    heals: bool = False
+    """Whether it is no damage: a folder that is behind is brought in line by the next runtime."""
 
     @property
     def text(self) -> str:

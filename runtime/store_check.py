@@ -204,19 +204,19 @@ class StoreCheck:
                 where = f"{one.file}:{one.line}" if one.line else one.file
                 yield Problem(where, one.what, one.remedy)
         for run_id in run_ids:
-            problems: list[str] = []
+            problems: list[tuple[str, bool]] = []
             for _ in range(2):  # What was just being written is there the second time.
                 try:
                     info = reader.info(run_id)
-                    problems = folders.check(info) if info is not None else []
+                    problems = folders.check_apart(info) if info is not None else []
                 except MISFITS:  # Its events cannot be read, which has been told.
                     problems = []
                 if not problems:
                     break
-            for text in problems:
+            for text, is_behind in problems:
                 where, _, what = text.partition(": ")
                 remedy = "it is brought in line when a runtime opens the store"
-                yield Problem(where, what, remedy)
+                yield Problem(where, what, remedy, heals=is_behind)
 
 
 _REFERENCES: Final = {

@@ -450,14 +450,17 @@ def _fsck_command(write: Write, notice: Write) -> Callable[..., int]:
     def fsck(*, thorough: bool = False, json: bool = False, store: str = DEFAULT_STORE) -> int:
         """Check a store: every event, inbox, counter and file. Changes nothing.
 
-        Each problem is one line with its place and its remedy. Exit code 1: there are some.
+        Each problem is one line with its place and its remedy. Exit code 1: there is damage.
+        Folders of agents that a killed process has left behind the database are told of, too;
+        they are none: the next runtime brings them in line.
 
         Parameters
         ----------
         thorough
             Check the database's indexes, too.
         json
-            Print one JSON object instead: ok, runs, events, problems, more.
+            Print one JSON object instead: ok, runs, events, problems (which of them heals by
+            itself), more.
         store
             sqlite:PATH, the folder that a runtime uses.
         """
@@ -466,23 +469,27 @@ def _fsck_command(write: Write, notice: Write) -> Callable[..., int]:
 
         check = StoreCheck(store, thorough=thorough, tell=notice)
         told: list[Any] = []
-        count = 0
+        count = behind = 0
         for count, problem in enumerate(check.problems(), 1):
+            behind += problem.heals
             if count <= MAX_PROBLEMS and json:
                 told.append({**msgspec.structs.asdict(problem), "text": problem.text})
             elif count <= MAX_PROBLEMS:
                 write(short(problem.text, None))
+        damage = count - behind
         summary = f"{check.runs:,} runs, {check.events:,} events"
+        if behind:
+            summary += f"; {behind:,} places in agents/ are behind, and heal by themselves"
         if json:
             write(_document({
-                "ok": not count, "runs": check.runs, "events": check.events, "problems": told,
+                "ok": not damage, "runs": check.runs, "events": check.events, "problems": told,
                 "more": count - len(told),
             }))  # fmt: skip
-        elif count:
-            notice(f"{count:,} problems in {summary}")
+        elif damage:
+            notice(f"{damage:,} problems in {summary}")
         else:
             write(f"all is well: {summary}")
-        return FAILED if count else 0
+        return FAILED if damage else 0
 
     return fsck
 

@@ -247,3 +247,57 @@ def test_progress_is_told_for_big_stores(
     tell: Callable[[str], object] = told.append
     assert list(StoreCheck(f"sqlite:{made.folder}", tell=tell).problems()) == []
     assert told[0] == "10 events checked" and "now the runs" in told[-1]
+
+
+def with_folders(folder: Path) -> tuple[Path, Path]:
+    """A store with agents' folders, and the folder of one as it was two sessions before."""
+    from little_stores import open_runtime
+
+    async def work() -> str:
+        async with open_runtime(folder, mirror=True) as rt:
+            run = await rt.start("bot", "hello", session_key="web_a_b")
+            await run.result()
+        shutil.copytree(folder / "agents" / run.run_id, folder.parent / "before")
+        async with open_runtime(folder, mirror=True) as rt:
+            await rt.hub.send_to_run(run.run_id, "again")
+            await rt.result(run.run_id)
+        return run.run_id
+
+    return folder / "agents" / anyio.run(work), folder.parent / "before"
+
+
+@pytest.mark.spec("G-08")
+@pytest.mark.parametrize(
+    "file", ["state.json", "history.jsonl", "", "files/notes/note.txt", "descriptor.json"]
+)
+def test_a_folder_that_is_behind_is_told_of_and_is_no_damage(file: str, tmp_path: Path) -> None:
+    agent, before = with_folders(tmp_path / "store")
+    assert problems_of(tmp_path / "store") == []
+    if file in ("state.json", "history.jsonl"):
+        shutil.copy(before / file, agent / file)
+    elif file:
+        (agent / file).unlink()
+    else:
+        shutil.rmtree(agent)
+        shutil.copytree(before, agent)
+    found = problems_of(tmp_path / "store")
+    assert found and all(problem.heals for problem in found), found
+    assert any(str(agent / file) in problem.where for problem in found)
+
+
+@pytest.mark.spec("G-08")
+def test_what_differs_in_a_folder_is_named(tmp_path: Path) -> None:
+    agent, before = with_folders(tmp_path / "store")
+    state = agent / "state.json"
+    text = state.read_text()
+    shutil.copy(before / "state.json", state)
+    (problem,) = problems_of(tmp_path / "store")
+    assert "stands at event 1" in problem.what and "item 1 of 2 of its inbox" in problem.what
+    state.write_text(text.replace('"agent":"bot"', '"agent":"sot"', 1))
+    (problem,) = problems_of(tmp_path / "store")
+    assert problem.what == "says something else than the database: agent"
+    assert not problem.heals
+    state.write_text(text)
+    (agent / "files" / "notes" / "note.txt").unlink()
+    (agent / "files" / "notes" / "note.txt").write_text("something else")
+    assert [problem.heals for problem in problems_of(tmp_path / "store")] == [False]
