@@ -315,11 +315,13 @@ def _checked(folder: Path, remedy: str) -> Path:
 def _demo(
     folder: Path | None, *, as_json: bool, resume: bool, backend: Backend, record: Path | None
 ) -> int:
-    from hubbub.runtime.demo_store import DEMO_FOLDER
+    from hubbub.runtime.demo_store import DEMO_FOLDER, resumed_line
     from hubbub.runtime.demo_story import summary
 
     demo = _demo_to_run(folder, resume)
     console = _terminal()
+    if resume and not as_json and record is None:
+        _print(f"{resumed_line(demo.demo)}\n")
     if as_json:
         story = _story(demo, backend)
         _print_json(story, _make_assets("", None, backend))

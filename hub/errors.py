@@ -309,7 +309,11 @@ class MissingExtra(OperatorError):
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{what} needs an extra; pip install 'hubbub[{extra}]'")
+        # hubbub is on no index: it is installed from its checkout.
+        super().__init__(
+            f"{what} needs the extra {extra!r}; in the checkout of hubbub: "
+            f"uv sync --extra {extra}, or pip install '.[{extra}]'"
+        )
 
 
 class MissingKey(OperatorError):

@@ -14,12 +14,14 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.data_folder import DataFolder
 from hubbub.runtime.demo import Demo
-from hubbub.runtime.document_folder import is_document
+from hubbub.runtime.demo_model import many
+from hubbub.runtime.document_folder import is_document, printable
 from hubbub.runtime.private_files import open_private
 from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.store_file import open_store_file
 from hubbub.runtime.store_lock import StoreLock
 
-__all__ = ["DEMO_FOLDER", "begin_demo", "resume_demo"]
+__all__ = ["DEMO_FOLDER", "begin_demo", "resume_demo", "resumed_line"]
 
 DEMO_FOLDER: Final = Path(".hubbub", "demo")
 """Where the program runs."""
@@ -66,3 +68,14 @@ def resume_demo(*, ports: Ports, folder: Path = DEMO_FOLDER) -> tuple[Demo, Sqli
         ) from None
     wanted = is_document if what.own else (lambda _name: True)
     return Demo(folder=Path(what.folder), wanted=wanted), SqliteStore(folder, ports=ports)
+
+
+def resumed_line(demo: Demo, *, folder: Path = DEMO_FOLDER) -> str:
+    """What a demo that is gone on with has on record."""
+    with open_store_file(f"sqlite:{folder}") as store:
+        select = "SELECT coalesce(sum(status = 'ended'), 0), count(*) FROM run WHERE agent = ?"
+        over, begun = store.db.execute(select, ("reader",)).fetchone()
+    what = f"{many(over, 'document')} on record"
+    if begun > over:
+        what += f", {begun - over} were being read"
+    return f"Going on with the demo of {printable(str(demo.folder))}: {what}."

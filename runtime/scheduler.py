@@ -75,8 +75,7 @@ class Scheduler:
         notes = read_notes(await hub.journal.notes(NOTES))
         alarm = Alarm(hub.ports.clock)
         loops = [
-            _Loop(self._runtime, alarm, each, notes.get(each.uid, ScheduleNote()), now)
-            for each in self._schedules
+            _Loop(self._runtime, alarm, each, notes.get(each.uid), now) for each in self._schedules
         ]
         self._task = hub.tasks.start(_run_all(alarm, loops), name="hubbub schedules")
 
@@ -103,7 +102,12 @@ class _Loop:
     """One schedule at work."""
 
     def __init__(
-        self, runtime: "Runtime", alarm: Alarm, schedule: Schedule, note: ScheduleNote, now: int
+        self,
+        runtime: "Runtime",
+        alarm: Alarm,
+        schedule: Schedule,
+        kept: ScheduleNote | None,
+        now: int,
     ) -> None:
         self._runtime = runtime
         self._hub = runtime.hub
@@ -119,6 +123,8 @@ class _Loop:
         )
         self._identity = bytes(self._descriptor).decode()
         self._ticks = schedule.ticks
+        note = kept or ScheduleNote()
+        self._is_new = kept is None
         self._note = note_of(schedule, note)
         self._watching: anyio.CancelScope | None = None
         self._past = past_of(self._note, now)
@@ -133,6 +139,9 @@ class _Loop:
         if self._is_first_seen:  # Else one that is restarted often would never come to beat.
             self._note = replace(self._note, since=self._past.at)
             self._write_note()
+        elif self._is_new:  # Nothing of its time is over yet, but people may ask for it.
+            notes = {f"{NOTES}{self._uid}": self._note.encoded()}
+            self._hub.journal.submit(Commit(notes=notes))
         if self._note.outcome == RUNNING:
             self._watch()
         while not self._hub.is_closed:

@@ -7,6 +7,7 @@ import pty
 import re
 import resource
 import select
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -200,7 +201,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(
     assert main(["demo"]) == 2
     complaint = capsys.readouterr().err
     assert is_one_line(complaint)
-    assert "pip install 'hubbub[cli]'" in complaint
+    assert "uv sync --extra cli, or pip install '.[cli]'" in complaint
 
 
 def test_the_unexpected_is_one_line_too_and_a_traceback_when_asked_for(
@@ -731,6 +732,11 @@ def test_a_demo_killed_in_the_middle_goes_on_and_reads_no_file_twice(
     process.kill()
     process.wait()
     process.stdout.close()
+    shutil.copytree(tmp_path_of_demo(), tmp_path / "other" / ".hubbub" / "demo")
+    code, out, _ = hubbub("demo", "--resume", "--backend", backend, cwd=tmp_path / "other")
+    assert code == 0
+    assert out.startswith(f"Going on with the demo of {documents}: "), "it says what is resumed"
+    assert "on record" in out.splitlines()[0]
     code, out, err = hubbub("demo", "--resume", "--json", "--backend", backend)
     assert (code, err) == (0, "")
     resumed = json.loads(out)

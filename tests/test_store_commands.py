@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import pytest
 
 from hubbub.__main__ import main
 from hubbub.hub.ports import Ports
+from hubbub.runtime.schedules import Cron
 from hubbub.runtime.scripted_model import ScriptedModel
 from hubbub.runtime.sqlite_store import SqliteStore
 
 sys.path.append(str(Path(__file__).parent))
 
+import anyio.lowlevel
 from little_frames import Talk, complete, frame, use
 from little_frames import open_runtime as frames_runtime
 from little_stores import SECRET, Filled, fill, open_runtime
@@ -417,6 +420,40 @@ def change(store: Store, statement: str) -> None:
     db.execute(statement)
     db.commit()
     db.close()
+
+
+@pytest.mark.spec("G-08")
+def test_fsck_of_a_store_whose_folders_are_behind_says_so_and_succeeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "store"
+    store = Store(folder, anyio.run(partial(fill, folder, mirror=True)), capsys)
+    (folder / "agents" / store.runs.chat / "state.json").unlink()
+    code, out, err = store("fsck")
+    assert (code, err) == (0, "")
+    told, summary = out.splitlines()
+    assert "state.json: missing; it is brought in line when a runtime opens the store" in told
+    assert summary.endswith("; 1 places in agents/ are behind, and heal by themselves")
+    assert store.json("fsck")["ok"] is True
+    (folder / "agents" / store.runs.chat / "state.json").write_text("{")
+    assert store("fsck")[0] == 1
+
+
+def test_a_schedule_that_has_not_fired_yet_is_shown_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "store"
+
+    async def work() -> None:
+        async with open_runtime(folder, schedules=[Cron("yearly", "0 0 1 1 *", "bot", "hi")]):
+            await anyio.lowlevel.checkpoint()
+
+    anyio.run(work)
+    anyio.run(work)  # And goes on being shown.
+    assert main(["schedules", "--json", "--store", f"sqlite:{folder}"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["schedules"]
+    assert (told["uid"], told["agent"], told["last_fired_at"]) == ("yearly", "bot", 0)
+    assert told["next_at"] > 0
 
 
 def test_fsck_tells_each_problem_in_a_line_and_fails(store: Store) -> None:

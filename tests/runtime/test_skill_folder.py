@@ -440,7 +440,9 @@ def test_without_the_extra_the_remedy_is_named(
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert load_skills(tmp_path) == (), "nothing is there to read"
     write(tmp_path, a=RESEARCH)
-    with pytest.raises(MissingExtra, match=r"pip install 'hubbub\[skills\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"uv sync --extra skills, or pip install '\.\[skills\]'"
+    ):
         load_skills(tmp_path)
 
 

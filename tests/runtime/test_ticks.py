@@ -171,7 +171,9 @@ def test_a_machine_without_timezones_says_what_to_install(monkeypatch: pytest.Mo
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cronsim", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'hubbub\[schedules\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"uv sync --extra schedules, or pip install '\.\[schedules\]'"
+    ):
         CronTicks("* * * * *")
 
 

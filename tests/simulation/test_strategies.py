@@ -382,5 +382,5 @@ except MissingExtra as problem:
 import hubbub.runtime.simulation.scripts, hubbub.runtime.simulation.simulate
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "pip install 'hubbub[testing]'" in done.stdout, done.stderr
+    assert "pip install '.[testing]'" in done.stdout, done.stderr
     assert not done.stderr
