@@ -41,7 +41,7 @@ def adopt(
     reader = SqliteReader(db)
     try:
         folders = agent_folders(folder, disk, db)
-        foreign = folders.foreign(reader.run_ids().__contains__, default_agent=default_agent)
+        foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
         found = _with_families(_with_free_names(foreign, reader))
         # Whom a user spoke to last comes last: that order is what recency is read from (P-05).
         adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)

@@ -46,7 +46,8 @@ from hubbub.runtime.disk import Disk
 from hubbub.runtime.folder_files import FolderFiles
 from hubbub.runtime.folder_findings import Findings, look
 from hubbub.runtime.folder_history import bring_in_line
-from hubbub.runtime.foreign_folders import Adopted, Broken, read_folder
+from hubbub.runtime.foreign_families import place_families
+from hubbub.runtime.foreign_folders import Adopted, Broken, parent_in, read_folder
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
 
@@ -335,9 +336,10 @@ class AgentFolders:
     # ── folders of other stores ──────────────────────────────────────────────────────────────
 
     def foreign(
-        self, known: Callable[[str], bool], *, default_agent: str = ""
+        self, root_of: Callable[[str], str | None], *, default_agent: str = ""
     ) -> list[Adopted | Broken]:
-        """The folders of runs that are not ``known``, as events; changes nothing, raises nothing.
+        """The folders of runs that the store does not have, as events; changes nothing, raises
+        nothing.  ``root_of`` tells the root of a run that it has.
 
         ``default_agent`` is what an agent without a state is taken for.
         """
@@ -348,6 +350,7 @@ class AgentFolders:
             return [_unreadable(self._root, error)]
         run_ids = {name: run_id_of(name) for name in names}
         here = set(run_ids.values())
+        foreign: dict[str, str] = {}
         for name in names:
             path, run_id = f"{self._root}/{name}", run_ids[name]
             if name.startswith(".") or not self._disk.is_folder(path):
@@ -355,13 +358,17 @@ class AgentFolders:
             if run_id is None:
                 what, remedy = "its name is that of no run", "rename or remove it"
                 found.append(Broken(folder=path, file=path, line=0, what=what, remedy=remedy))
-            elif not known(run_id):
-                found.append(
-                    read_folder(
-                        self._disk, self._files, path, run_id, default_agent=default_agent,
-                        is_there=lambda x: x in here or known(x),
-                    )
-                )  # fmt: skip
+            elif root_of(run_id) is None:
+                foreign[run_id] = path
+        parents = {x: parent_in(self._disk, path, x) for x, path in foreign.items()}
+        places = place_families(parents, root_of)
+        for run_id, path in foreign.items():
+            found.append(
+                read_folder(
+                    self._disk, self._files, path, run_id, default_agent=default_agent,
+                    is_there=lambda x: x in here or root_of(x) is not None, place=places[run_id],
+                )
+            )  # fmt: skip
         return found
 
     # ── words ────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ Rules
   hole in it is not adopted in silence.
 """
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -27,6 +28,7 @@ from hubbub.hub.descriptors import (
     Descriptor,
     SubagentDescriptor,
     encode_descriptor,
+    kind_of_descriptor,
     read_descriptor,
 )
 from hubbub.hub.errors import BadValue, HubbubError
@@ -35,8 +37,11 @@ from hubbub.hub.journal import RunInfo, RunStatus
 from hubbub.runtime.disk import Disk
 from hubbub.runtime.folder_files import FolderFiles
 from hubbub.runtime.folder_history import HistoryText, read_history
+from hubbub.runtime.foreign_families import Place
+from hubbub.runtime.lane_check import Lanes
+from hubbub.runtime.run_check import own_problems
 
-__all__ = ["Adopted", "Broken", "read_folder"]
+__all__ = ["Adopted", "Broken", "parent_in", "read_folder"]
 
 
 _MISFITS: Final = (
@@ -90,25 +95,32 @@ def read_folder(
     *,
     default_agent: str,
     is_there: Callable[[str], bool],
+    place: Place,
 ) -> Adopted | Broken:
-    """What the folder at ``path`` comes to."""
+    """What the folder at ``path`` comes to, for a run that has that place in its family."""
     try:
+        if place.is_circle:
+            what, remedy = "its parents stand in a circle", "restore the folder from a backup"
+            raise _Unreadable(f"{path}/state.json", 1, what, remedy)
         descriptor = _descriptor(disk, path)
         history = _history(disk, path)
         state = _state(disk, path, run_id)
         warnings = _warnings(disk, path, state, history)
         record = state.record if state is not None else _guess(run_id, descriptor, history.lines)
-        record = replace(record, agent=record.agent or default_agent)
+        record = _placed(replace(record, agent=record.agent or default_agent), place)
+        if place.lost:
+            warnings.append(f"{path}: its parent {place.lost} is not here; it is a root of its own")
         if not record.agent:
             warnings.append(f"{path}/state.json: names no agent; give the runtime a default_agent")
         found = read_back(
             record, history.lines, is_there=is_there, descriptor=encode_descriptor(descriptor)
         )
-        _check_texts(found)
+        info = _info(record, found, descriptor)
+        _check(info, found)
         contents, lost = _contents(files, path, found.thread)
         return Adopted(
             folder=path,
-            info=_info(record, found, descriptor),
+            info=info,
             events=found.events,
             items=found.items,
             pending=found.pending,
@@ -137,6 +149,29 @@ def read_folder(
             what=f"does not fit together: {error}",
             remedy="restore the folder from a backup, or remove state.json to adopt the history",
         )  # fmt: skip
+
+
+def parent_in(disk: Disk, path: str, run_id: str) -> str | None:
+    """The run above the one whose folder it is, as far as the folder says."""
+    try:
+        state = _state(disk, path, run_id)
+        if state is not None:
+            return state.record.parent_run_id
+        descriptor = _descriptor(disk, path)
+    except (_Unreadable, OSError, HubbubError, ValueError, RecursionError):
+        return None  # Reading all of it says why.
+    return descriptor.parent_agent_id if isinstance(descriptor, SubagentDescriptor) else None
+
+
+def _placed(record: Record, place: Place) -> Record:
+    """The record of a run that has that place; whoever has no parent has nobody to report to."""
+    thread = record.thread
+    if thread.origin.run_id:
+        origin = replace(thread.origin, root_run_id=place.root, parent_run_id=place.parent)
+        if place.lost:
+            origin = replace(origin, reports=False, depth=0)
+        thread = replace(thread, origin=origin)
+    return replace(record, root_run_id=place.root, parent_run_id=place.parent, thread=thread)
 
 
 def _descriptor(disk: Disk, path: str) -> Descriptor:
@@ -216,10 +251,29 @@ def _guess(run_id: str, descriptor: Descriptor, lines: Sequence[Line]) -> Record
     return replace(record, updated_at=lines[-1].at if lines else at)
 
 
-def _check_texts(found: ReadBack) -> None:
-    """What cannot be written down again must not come into the store."""
-    for event in (*found.events, *found.items):
-        encode_event(event)
+def _check(info: RunInfo, found: ReadBack) -> None:
+    """Raise ``ValueError`` for what ``hubbub fsck`` would tell of, once it is in the store."""
+    names = {1: info.run_id, 2: info.root_run_id}
+    lanes = Lanes("", names.get)
+    root = 1 if info.root_run_id == info.run_id else 2
+    taken = found.items[: len(found.items) - len(found.pending)]
+    chain = 0
+    for position, event in enumerate((*taken, *found.events, *found.pending), 1):
+        body = encode_event(event)  # What cannot be written down again must not come in.
+        chain = zlib.crc32(body, chain)
+        row = (position, 1, root, event.lane, event.seq, event.type, chain, body)
+        for problem in lanes.take(row):
+            raise ValueError(problem.what)
+    row_of_it = {
+        "number": 1, "run_id": info.run_id, "root_run_id": info.root_run_id,
+        "parent_run_id": info.parent_run_id, "agent": info.agent, "name": info.name,
+        "session_key": info.session_key, "kind": kind_of_descriptor(info.descriptor),
+        "descriptor": bytes(encode_descriptor(info.descriptor)).decode(),
+        "status": info.status, "inbox": info.inbox, "created_at": info.created_at,
+        "wake_at": info.wake_at, "recent": 0,
+    }  # fmt: skip
+    for what in own_problems(row_of_it, lanes.runs[1]):
+        raise ValueError(what)
 
 
 def _contents(files: FolderFiles, path: str, thread: Thread) -> tuple[dict[str, str], list[str]]:

@@ -18,7 +18,7 @@ from hubbub.runtime.scheduler import SOURCE
 from hubbub.runtime.sqlite_reader import SqliteReader
 from hubbub.runtime.store_file import BY_ID, IMPORTED
 
-__all__ = ["MISFITS", "RunCheck", "is_key_of"]
+__all__ = ["MISFITS", "RunCheck", "is_key_of", "own_problems"]
 
 PAGE: Final = 1_000
 
@@ -75,7 +75,7 @@ class RunCheck:
     def problems(self, row: dict[str, Any], lane: Lane) -> Sequence[str]:
         """What is wrong with a row whose events have come to ``lane``."""
         found = [
-            *_own_problems(row, lane), *_counter_problems(row, lane), *_inbox_problems(
+            *own_problems(row, lane), *_counter_problems(row, lane), *_inbox_problems(
                 self._db, row, lane
             ), *self._family_problems(row, lane),
         ]  # fmt: skip
@@ -135,7 +135,7 @@ SELECT 1 FROM above WHERE run_id = ?2
 """
 
 
-def _own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
+def own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
     """What is wrong with a row by itself."""
     if lane.name != row["run_id"]:
         yield f"number {row['number']} stands for {lane.name} in the table of addresses"

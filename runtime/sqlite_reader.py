@@ -187,9 +187,9 @@ class SqliteReader:
         )
         return [_info(found) for found in self._db.execute(select, (position,))]
 
-    def run_ids(self) -> frozenset[str]:
-        """Every run there is."""
-        return frozenset(run_id for (run_id,) in self._db.execute("SELECT run_id FROM run"))
+    def roots(self) -> dict[str, str]:
+        """The root of every run there is."""
+        return dict(self._db.execute("SELECT run_id, root_run_id FROM run"))
 
     def secrets(self) -> dict[str, str]:
         """Every value of a variable that is kept."""

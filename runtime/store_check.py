@@ -196,10 +196,10 @@ class StoreCheck:
         select = "SELECT run_id FROM run WHERE descriptor IS NOT NULL ORDER BY number"
         try:
             run_ids = [run_id for (run_id,) in store.db.execute(select)]
+            roots = reader.roots()
         except UNREADABLE:  # Which the check of the file has told.
             return
-        known = frozenset(run_ids)
-        for one in folders.foreign(known.__contains__):
+        for one in folders.foreign(roots.get):
             if isinstance(one, Broken):
                 where = f"{one.file}:{one.line}" if one.line else one.file
                 yield Problem(where, one.what, one.remedy)

@@ -389,7 +389,7 @@ class Home:
         return [x for run_id in self.run_ids() for x in self.folders.check(self.store.of(run_id))]
 
     def adopted(self) -> dict[str, Adopted]:
-        found = self.again().foreign(lambda _: False)
+        found = self.again().foreign(lambda _: None)
         assert all(isinstance(each, Adopted) for each in found), found
         return {each.info.run_id: each for each in found if isinstance(each, Adopted)}
 
@@ -513,7 +513,7 @@ async def test_a_history_cut_anywhere_is_adopted_or_reported(tmp_path: Path) -> 
     for name, data in (("history.jsonl", whole), ("state.json", state)):
         for cut in range(len(data)):
             home.file(run_id, name).write_bytes(data[:cut])
-            (found,) = home.again().foreign(lambda _: False)
+            (found,) = home.again().foreign(lambda _: None)
             if name == "history.jsonl":
                 assert isinstance(found, Adopted)
                 assert found.warnings
@@ -537,7 +537,7 @@ def test_whatever_is_in_a_folder_nothing_is_raised(tmp_path_factory: Any, data: 
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     home.file(run_id, name).write_bytes(bytes(content))
-    found = home.again().foreign(lambda _: False)
+    found = home.again().foreign(lambda _: None)
     assert len(found) == len(home.run_ids())
     folders = home.again()
     folders.check(home.store.of(run_id))
@@ -562,10 +562,10 @@ async def test_a_state_with_any_value_anywhere_is_adopted_or_reported(
     state = json.loads(file.read_bytes())
     for key in state:
         file.write_text(json.dumps(state | {key: value}))
-        assert len(home.again().foreign(lambda _: False)) == len(home.run_ids())
+        assert len(home.again().foreign(lambda _: None)) == len(home.run_ids())
     for key in state["run"]:
         file.write_text(json.dumps(state | {"run": state["run"] | {key: value}}))
-        assert len(home.again().foreign(lambda _: False)) == len(home.run_ids())
+        assert len(home.again().foreign(lambda _: None)) == len(home.run_ids())
 
 
 @pytest.mark.spec("P-02")
@@ -577,16 +577,18 @@ def test_a_half_created_agent_is_repaired_and_an_unreadable_one_reported(tmp_pat
     of_new = SubagentDescriptor(id="new", parent_agent_id="boss", name="helper")
     (new / "descriptor.json").write_bytes(bytes(encode_descriptor(of_new)))
     (bad / "descriptor.json").write_text('{"type": "robot"}')
-    found = home.folders.foreign(lambda _: False, default_agent="assistant")
+    found = home.folders.foreign(lambda _: None, default_agent="assistant")
     broken_bad, broken_bare, adopted = found
     assert isinstance(broken_bad, Broken) and broken_bad.line == 1
     assert isinstance(broken_bare, Broken) and "missing" in str(broken_bare)
     assert isinstance(adopted, Adopted)
-    assert (adopted.info.parent_run_id, adopted.info.name) == ("boss", "helper")
+    # Its parent is nowhere.
+    assert (adopted.info.parent_run_id, adopted.info.name) == (None, "helper")
+    assert any("its parent boss is not here" in text for text in adopted.warnings)
     assert (adopted.info.agent, adopted.info.status) == ("assistant", "parked")
     assert fold_all(EMPTY, adopted.events).transcript == ()
     assert sorted(x.name for x in home.root.iterdir()) == ["bad", "bare", "new"]
-    assert home.folders.foreign(lambda _: True) == []
+    assert home.folders.foreign(lambda run_id: run_id) == []
 
 
 @pytest.mark.parametrize(
@@ -703,7 +705,7 @@ def test_files_stand_under_their_names_with_their_contents(tmp_path: Path) -> No
     assert [x.relative_to(files).as_posix() for x in files.rglob("*")] == ["two.txt"]
     assert (files / "two.txt").read_bytes() == b"new"
     assert home.folders.check(info) == []
-    (found,) = home.folders.foreign(lambda _: False)
+    (found,) = home.folders.foreign(lambda _: None)
     assert isinstance(found, Adopted)
     assert found.files == {new.digest: str(files / "two.txt")}
     (files / "two.txt").unlink()

@@ -326,7 +326,7 @@ def test_healing_a_frame_heals_its_root(cut: int, tmp_path: Path) -> None:
 
 
 def adopted(home: Home) -> dict[str, Adopted]:
-    found = home.again().foreign(lambda _: False)
+    found = home.again().foreign(lambda _: None)
     assert all(isinstance(one, Adopted) for one in found), found
     return {one.info.run_id: one for one in found if isinstance(one, Adopted)}
 

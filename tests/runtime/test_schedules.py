@@ -850,7 +850,7 @@ def test_a_cron_needs_the_extra_and_a_heartbeat_does_not(monkeypatch: pytest.Mon
     worker = Worker()
     monkeypatch.setitem(sys.modules, "cronsim", None)
     Runtime([worker.agent], store="memory", schedules=[beats()])
-    with pytest.raises(MissingExtra, match=r"hubbub\[schedules\]"):
+    with pytest.raises(MissingExtra, match="uv sync --extra schedules"):
         Runtime([worker.agent], store="memory", schedules=[cron()])
 
 
