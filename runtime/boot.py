@@ -106,7 +106,7 @@ class Boot:
         self._left.pop(run_id, None)
 
     def leave(self, journal: Journal, at_work: Mapping[str, int], notes: Mapping[str, str]) -> None:
-        """Note, which runs are left in the middle of something; and ``notes``."""
+        """Note which runs are left in the middle of something; and ``notes``."""
         left = {**self._left, **at_work}
         if left != self._noted:
             self._noted = left

@@ -22,6 +22,7 @@ from hubbub.hub.late_journal import LateJournal
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
+from hubbub.runtime.boot import Boot
 from hubbub.runtime.scripted_model import ScriptedModel, call
 from hubbub.runtime.sqlite_store import SqliteStore
 from hubbub.runtime.store_check import StoreCheck
@@ -481,3 +482,78 @@ async def test_a_conversation_goes_on_over_the_disk(policy: RestorePolicy, tmp_p
         assert outcome.outcome == "interrupted"
         assert (restore.reason, letters) == (CONTEXT_ONLY, ["more"])
     assert list(StoreCheck(f"sqlite:{tmp_path}", thorough=True).problems()) == []
+
+
+class Forgetful(Counting):
+    """A journal that knows nothing of some runs any more."""
+
+    gone: tuple[str, ...] = ()
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        return None if run_id in self.gone else await self._inner.info(run_id)
+
+
+@pytest.mark.spec("P-03", "T-09")
+@pytest.mark.parametrize("above", ["waiting", "parked", "ended", "missing"])
+async def test_context_only_goes_on_with_the_runs_above_only_where_they_wait(
+    above: str, ports: Ports
+) -> None:
+    journal = MemoryJournal()
+    boss = Recorder(call("helper", message="x"), "Waiting for it.")
+    agents = (parent(boss, config(blocking=above == "waiting")),
+              child(Recorder("never", latency=10_000)))  # fmt: skip
+    async with Runtime(agents, store=journal, ports=ports, grace=0) as rt:
+        run = await rt.start("main", "Please.", once=above == "ended")
+        await anyio.sleep(50)
+    (below,) = await journal.find(run.run_id, "below")
+    info = await journal.info(run.run_id)
+    assert info is not None and info.status == ("parked" if above == "missing" else above)
+    store: Any = Forgetful(journal)
+    store.gone = (run.run_id,) if above == "missing" else ()
+    boot = Boot(RestorePolicy.CONTEXT_ONLY)
+    found = tuple(await boot.unfinished(store, ports.clock.now()))
+    assert found == ((run.run_id, below) if above == "waiting" else (below,))
+    assert boot.cause(below, 0) == CONTEXT_ONLY
+    assert (boot.cause(run.run_id, 0) == CONTEXT_ONLY) == (above == "waiting")
+
+
+# ── I-15: a pause goes on while nothing runs ─────────────────────────────────────────────────
+
+
+@pytest.mark.spec("I-15", "P-10")
+@pytest.mark.parametrize("is_killed", [False, True], ids=["left", "killed"])
+@pytest.mark.parametrize("downtime", [0, 1_000, 5_000])
+async def test_a_pause_that_nobody_answers_expires_in_its_time_whoever_was_there(
+    downtime: float, is_killed: bool, journal: Journal, ports: Ports
+) -> None:
+    definition = model_agent(Recorder(call("interrupt", prompt="Well?"), "So be it.", "Again."))
+    agents = [
+        AgentDefinition(name="assistant", supports_checkpointing=True, side_a=definition.side_a)
+    ]
+    paused = 0
+    for life in range(3):
+        store: Any = CrashJournal(journal)
+        async with Runtime(agents, store=store, ports=ports, grace=0) as rt:
+            if not life:
+                run_id = (await rt.start("assistant", "hello")).run_id
+                await anyio.sleep(1)
+                paused = ports.clock.now()
+            await anyio.sleep(100)
+            if is_killed:
+                store._after = store.commits
+        await anyio.sleep(downtime)
+    async with Runtime(agents, store=journal, ports=ports) as rt:
+        left = paused / 1e6 + 3_600 - ports.clock.now() / 1e6
+        if left > 0:
+            await anyio.sleep(left - 5)
+            assert not [x for x in await own_lane(journal, run_id)
+                        if isinstance(x, e.AgentToolComplete)]  # fmt: skip
+        await anyio.sleep(30)
+        assert (await run_result(rt, run_id)).output == "So be it."
+    (done,) = [x for x in await own_lane(journal, run_id) if isinstance(x, e.AgentToolComplete)]
+    assert done.is_error and done.output.startswith("no answer came within 3600 s")
+    waited = (done.at - paused) / 1e6
+    # Where nothing ran when it was over, as soon as something did.
+    assert waited == pytest.approx(3_599 if downtime < 5_000 else 5_100, abs=3)
+    ended = [x for x in await own_lane(journal, run_id) if isinstance(x, e.SessionPromptEnd)]
+    assert [x.reason for x in ended] == ["expired"]

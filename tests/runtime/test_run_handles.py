@@ -363,3 +363,33 @@ def test_the_defaults_are_the_documented_ones() -> None:
     parameters = inspect.signature(Runtime).parameters
     assert (parameters["max_live"].default, parameters["grace"].default) == (20_000, 5.0)
     assert parameters["keep"].default > 0
+
+
+@pytest.mark.spec("C-15")
+async def test_who_was_waited_for_may_wait_the_other_way_round_afterwards(
+    journal: Journal, ports: Ports
+) -> None:
+    ids: dict[str, str] = {}
+    handles: list[Runtime] = []
+
+    @agent("first")
+    async def first(input: Any, ctx: RunContext) -> str:
+        outcome = await handles[0].result(ids["second"])
+        await anyio.sleep(50)
+        return f"after {outcome.output}"
+
+    @tool
+    async def join() -> str:
+        return str((await handles[0].result(ids["first"])).output)
+
+    model = ScriptedModel(["hello", call("join"), "joined"], latency=1)
+    agents = [first, model_agent(model, join, name="second")]
+    async with Runtime(agents, store=journal, ports=ports) as runtime:
+        handles.append(runtime)
+        ids["second"] = (await runtime.start("second", "go")).run_id
+        ids["first"] = (await runtime.start("first")).run_id
+        await anyio.sleep(10)
+        await runtime.hub.send_to_run(ids["second"], "and now?")
+        assert (await runtime.result(ids["second"])).output == "joined"
+        done = [x for x in await runtime.hub.read(ids["second"]) if x.type == "agent:tool:complete"]
+    assert [x.output for x in done] == ["after hello"]
