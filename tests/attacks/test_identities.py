@@ -221,7 +221,7 @@ def life(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Callab
 async def test_there_is_one_live_agent_of_each_identity_whatever_comes(
     life: Callable[[int], Life],
 ) -> None:
-    for seed in range(scale(5, 300)):
+    for seed in range(scale(5, 100)):
         attack, begin = Attack(seed), life(seed)
         for _ in range(attack.chance.randrange(2, 5)):
             async with begin() as rt:
