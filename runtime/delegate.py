@@ -22,6 +22,7 @@ from hubbub.agents.thread import Thread
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import Variable
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.texts import label_problem
 from hubbub.hub.values import Secret
 from hubbub.runtime.variables import Environment
 
@@ -102,6 +103,8 @@ def look_up_start(
     hints = _hints(child)
     message = env.find(hints.description_env) if hints.description_env else None
     name = env.find(hints.name_env) if hints.name_env else None
+    if label_problem(name):  # A value may hold what a name may not.
+        name = None
     request = ChildRequest(
         agent=activity.name,
         message=activity.message if message is None else message,

@@ -6,12 +6,13 @@ The same seed draws the same, for ever as long as nothing in here changes.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
 from msgspec import Struct
 from simulation.own_invariants import LAST_QUESTION
-from simulation.own_world import CHILDREN, LASTING, TALKERS, OwnWorld, spoken
+from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 
 from hubbub.hub.descriptors import (
     CronDescriptor,
@@ -19,6 +20,7 @@ from hubbub.hub.descriptors import (
     HeartbeatDescriptor,
     descriptor_of_key,
 )
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
 from hubbub.runtime.simulation import (
     ChannelFault,
@@ -65,6 +67,8 @@ class Drawn(Struct, frozen=True, kw_only=True):
     """After which steps somebody writes to a child, and to which one."""
     named: tuple[tuple[int, Descriptor], ...] = ()
     """After which steps somebody names an agent by what it stands for."""
+    hostile: tuple[int, ...] = ()
+    """After which steps somebody sends what is no text, and has models and tools say it."""
     faults: tuple[Fault, ...] = ()
     store: StoreName = "memory"
     has_schedules: bool = False
@@ -88,6 +92,7 @@ def drawn(seed: int) -> Drawn:
         seed=seed, store=random.choice(STORES), has_schedules=has_schedules, options=options,
         steps=steps, faults=faults, whispers=_whispers(random, len(steps)),
         named=_named(Random(f"named {seed}"), len(steps)),
+        hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
 
 
@@ -103,6 +108,8 @@ def lived(world: Drawn) -> History:
                 await _whisper(live, number, which)
             for _, who in (each for each in world.named if each[0] == number):
                 await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
+            if number in world.hostile and opened:
+                await _babble(live, number, opened[number % len(opened)])
         live.end_faults()
         await live.settle(SETTLE)
         # Now that nothing happens by itself: what does a model see?
@@ -124,6 +131,15 @@ async def _whisper(live: World, number: int, which: int) -> None:
     if below:
         text = spoken(f"w{number}", [["say"]])
         await live.say(below[which % len(below)], text, user="ann")
+
+
+async def _babble(live: World, number: int, to: str) -> None:
+    """It is the sender's, the tool's, the model's, the child's trouble, and nobody else's."""
+    with suppress(BadValue):
+        await live.say(to, NO_TEXT, user="ann")
+        raise AssertionError("what is no text was taken")
+    wrong = [["babble"], ["mumble"]]
+    await live.say(to, spoken(f"h{number}", [["child", "ask", wrong], *wrong]), user="ann")
 
 
 # ── users ────────────────────────────────────────────────────────────────────────────────────
@@ -155,6 +171,11 @@ def _named(random: Random, steps: int) -> tuple[tuple[int, Descriptor], ...]:
     whom: list[Descriptor] = [descriptor_of_key(f"web_{user}") for user in USERS]
     whom += [CronDescriptor(id="tick"), HeartbeatDescriptor()]
     return tuple((random.randrange(steps), random.choice(whom)) for _ in range(4))
+
+
+def _hostile(seed: int, steps: int) -> tuple[int, ...]:
+    random = Random(f"hostile texts of {seed}")  # Its own: other worlds stay as they were.
+    return () if random.random() < 0.9 else tuple(random.randrange(steps) for _ in range(2))
 
 
 def _burst(random: Random, number: int, opened: Sequence[str]) -> Iterator[Step]:

@@ -51,11 +51,12 @@ from hubbub.runtime.scripted_model import Fault, FunctionModel, call, reply
 from hubbub.runtime.simulation import INVARIANTS, Invariant, Setup
 from hubbub.runtime.simulation.history import History
 
-__all__ = ["CHILDREN", "LASTING", "TALKERS", "OwnWorld", "spoken"]
+__all__ = ["CHILDREN", "LASTING", "NO_TEXT", "TALKERS", "OwnWorld", "spoken"]
 
 CHILDREN: Final = ("ask", "send")
 LASTING: Final = ("keep", "crew")
 TALKERS: Final = ("ann", "bob")
+NO_TEXT: Final = "half \ud800 of a pair"
 _WATCHED: Final = 300.0
 _IDLE: Final = 60.0
 
@@ -135,6 +136,8 @@ def _reply(name: str, step: Sequence[Any], request: ModelRequest) -> ModelReply 
     match step:
         case ["fail"]:
             return Fault("request")
+        case ["mumble"]:
+            return reply(f"{name} {NO_TEXT}")
         case ["flaky"] if request.attempt < 3:
             return Fault("server")
         case ["tell", *calls]:
@@ -158,7 +161,7 @@ def _calls(name: str, steps: Sequence[Sequence[Any]], request: ModelRequest) -> 
 
 def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | None:
     match step:
-        case ["note" | "look" | "slow" | "spend" as tool_name]:
+        case ["note" | "look" | "slow" | "spend" | "babble" as tool_name]:
             return call(tool_name, text=name)
         case ["file"]:
             return call("write_file", path=f"{name}.txt", text=name)
@@ -225,7 +228,13 @@ async def spend(text: str, state: RunState) -> str:
     return f"paid {text} with {len(state.env['TOKEN'])}"
 
 
-TOOLS: Final = (note, look, slow)
+@tool
+async def babble(text: str) -> str:
+    """Say what no UTF-8 holds."""
+    return f"{text} {NO_TEXT}"
+
+
+TOOLS: Final = (note, look, slow, babble)
 
 
 # ── agents ───────────────────────────────────────────────────────────────────────────────────
