@@ -1,5 +1,6 @@
 """What must hold of the project's own world, besides what must hold of every world."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,7 +12,8 @@ from hubbub.runtime.simulation.history import History
 
 __all__ = [
     "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "heard_program",
-    "idle_children_shown_idle", "one_agent_each", "secrets_kept", "untold_gaps",
+    "idle_children_shown_idle", "one_agent_each", "prompts_end_once", "replies_have_outcomes",
+    "secrets_kept", "untold_gaps",
 ]  # fmt: skip
 
 SECRET: Final = "hush-hush-5b1e"
@@ -109,6 +111,44 @@ def ended_below(history: History) -> Iterator[str]:
         for child in below.get(run_id, ()):
             if history.runs[child].status != "ended":
                 yield f"run {run_id} was terminated ({own[-1].id}), but its child {child} lives"
+
+
+def prompts_end_once(history: History) -> Iterator[str]:
+    """What a run asks ends once, and with the run at the latest (H-10)."""
+    for run_id, own in history.own.items():
+        open_: set[str] = set()
+        for event in own:
+            if isinstance(event, e.SessionPrompt):
+                if event.prompt_id in open_:
+                    yield f"run {run_id}: {event.id} opens {event.prompt_id} again"
+                open_.add(event.prompt_id)
+            elif isinstance(event, e.SessionPromptEnd):
+                if event.prompt_id not in open_ or not event.reason:
+                    yield f"run {run_id}: {event.id} ends {event.prompt_id}, which is not open"
+                open_.discard(event.prompt_id)
+        if open_ and own and isinstance(own[-1], e.AgentComplete):
+            yield f"run {run_id} has ended, but not what it asked: {', '.join(sorted(open_))}"
+
+
+def replies_have_outcomes(history: History) -> Iterator[str]:
+    """An accepted reply answers its prompt, or one letter says that it came too late (G-09)."""
+    if not history.is_settled:
+        return
+    told = Counter(
+        x.message.prompt_id for x in history.dead_letters if isinstance(x.message, e.SessionReply)
+    )
+    is_untold = any(life.end in ("crashed", "killed") for life in history.lives)
+    for run_id, inbox in history.inbox.items():
+        own = history.own.get(run_id, ())
+        ends = [x for x in own if isinstance(x, e.SessionPromptEnd) and x.reason == "answered"]
+        taken = {y.seq for x in own if isinstance(x, e.SessionTaken) for y in x.items}
+        for item in inbox:
+            if not isinstance(item, e.SessionReply):
+                continue
+            answered = sum(x.prompt_id == item.prompt_id for x in ends) * (item.seq in taken)
+            letters = told[item.prompt_id]
+            if answered + letters != 1 and not (is_untold and answered + letters == 0):
+                yield f"the reply {item.id}: used {answered} times, told of {letters} times"
 
 
 def idle_children_shown_idle(history: History) -> Iterator[str]:

@@ -28,6 +28,8 @@ from simulation.own_invariants import (
     heard_program,
     idle_children_shown_idle,
     one_agent_each,
+    prompts_end_once,
+    replies_have_outcomes,
     secrets_kept,
     untold_gaps,
 )
@@ -111,7 +113,7 @@ class OwnWorld(Struct, kw_only=True):
 
         own = (
             gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
-            idle_children_shown_idle,
+            prompts_end_once, replies_have_outcomes, idle_children_shown_idle,
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
@@ -216,9 +218,9 @@ async def look(text: str) -> str:
 
 
 @tool(timeout=2.0)
-async def slow(text: str) -> str:
-    """Do what takes longer than it may."""
-    await anyio.sleep(5)
+async def slow(text: str, state: RunState) -> str:
+    """Do what takes longer than it may: ask somebody who does not answer in time."""
+    await state.hub.ask("user", text, timeout=5)
     return f"done {text}"
 
 
