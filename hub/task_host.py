@@ -30,12 +30,16 @@ __all__ = ["TaskHost"]
 class TaskHost:
     """Starts tasks that live until they end or the host is closed."""
 
-    __slots__ = ("_context", "_ended", "_group", "_leave", "_shields", "_task")
+    __slots__ = (
+        "_context", "_ended", "_group", "_is_ending", "_leave", "_shields", "_task",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._context = Context()
         """What tasks start in: nothing but, on asyncio, which library it is that runs them."""
         self._shields: list[anyio.CancelScope] = []
+        self._is_ending = False
+        """Whether a task has ended the program."""
         self._group: TaskGroup | None = None
         self._leave: anyio.Event | None = None
         self._ended: anyio.Event | None = None
@@ -92,16 +96,32 @@ class TaskHost:
             coroutine = _inside(shield, coroutine)
             defer_interrupts(_inside)
         return self._group.create_task(
-            _guarded(coroutine), name=name or None, context=self._context.copy()
+            self._guarded(coroutine), name=name or None, context=self._context.copy()
         )
 
     def end_program(self, error: BaseException) -> bool:
         """Raise ``error`` where it ends the program; whether there is such a place."""
         if self._group is None:
             return False
-        context = self._context.copy()
-        self._group.create_task(_raise(error), name="hubbub exit", context=context)
+        self.start(_raise(error), name="hubbub exit")
         return True
+
+    async def _guarded(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            await coroutine
+        except BaseException as error:
+            if isinstance(error, Exception):
+                raise
+            # Code that awaits somebody else's cancelled task raises its cancellation.  Passed on,
+            # it would end the whole task group, and with it every other run.
+            is_exit = exit_in(error) is not None
+            if not is_contained(error) and not (is_exit and self._is_ending):
+                self._is_ending = self._is_ending or is_exit
+                if isinstance(error, BaseExceptionGroup) and not is_exit:
+                    _raise_others(error)
+                raise
+            # Nor may one more exit break off what asyncio does to end the program in order.
+            log.error("task.ended_from_within", exc_info=error)
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for its end; idempotent."""
@@ -121,8 +141,13 @@ class TaskHost:
                 group.cancel_scope.cancel()
                 await group.__aexit__(None, None, None)
         except BaseExceptionGroup as errors:
-            # What ends the program does so by itself, not as part of a group that is an error.
-            raise (exit_in(errors) or errors) from None
+            ending = exit_in(errors)
+            if ending is None:
+                raise
+            # It ends the program by itself, not as part of a group that is an error.  asyncio has
+            # raised it out of the loop; once more, it would break off what ends the loop in order.
+            if task is None:
+                raise ending from None
 
 
 async def _raise(error: BaseException) -> None:
@@ -137,21 +162,6 @@ def _set_both(one: anyio.Event, other: anyio.Event, _task: object) -> None:
 async def _inside(scope: anyio.CancelScope, coroutine: Coroutine[Any, Any, Any]) -> None:
     with scope:
         await coroutine
-
-
-async def _guarded(coroutine: Coroutine[Any, Any, Any]) -> None:
-    try:
-        await coroutine
-    except BaseException as error:
-        if isinstance(error, Exception):
-            raise
-        if not is_contained(error):
-            if isinstance(error, BaseExceptionGroup) and exit_in(error) is None:
-                _raise_others(error)
-            raise
-        # Code that awaits somebody else's cancelled task raises its cancellation.  Passed on, it
-        # would end the whole task group, and with it every other run.
-        log.error("task.ended_from_within", exc_info=error)
 
 
 def _raise_others(errors: BaseExceptionGroup[BaseException]) -> None:

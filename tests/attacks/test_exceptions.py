@@ -1,0 +1,198 @@
+"""Every class of exception, at every place where users' code runs (``places.py``)."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from little_agents import Observer
+
+from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of
+from attacks.scale import scale
+from hubbub import Runtime
+from hubbub.hub.journal import Journal
+from hubbub.hub.late_journal import LateJournal
+from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.ports import Ports, SystemIds
+from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
+from hubbub.runtime.sqlite_store import SqliteStore
+
+
+class Own(BaseException):
+    """A class of its own, which no ``except Exception`` stops."""
+
+
+class Mute(Exception):
+    """One that cannot say what it is about."""
+
+    def __str__(self) -> str:
+        raise Own("no words")
+
+
+class MuteBase(Own):
+    __str__ = Mute.__str__
+
+
+def stolen() -> BaseException:
+    """A real cancellation of the loop at work, raised where nobody is cancelled."""
+    return STOLEN[anyio.get_cancelled_exc_class()]
+
+
+STOLEN: dict[type[BaseException], BaseException] = {}
+
+
+async def steal() -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await anyio.lowlevel.checkpoint()
+        except BaseException as error:
+            STOLEN[type(error)] = error
+            raise
+
+
+KINDS: dict[str, Trap] = {
+    "ValueError": lambda: ValueError("bad"),
+    "without words": Mute,
+    "a base class without words": MuteBase,
+    "MemoryError": MemoryError,
+    "RecursionError": lambda: RecursionError("deep"),
+    "StopIteration": lambda: StopIteration(3),
+    "StopAsyncIteration": StopAsyncIteration,
+    "ExceptionGroup": lambda: ExceptionGroup("several", [ValueError("one"), KeyError("two")]),
+    "BaseExceptionGroup": lambda: BaseExceptionGroup("several", [Own("one"), ValueError("two")]),
+    "a group of cancellations": lambda: BaseExceptionGroup("x", [asyncio.CancelledError()]),
+    "asyncio.CancelledError": asyncio.CancelledError,
+    "a stolen cancellation": stolen,
+    "GeneratorExit": GeneratorExit,
+    "a BaseException": lambda: Own("own"),
+}
+
+
+SHORT = ("without words", "BaseExceptionGroup", "asyncio.CancelledError", "GeneratorExit")
+
+
+@pytest.fixture(params=(scale(0, 1) and KINDS) or SHORT)
+def trap(request: pytest.FixtureRequest) -> Trap:
+    return KINDS[request.param]
+
+
+@pytest.fixture(params=["late", "sqlite", *scale(0, 1) * ("memory",)])
+def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journal:
+    match request.param:
+        case "memory":
+            return MemoryJournal()
+        case "late":
+            return LateJournal(MemoryJournal())
+        case _:
+            return SqliteStore(tmp_path, ports=ports)
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("G-02")
+async def test_only_what_raised_it_is_affected_and_it_has_its_outcome(
+    trap: Trap, store: Journal, eventually: Callable[[Callable[[], bool]], Awaitable[None]]
+) -> None:
+    """At each place in turn; then another run goes on, and the runtime is left in order."""
+    await steal()
+    agents, hooks = agents_of(trap)
+    ports = Ports(
+        LoopClock(), SystemIds(0), InlineOffload(), blobs=RaisingBlobs(trap),
+        make_worker=InlineWorker,
+    )  # fmt: skip
+    runtime = Runtime(agents, hooks=hooks, store=store, ports=ports)
+    async with runtime:
+        other = await runtime.start("keeper", "x")
+        for name, place in PLACES.items():
+            await attack(name, place, Site(runtime, trap, Observer(runtime.hub), eventually))
+        await other.send("still here")
+        assert (await other.result()).output == "still here"
+        before = anyio.current_time()
+    assert anyio.current_time() - before < 10
+
+
+async def attack(name: str, place: Place, site: Site) -> None:
+    try:
+        with anyio.fail_after(600):
+            await place(site)
+    except BaseException as error:
+        error.add_note(f"at {name}")
+        raise
+
+
+# ── what ends the process ────────────────────────────────────────────────────────────────────
+
+PROGRAM_PLACES = (
+    "async tool", "listener", "step", "plain tool", "model", "code", "async listener", "body",
+)  # fmt: skip
+STATUS = 3
+PROGRAM = Path(__file__).with_name("ending.py")
+BOUND = 20.0
+"""Seconds by the wall in which a program must have ended, on however busy a machine."""
+
+
+def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    loop, store, place = arguments
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, loop, folder, store, place],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> int:
+    """Its status; killed, and a failure, when it does not end."""
+    try:
+        process.communicate(timeout=BOUND)
+    finally:
+        process.kill()
+    return process.returncode
+
+
+def lost(folder: Path) -> set[int]:
+    """The numbers of what was accepted and is not in the store."""
+
+    async def read() -> set[int]:
+        async with Runtime([], store=f"sqlite:{folder / 'store'}") as runtime:
+            return {x.data["number"] for x in await runtime.hub.read(types="program:work")}  # type: ignore[attr-defined]
+
+    accepted = {int(line) for line in (folder / "accepted").read_text().split()}
+    return accepted - anyio.run(read)
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("place", (scale(0, 1) and PROGRAM_PLACES) or PROGRAM_PLACES[:3])
+def test_leaving_the_program_ends_it_with_its_status(
+    place: str, loop: str, kept: str, tmp_path: Path
+) -> None:
+    assert end(begin(tmp_path, loop, kept, place)) == STATUS
+    if kept == "sqlite":
+        assert not lost(tmp_path)
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_ctrl_c_ends_the_program_at_any_moment(loop: str, kept: str, tmp_path: Path) -> None:
+    """Once, or twice in a row: the second one comes while it is being left."""
+    for number in range(scale(2, 60)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        process = begin(folder, loop, kept, "nowhere")
+        time.sleep(number * 0.013 % 0.3)
+        process.send_signal(signal.SIGINT)
+        if number % 2:
+            time.sleep(number * 0.007 % 0.05)
+            process.send_signal(signal.SIGINT)
+        assert end(process) in (-signal.SIGINT, 128 + signal.SIGINT), number
+        if kept == "sqlite":
+            assert not lost(folder), number
