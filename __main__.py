@@ -10,6 +10,7 @@ terminal on behalf of the former.
 """
 
 import errno
+import logging
 import os
 import re
 import sys
@@ -71,6 +72,9 @@ class _Wrong(OperatorError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; never raises for what goes wrong in it."""
+    # What goes wrong is told by the commands themselves, in their own words.
+    if not (logger := logging.getLogger("hubbub")).handlers:
+        logger.addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # A terminal that cannot show a sign gets its number.
             stream.reconfigure(errors="backslashreplace")

@@ -12,7 +12,7 @@ be missing, so a history that a provider would refuse cannot be written down.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +37,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "parse_arguments",
+    "reply_problem",
 ]
 
 
@@ -135,6 +136,31 @@ class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
     @property
     def is_empty(self) -> bool:
         return not self.calls and not self.text.strip()
+
+
+def reply_problem(reply: object) -> str:
+    """Why what a model returned is no ``ModelReply``, and what is wanted; empty where it is one."""
+    if not isinstance(reply, ModelReply):
+        return f"ModelReply(text=…) is wanted, not {type(reply).__name__}"
+    for name, kind in _WANTED:
+        if not isinstance(found := getattr(reply, name), kind):
+            return f"its {name} is to be a {kind.__name__}, not {type(found).__name__}"
+    for call in reply.calls:
+        if not isinstance(call, ToolCall):
+            return f"its calls are to be ToolCalls, not {type(call).__name__}"
+        for name in ("name", "arguments", "id"):
+            if not isinstance(found := getattr(call, name), str):
+                return f"the {name} of a call is to be a str, not {type(found).__name__}"
+    for block in reply.thinking:
+        if not isinstance(block, Thinking):
+            return f"its thinking is to be Thinkings, not {type(block).__name__}"
+    return ""
+
+
+_WANTED: Final = (
+    ("text", str), ("thinking", tuple), ("calls", tuple), ("usage", Usage), ("stop_reason", str),
+    ("model", str),
+)  # fmt: skip
 
 
 class TextDelta(Struct, frozen=True, gc=False, tag="text"):

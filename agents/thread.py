@@ -10,7 +10,7 @@ tool call without its result cannot be shown to a model (S-07).
       └── area     its files and its keys             (agents/area.py)
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ from hubbub.agents.prompts import OpenPrompt
 from hubbub.hub.events import NO_USAGE, OutcomeName
 from hubbub.hub.values import Json, decode_value
 
-__all__ = ["NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
+__all__ = ["FAILURES", "NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
 
 CallStatus: TypeAlias = Literal["todo", "started", "waiting", "done"]
 
@@ -107,6 +107,10 @@ class OpenStep(Struct, frozen=True, gc=False):
                 ]
             ),
         )
+
+
+FAILURES: Final = frozenset(("failed", "timed_out", "limit"))
+"""Outcomes that nobody has asked for."""
 
 
 class Outcome(Struct, frozen=True, gc=False):

@@ -258,7 +258,10 @@ class Attachment:
 
     def _report(self, error: BaseException, during: str, event: Event | None = None) -> None:
         name, kind = self.channel.name, type(error).__name__
-        log.error("channel.failed", channel=name, during=during, error=kind, exc_info=error)
+        mask = self._hub.masker(event.run_id if event is not None else "")
+        log.error(
+            "channel.failed", channel=name, during=during, error=kind, exc_info=mask.error(error)
+        )
         if during == ChannelError.type:
             return
         about: dict[str, Any] = {}
@@ -271,9 +274,10 @@ class Attachment:
             }
         self._emit(
             ChannelError(
-                channel=name, error=words_of(error)[:2000], error_type=kind, during=during, **about
+                channel=name, error=mask(words_of(error), 2000), error_type=kind, during=during,
+                **about,
             )
-        )
+        )  # fmt: skip
 
     def _emit(self, event: Event) -> None:
         if not self._hub.is_closed:

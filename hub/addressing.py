@@ -243,6 +243,11 @@ class Addressing:
         keys = self._ports.secrets.keys(f"{run_id}/")
         return tuple(key.partition("/")[2] for key in keys if not key.endswith(SCOPED))
 
+    def values(self, run_id: str) -> tuple[str, ...]:
+        """The values that a run has of its own."""
+        found = (self.value(run_id, name) for name in self.names(run_id))
+        return tuple(value for value in found if value is not None)
+
     def drop_values(self, run_id: str) -> None:
         """Forget the values kept for a run that was never started."""
         self._with_values.discard(run_id)

@@ -57,6 +57,7 @@ from hubbub.hub.events import (
 from hubbub.hub.inbox import Inbox
 from hubbub.hub.journal import Commit, Delivery, Journal, Selection
 from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.message import Sayable, opening_message, session_message
 from hubbub.hub.patterns import Pattern, Patterns
@@ -810,6 +811,11 @@ class Hub:
             to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
             root_run_id=event.root_run_id, agent=event.agent,
         )  # fmt: skip
+
+    def masker(self, *run_ids: str) -> Masker:
+        """What is said of failures that concern these runs goes through it: it takes the values of
+        their secrets, and the keys of providers, out of texts and exceptions."""
+        return self.dispatcher.masker(*run_ids)
 
     @property
     def is_at_hand(self) -> bool:

@@ -2,8 +2,8 @@
 
 structlog is imported at the first message, not with the package, and is never configured here:
 that is the application's part.  Until the application configures structlog, messages go to the
-standard library's logging under the name ``hubbub``, which prints nothing by itself below
-``WARNING`` and to which a ``NullHandler`` is attached: a library writes to no stream (R-15).
+standard library's logging under the name ``hubbub``.  No handler is attached to that: a program
+that configures nothing sees warnings and errors by logging's last resort, on stderr.
 
 A simulated world takes what is logged in its thread (``divert``): it belongs to its history.
 """
@@ -52,11 +52,8 @@ class Log:
 
     @cached_property
     def _logger(self) -> Any:
-        import logging
-
         import structlog
 
-        logging.getLogger("hubbub").addHandler(logging.NullHandler())
         return structlog
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:

@@ -227,7 +227,7 @@ class Prompts:
                     raise
                 # Passed on, it would end whoever asks.
                 reason = f"who answers it raised {type(error).__name__}: {words_of(error)}"
-                raise PromptClosed("of a service", reason[:2000]) from error
+                raise PromptClosed("of a service", self._hub.masker()(reason, 2000)) from error
         assert scope.cancelled_caught and timeout is not None
         raise PromptTimeout("of a service", timeout)
 

@@ -54,7 +54,7 @@ from hubbub.agents.signals import (
     Signal,
     Taken,
 )
-from hubbub.agents.thread import Thread
+from hubbub.agents.thread import FAILURES, Outcome, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event, InLane
@@ -342,8 +342,21 @@ class Activation:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
             self._runtime.runs.set_status(self.lane, thread)
+        last = thread.outcome
+        if last is not before.outcome and last is not None and last.outcome in FAILURES:
+            self._tell_failure(before.outcome, last)
         if self._is_careful and self._runtime.runs.trials.turn == self.lane.run_id:
             self._runtime.runs.trials.mark(commit)
+
+    def _tell_failure(self, before: Outcome | None, last: Outcome) -> None:
+        """A session or run that has failed says so, once, where anybody may see it."""
+        is_ended = self.thread.phase == "ended"
+        if is_ended and before is not None and before.session == last.session:
+            return  # The run ends as its session did.
+        log.error(
+            "run.failed", run_id=self.lane.run_id, agent=self.lane.agent, outcome=last.outcome,
+            reason=last.reason,
+        )  # fmt: skip
 
     def _recorded(self, commit: Commit) -> None:
         """A commit is done: what waited for that."""

@@ -29,7 +29,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import Masker, words_of
+from hubbub.hub.masking import LONG, Masker, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.values import NULL
 from hubbub.runtime.activation import Activation
@@ -466,6 +466,10 @@ class Activations:
             if (run := self._active.get(run_id)) is not None:
                 side = run.side if isinstance(run, Activation) else None
                 values |= Environment.of(self._runtime, run.lane, side).secrets(side)
+                continue
+            # It has left memory, while somebody was still busy with what it said.
+            given = self._runtime.hub.addressing.values(run_id)
+            values |= {value for value in given if len(value) >= LONG}
         return Masker(values)
 
     def watch_deadline(self, run_id: str, deadline: int) -> None:

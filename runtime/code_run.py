@@ -26,8 +26,9 @@ from hubbub.agents.lifecycle import (
 from hubbub.agents.prompts import LOST, ends_of, find_prompt
 from hubbub.agents.recorded import Recorded
 from hubbub.agents.taking import PROMPT_ENDED
+from hubbub.agents.thread import FAILURES
 from hubbub.hub import events as e
-from hubbub.hub.errors import CallerError, Closed, HubbubError, InboxInUse
+from hubbub.hub.errors import CallerError, Closed, InboxInUse
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.journal import Commit, Delivery
 from hubbub.hub.logs import log
@@ -222,13 +223,9 @@ class CodeRun:
             return
         mask = self.masker()
         kind, words = type(error).__name__, words_of(error)
-        level = log.warning if isinstance(error, HubbubError) else log.error
-        level(
-            "run.failed", run_id=self.lane.run_id, agent=self.lane.agent,
-            exc_info=mask.error(error),
-        )  # fmt: skip
         failure = e.AgentFailed(error=mask(words, 2000), error_type=kind)
-        self.end("failed", reason=mask(f"{kind}: {words}", 2000), failure=failure)
+        reason = mask(f"{kind}: {words}", 2000)
+        self.end("failed", reason=reason, failure=failure, exc_info=mask.error(error))
 
     def masker(self) -> Masker:
         """What is said of a failure goes through it."""
@@ -242,6 +239,7 @@ class CodeRun:
         output: Any = None,
         failure: e.AgentFailed | None = None,
         taken: tuple[InLane, ...] = (),
+        **shown: BaseException,
     ) -> None:
         """Write the terminal event, first come first served, and cancel what still runs."""
         if self._ending or self.runtime.is_gone:
@@ -252,6 +250,16 @@ class CodeRun:
         if taken:
             events = (e.SessionTaken(items=taken), *events)
         self._append(events, taken=taken, ends=True, mail=self._farewell(outcome))
+        self._tell_failure(**shown)
+
+    def _tell_failure(self, **shown: BaseException) -> None:
+        """A run that has failed says so, once, where anybody may see it."""
+        ending = self.thread.ending
+        if ending is not None and ending.outcome in FAILURES:
+            log.error(
+                "run.failed", run_id=self.lane.run_id, agent=self.lane.agent,
+                outcome=ending.outcome, reason=ending.reason, **shown,
+            )  # fmt: skip
 
     def _farewell(self, outcome: OutcomeName) -> tuple[tuple[str, InLane], ...]:
         """What is terminated takes its children with it (T-05)."""
@@ -370,6 +378,8 @@ class CodeRun:
         self._fold(events)
         ends = self.thread.phase == "ended"
         self._ending = ends
+        if ends:
+            self._tell_failure()
 
         def after(commit: Commit) -> None:
             if done is not None:

@@ -17,9 +17,9 @@ from typing import Any, Final, Self, TypeVar
 import anyio
 import anyio.from_thread
 
-from hubbub.agents.frames import ChildActivated
 from hubbub.hub.errors import Closed, WrongThread
 from hubbub.hub.hub import Hub
+from hubbub.hub.raised import exit_in
 from hubbub.hub.run_hub import RunHub, RunSubscription
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.runtime.files import FileArea, KeyArea
@@ -157,7 +157,9 @@ def _in_loop(hub: Hub, call: str, act: Callable[[], T]) -> T:
     def do() -> None:
         try:
             came.append(act())
-        except (Exception, ChildActivated) as error:
+        except BaseException as error:  # ``ChildActivated`` among them.
+            if exit_in(error) is not None:
+                raise
             raised.append(error)
 
     try:

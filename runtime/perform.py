@@ -4,9 +4,11 @@ What happens here is not recorded by itself; it becomes a signal, and what that 
 in ``hubbub.agents.interpret``.
 """
 
+import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 import anyio
@@ -27,9 +29,12 @@ from hubbub.agents.decide import (
 )
 from hubbub.agents.frames import activated_in, first_message
 from hubbub.agents.model import (
+    Model,
     ModelMessage,
     ModelReply,
     ModelRequest,
+    Usage,
+    reply_problem,
 )
 from hubbub.agents.request import build_request
 from hubbub.agents.retry import Failure
@@ -315,7 +320,18 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             request = build_request(at.thread, side, runtime.resolved.specs_of(side))
         else:
             request = await _request(at)
-        reply = await model.call(request, Deltas(runtime, at.work, activity, at.thread.turn, side))
+        answer = model.call(request, Deltas(runtime, at.work, activity, at.thread.turn, side))
+        if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
+            return _no_reply(model, "its call is to be an async function", activity, run_id)
+        reply = await answer
+        # A mere text, as most answers are, is looked at without a call.
+        is_text = (
+            reply.__class__ is ModelReply and reply.text.__class__ is str
+            and reply.calls == () == reply.thinking and reply.usage.__class__ is Usage
+            and reply.stop_reason.__class__ is str is reply.model.__class__
+        )  # fmt: skip
+        if not is_text and (problem := reply_problem(reply)):
+            return _no_reply(model, problem, activity, run_id)
         _encode(reply)  # What cannot be written down it has not said.
         if side.hooks:
             reply = await filtered_reply(side, at.state(), reply, run_id)
@@ -349,6 +365,16 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
     return ModelFailed(failure, activity.turn)
+
+
+def _no_reply(model: Model, problem: str, activity: CallModel, run_id: str) -> Signal:
+    """A model of a user's own has returned something else."""
+    text = f"the model {model.name!r} returned no reply: {problem}"
+    log.warning(
+        "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt, kind="bug",
+        error=text,
+    )  # fmt: skip
+    return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
 
 
 def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:

@@ -57,7 +57,7 @@ class Logbook:
 
     def __call__(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         error = fields.get("exc_info")
-        if _is_injected(error) or _is_injected(fields.get("error")):
+        if any(map(_is_injected, (error, fields.get("error"), fields.get("reason")))):
             return
         what = Logged(
             at=self._time(), level=level, event=event,

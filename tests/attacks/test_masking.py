@@ -33,6 +33,7 @@ from hubbub import (
 )
 from hubbub.agents.hooks import Hook
 from hubbub.agents.tools import ToolError, ToolResult
+from hubbub.channels.channel import Channel, Channels
 from hubbub.hub.codec import encode_event
 from hubbub.hub.errors import ModelUnavailable
 from hubbub.hub.late_journal import LateJournal
@@ -397,3 +398,41 @@ async def test_what_fails_there_tells_nobody_the_value(
     told = [x for x in texts if MASK in x]
     assert told or place.startswith("hook")
     assert MASK in logged(caplog) or place == "tool that returns an error"
+
+
+@G06
+@pytest.mark.spec("M-04")
+@pytest.mark.anyio
+async def test_a_channel_a_listener_and_a_model_tell_nobody_what_a_run_was_given(
+    ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The keys of providers, too, which any model may find where they are."""
+    key = "sk-live-0123456789"
+    bot = model_agent(Failing(lambda request: _raise(wrong(key))))
+
+    async def heard(event: Any, context: Any) -> None:
+        raise wrong(NASTY)
+
+    def listens(event: Any) -> None:
+        raise wrong(NASTY)
+
+    environ = {"ANTHROPIC_API_KEY": key}
+    channel = Channel(name="c", handlers={"agent:start": heard})
+    async with (
+        Runtime([bot], store="memory", ports=ports, environ=environ) as rt,
+        Channels(rt.hub, channel),
+    ):
+        seen = Observer(rt.hub).events
+        rt.hub.subscribe("agent:start", listens)
+        run = await rt.start("assistant", "Go.", env={NAME: NASTY})
+        await run.result()
+        await anyio.sleep(1)
+    texts = [text for event in seen for text in texts_in(json.loads(encode_event(event)))]
+    told = {event.type for event in seen if "broken by" in getattr(event, "error", "")}
+    assert told >= {"channel:error", "hub:error"}
+    for text in (*texts, *map(repr, seen), logged(caplog)):
+        assert not leaks(text, NASTY) and not leaks(text, key)
+
+
+def _raise(error: Exception) -> str:
+    raise error
