@@ -10,7 +10,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 
@@ -72,6 +72,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     store: StoreName = "memory"
     has_schedules: bool = False
+    has_more: bool = False
     options: dict[str, Any] = {}
 
 
@@ -88,19 +89,54 @@ def drawn(seed: int) -> Drawn:
     if has_schedules:  # Time must pass for them, and processes die at it.
         steps = tuple(each for step in steps for each in (step, Wait(seconds=40)))
         faults = (*faults, *_crashes(random, 12, random.randint(4, 9)))
-    return Drawn(
+    world = Drawn(
         seed=seed, store=random.choice(STORES), has_schedules=has_schedules, options=options,
         steps=steps, faults=faults, whispers=_whispers(random, len(steps)),
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
+    return _with_more(world)
+
+
+def _with_more(world: Drawn) -> Drawn:
+    """Some worlds have runs besides that start children by code, and one that kills its process:
+    there nothing else does."""
+    random = Random(f"more of own world {world.seed}")
+    if random.random() < 0.75:
+        return world
+    steps, faults = [*world.steps], list(world.faults)
+    steps += [_hiring(random, number) for number in range(random.randint(1, 3))]
+    if random.random() < 0.5:
+        program: list[Any] = [["die"], ["say"]]
+        if random.random() < 0.4:
+            program = [["child", random.choice(CHILDREN), [["die"]]], ["say"]]
+        steps = [each for each in steps if not (isinstance(each, Restart) and each.kill)]
+        faults = [each for each in faults if not _kills(each)]
+        # At the end: the number of a run is its place among the openings.
+        killer = Open(agent="main", input=spoken("killer", program), user="cleo")
+        steps += [killer, *(Wait(seconds=random.choice((1.0, 5.0, 30.0))) for _ in range(8))]
+    return structs.replace(world, steps=tuple(steps), faults=tuple(faults), has_more=True)
+
+
+def _kills(fault: Fault) -> bool:
+    return isinstance(fault, Crash) or getattr(fault, "kind", "") == "crash"
+
+
+def _hiring(random: Random, number: int) -> Step:
+    who = random.choice((*CHILDREN, "main"))
+    below = [["note"]] if who == "main" else [[random.choice(("look", "slow", "note"))]]
+    program = [[random.choice(("hire", "hire", "fetch")), who, below], ["note"], ["say"]]
+    return Say(to=0, text=spoken(f"h{number}", program), user="ann")
 
 
 def lived(world: Drawn) -> History:
     """Live it, and check it; raises ``SimulationFailed``."""
-    own = OwnWorld(has_schedules=world.has_schedules, options=world.options)
+    own = OwnWorld(
+        has_schedules=world.has_schedules, has_more=world.has_more, options=world.options
+    )
 
     async def own_scenario(live: World) -> None:
+        own.plan = live.plan
         opened: list[str] = []
         for number, step in enumerate(world.steps):
             await play([step], live, opened)

@@ -11,9 +11,9 @@ from hubbub.hub.events import Event
 from hubbub.runtime.simulation.history import History
 
 __all__ = [
-    "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "heard_program",
-    "idle_children_shown_idle", "one_agent_each", "prompts_end_once", "replies_have_outcomes",
-    "secrets_kept", "untold_gaps",
+    "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "guilty_alone",
+    "heard_program", "idle_children_shown_idle", "one_agent_each", "prompts_end_once",
+    "replies_have_outcomes", "secrets_kept", "untold_gaps",
 ]  # fmt: skip
 
 SECRET: Final = "hush-hush-5b1e"
@@ -164,3 +164,16 @@ def idle_children_shown_idle(history: History) -> Iterator[str]:
         for line in "\n".join(asked.request.system_notes).splitlines():
             if line.endswith(": running") and line[2:].partition(":")[0] in before:
                 yield f"run {asked.run_id} is shown {line[2:]}, and nothing runs"
+
+
+def guilty_alone(history: History) -> Iterator[str]:
+    """Where processes die of nothing but what ``die`` does, no other run pays for it (P-10)."""
+    deadly = {
+        run_id
+        for run_id, own in history.own.items()
+        if any(isinstance(x, e.AgentToolStart) and x.name == "die" for x in own)
+    }
+    for run_id, own in history.own.items():
+        failed = [x for x in own if isinstance(x, e.AgentFailed) and x.error_type == "CrashLoop"]
+        if failed and deadly and run_id not in deadly:
+            yield f"run {run_id}: {failed[0].id} pays for another one"

@@ -25,6 +25,7 @@ from simulation.own_invariants import (
     accepted_once,
     ended_below,
     fired_once,
+    guilty_alone,
     heard_program,
     idle_children_shown_idle,
     one_agent_each,
@@ -52,6 +53,7 @@ from hubbub.hub.events import Event
 from hubbub.runtime.scripted_model import Fault, FunctionModel, call, reply
 from hubbub.runtime.simulation import INVARIANTS, Invariant, Setup
 from hubbub.runtime.simulation.history import History
+from hubbub.runtime.simulation.plan import Plan
 
 __all__ = ["CHILDREN", "LASTING", "NO_TEXT", "TALKERS", "OwnWorld", "spoken"]
 
@@ -72,7 +74,10 @@ class OwnWorld(Struct, kw_only=True):
     """The agents, anew for each world, and what the watchers among them were told."""
 
     has_schedules: bool = False
+    has_more: bool = False
+    """Whether its agents can start children by code, and kill their process."""
     options: Mapping[str, Any] = {}
+    plan: Plan | None = None
     latency: float = 0.3
     watched: list[list[Event]] = field(default_factory=list)
 
@@ -83,10 +88,21 @@ class OwnWorld(Struct, kw_only=True):
             beat = Heartbeat("keeper", [spoken("beat", [["note"], ["say"]])], interval=90)
             cron = Cron("tick", "* * * * *", "timed", spoken("tick", [["look"], ["say"]]))
             schedules = (cron, beat)
+        model = FunctionModel(_answer, name="obeys", latency=self.latency)
         return Setup.of(
-            *_agents(FunctionModel(_answer, name="obeys", latency=self.latency)),
+            *_agents(model, (hire, fetch, self._die()) if self.has_more else ()),
             shop, self._watcher(), schedules=schedules, **self.options,
         )  # fmt: skip
+
+    def _die(self) -> Any:
+        @tool(idempotent=True, timeout=None)
+        async def die(text: str) -> str:
+            """Die of it, until nothing goes wrong any more."""
+            if self.plan is not None and not self.plan.is_over:
+                await self.plan.kill_after(0.2)
+            return f"survived {text}"
+
+        return die
 
     def _watcher(self) -> AgentDefinition:
         @agent("watcher")
@@ -114,6 +130,7 @@ class OwnWorld(Struct, kw_only=True):
         own = (
             gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
             prompts_end_once, replies_have_outcomes, idle_children_shown_idle,
+            *((guilty_alone,) if self.has_more else ()),
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
@@ -163,10 +180,12 @@ def _calls(name: str, steps: Sequence[Sequence[Any]], request: ModelRequest) -> 
 
 def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | None:
     match step:
-        case ["note" | "look" | "slow" | "spend" | "babble" as tool_name]:
+        case ["note" | "look" | "slow" | "spend" | "babble" | "die" as tool_name]:
             return call(tool_name, text=name)
         case ["file"]:
             return call("write_file", path=f"{name}.txt", text=name)
+        case ["hire" | "fetch" as tool_name, who, program]:
+            return call(tool_name, who=who, message=spoken(name, program))
         case ["child", who, program]:
             return call(who, message=spoken(name, program))
         case ["stay", who, program]:
@@ -236,13 +255,27 @@ async def babble(text: str) -> str:
     return f"{text} {NO_TEXT}"
 
 
+@tool
+async def hire(who: str, message: str, state: RunState) -> str:
+    """Have a child work, and leave it at that."""
+    state.spawn(who, message)
+    await anyio.sleep(0.4)
+    return "hired"
+
+
+@tool(idempotent=True, timeout=60.0)
+async def fetch(who: str, message: str, state: RunState) -> str:
+    """Have a child work, and wait for it."""
+    return str((await state.spawn(who, message).result()).output)
+
+
 TOOLS: Final = (note, look, slow, babble)
 
 
 # ── agents ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _agents(model: FunctionModel) -> list[AgentDefinition]:
+def _agents(model: FunctionModel, more: Sequence[Any] = ()) -> list[AgentDefinition]:
     children = (
         config("ask"), config("send", blocking=False), config("keep", stays=True),
         config("crew", blocking=False, stays=True, max_instances=2),
@@ -256,7 +289,7 @@ def _agents(model: FunctionModel) -> list[AgentDefinition]:
     }  # fmt: skip
     return [
         _talker(
-            "main", model, *TOOLS, spend, write_file, *children, "clerk",
+            "main", model, *TOOLS, *more, spend, write_file, *children, "clerk",
             supports_checkpointing=True, **of_main,
         ),
         _talker("lead", model, note, config("crew", blocking=False, stays=True, immediate=True)),
@@ -265,7 +298,7 @@ def _agents(model: FunctionModel) -> list[AgentDefinition]:
         _talker("bob", model, *TOOLS, config("ask"), agents=("ann",), skills=(writer,)),
         _talker("timed", model, *TOOLS, config("ask")),
         _talker("keeper", model, *TOOLS, config("send", blocking=False)),
-        *(_worker(name, model) for name in (*CHILDREN, *LASTING)),
+        *(_worker(name, model, more) for name in (*CHILDREN, *LASTING)),
     ]  # fmt: skip
 
 
@@ -280,11 +313,11 @@ def _talker(
     )  # fmt: skip
 
 
-def _worker(name: str, model: FunctionModel) -> AgentDefinition:
+def _worker(name: str, model: FunctionModel, more: Sequence[Any]) -> AgentDefinition:
     below = (config("ask"), config("send", blocking=False))
     work = PromptDefinition(
         name=f"{name}-a", prompt=name, model=model, parallel_tool_calls=name == "crew",
-        tools=(finish, give_up, report, write_file, *TOOLS, *below),
+        tools=(finish, give_up, report, write_file, *TOOLS, *more, *below),
     )  # fmt: skip
     review = PromptDefinition(
         name=f"{name}-b", prompt="You review.", tools=(finish, give_up, report),
