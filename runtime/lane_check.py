@@ -24,7 +24,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from hubbub.agents.area import MAX_FILE_BYTES, path_problem
-from hubbub.hub.addressing import identity_of
 from hubbub.hub.codec import decode_event
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
@@ -68,7 +67,7 @@ class Lane:
 
     __slots__ = (
         "agents", "born", "chains", "children", "has_ended", "in_seq", "is_clear", "is_dense",
-        "is_sound", "keys", "name", "opened", "parent", "root", "seq", "untaken",
+        "is_sound", "name", "opened", "parent", "root", "seq", "untaken",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -98,8 +97,6 @@ class Lane:
         self.opened: SessionOpen | None = None
         self.children: set[str] = set()
         """The runs that it has on record as its children."""
-        self.keys = 0
-        """How many items came in under a key."""
 
 
 class Lanes:
@@ -160,7 +157,6 @@ class Lanes:
             lane.untaken[seq] = isinstance(event, SessionMessage)
             if seq == 1 and isinstance(event, SessionOpen):
                 lane.opened = event
-            lane.keys += bool(identity_of(event)[1])  # type: ignore[arg-type]
         elif name != "own":
             return
         elif isinstance(event, SessionTaken | SessionDropped):

@@ -763,8 +763,9 @@ async def test_a_child_whose_parent_is_nowhere_goes_on_alone(tmp_path: Path, por
     async with here.life(*agents(5)) as rt:
         with anyio.fail_after(1000):
             assert (await rt.finished(below)).output == "the fruit"
-        (letter,) = here.seen.all("hub:dead_letter")
-    assert letter.to == chat and letter.message.content == "the fruit"
+        info = await rt.hub.journal.info(below)
+        assert info is not None and info.parent_run_id is None and info.root_run_id == below
+        assert not here.seen.all("hub:dead_letter"), "there is nobody that it could report to"
 
 
 # ── adoption, late ───────────────────────────────────────────────────────────────────
