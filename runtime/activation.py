@@ -84,7 +84,7 @@ _RESERVED: Final = frozenset(
     event
     for event in e.CATALOGUE
     if event.home == "own" and event not in (e.AgentText, e.AgentStatus, e.AgentMessage)
-)
+) - {e.SessionPrompt, e.SessionPromptEnd}
 
 _NOTHING: Final[frozenset[Kind]] = frozenset()
 _MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))

@@ -52,7 +52,7 @@ __all__ = ["CodeRun"]
 
 _RESERVED: Final = frozenset(
     event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
-) | {
+) - {e.SessionPrompt, e.SessionPromptEnd} | {
     e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
     e.AgentImmediate, e.AgentRead, e.AgentRecord,
 }  # fmt: skip
