@@ -92,9 +92,10 @@ class Masker:
         return "".join((*parts, window[at:limit]))[:limit]
 
     def error(self, error: BaseException) -> BaseException:
-        """``error`` as it may be shown with its traceback: itself, unless it quotes a value."""
-        if not self._values:
-            return error
+        """``error`` as it may be shown with its traceback: itself, unless it quotes a value.
+
+        Nor does what is returned hold what no log could write.
+        """
         shown = list(_related(error))
         is_whole = len(shown) < MAX_CHAIN
         return (
@@ -103,7 +104,9 @@ class Masker:
 
     def _is_quoted(self, error: BaseException) -> bool:
         texts = [words_of(error), *_notes(error), getattr(error, "text", None)]
-        return any(isinstance(text, str) and self(text) != text[:MAX_CHARS] for text in texts)
+        return _is_unwritable(error) or any(
+            isinstance(text, str) and self(text) != text[:MAX_CHARS] for text in texts
+        )
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
         """Where values stand in ``text``, in no order."""
@@ -301,6 +304,17 @@ def _united(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 # ── exceptions ───────────────────────────────────────────────────────────────────────────────
 
 
+def _is_unwritable(error: BaseException) -> bool:
+    """Whether its traceback would hold half of a surrogate pair, which no log file takes."""
+    try:
+        said = (str(error), *_notes(error))
+        return any(readable(text) != text for text in said)
+    except BaseException as another:  # It cannot say its own words: ``words_of`` says so.
+        if exit_in(another) is not None:
+            raise
+        return True
+
+
 def _notes(error: BaseException) -> list[str]:
     notes = getattr(error, "__notes__", ())
     return [each for each in notes if isinstance(each, str)] if isinstance(notes, list) else []
@@ -342,7 +356,7 @@ class _Copies:
             made.__context__ = self.of(error.__context__)
         made.__suppress_context__ = error.__suppress_context__
         for note in _notes(error):
-            made.add_note(self._mask(note))
+            made.add_note(self._mask(readable(note)))
         return made
 
     def _copy(self, error: BaseException) -> BaseException:
@@ -352,7 +366,9 @@ class _Copies:
         if isinstance(error, BaseExceptionGroup):
             members = [self.of(each) for each in error.exceptions]
             group = ExceptionGroup if isinstance(error, ExceptionGroup) else BaseExceptionGroup
-            made = type(kind.__name__, (group,), names)(self._mask(error.message), members)
+            made = type(kind.__name__, (group,), names)(
+                self._mask(readable(error.message)), members
+            )
         else:
             made = type(kind.__name__, (Exception,), names)(self._mask(words_of(error)))
         self._made[id(error)] = made

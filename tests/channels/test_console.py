@@ -367,7 +367,7 @@ async def test_nothing_from_outside_has_power_over_the_terminal(converse, termin
     @tool
     async def delegate(state: RunState) -> str:
         """Starts a hostile child."""
-        await state.spawn("lead", None, name=evil).finished()
+        await state.spawn("lead", None, name=evil.replace("\0", "")).finished()
         return await state.hub.ask("user", evil, options=(evil,))
 
     script = [

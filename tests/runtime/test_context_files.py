@@ -184,7 +184,7 @@ def test_a_state_shows_the_stack_as_ia_has_it(tmp_path: Path) -> None:
     one, two, three = home.state()["active_stack"]
     assert one == {
         "frame_id": MAIN, "agent_session_id": MAIN, "agent_name": "main", "agent_type": "main",
-        "model": "small", "iteration": 1, "max_iterations": 0, "parent_tool_use_id": None,
+        "model": "small", "iteration": 1, "max_iterations": 25, "parent_tool_use_id": None,
         "effective_tools": [], "is_skill_agent": False, "environment": {},
     }  # fmt: skip
     assert (two["environment"], two["max_iterations"]) == ({"TOKEN": "***"}, 25)

@@ -9,7 +9,8 @@ import pytest
 from little_agents import Observer, assert_one_life, echo_model, heard, model_agent
 
 from hubbub import Hub, RunContext, Runtime, agent
-from hubbub.agents.model import ModelReply, ModelRequest, Usage
+from hubbub.agents.decide import CallModel
+from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, Usage
 from hubbub.agents.tools import tool
 from hubbub.hub.errors import (
     BadValue,
@@ -23,6 +24,7 @@ from hubbub.hub.events import AgentRestore
 from hubbub.hub.journal import Journal
 from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Clock, Ports
+from hubbub.runtime import activation
 from hubbub.runtime.scripted_model import Fault, FunctionModel, ScriptedModel, call, reply
 
 pytestmark = pytest.mark.anyio
@@ -282,17 +284,35 @@ class FailingClock:
         await self._inner.sleep(seconds)
 
 
+class Flaw:
+    """Asking the model fails as often as it is told to, by a bug of our own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        self.failed = 0
+        self._perform = activation.perform
+        monkeypatch.setattr(activation, "perform", self.perform)
+
+    async def perform(self, activity: Any, work: Any) -> Any:
+        if isinstance(activity, CallModel) and self.failed < self.times:
+            self.failed += 1
+            await anyio.sleep(1)
+            raise OSError("a flaw")
+        return await self._perform(activity, work)
+
+
 @pytest.mark.spec("T-12")
 @pytest.mark.parametrize("times", [1, 2, 3, 4, 9])
 async def test_a_loop_that_dies_is_restarted_three_times_and_then_the_run_fails(
-    times: int, journal: Journal, ports: Ports
+    times: int, journal: Journal, ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = FailingClock(ports.clock)
-    ports.clock = clock
-    model = ScriptedModel([Fault("server"), "at last", "more"])
+    flaw = Flaw(monkeypatch)
+    model = FunctionModel(
+        lambda request: "more" if "and then?" in str(request.messages[-1]) else "at last"
+    )
     async with Runtime([model_agent(model)], store=journal, ports=ports) as runtime:
         observer = Observer(runtime.hub)
-        clock.times = times
+        flaw.times = times
         run = await runtime.start("assistant", "hello")
         outcome = await run.result()
         if times <= 3:
@@ -307,32 +327,35 @@ async def test_a_loop_that_dies_is_restarted_three_times_and_then_the_run_fails(
                 "session:end", "agent:failed", "agent:complete"
             ]  # fmt: skip
         await run.finished()
-    assert clock.failed == min(times, 4)
+    assert flaw.failed == min(times, 4)
     restores = [x for x in observer.of(run.run_id) if isinstance(x, AgentRestore)]
     assert [x.attempt for x in restores] == [2, 3, 4][:times]
-    assert all("OSError: no clock" in x.reason for x in restores)
+    assert all("OSError: a flaw" in x.reason for x in restores)
     assert_one_life(observer.events, run.run_id)
 
 
 @pytest.mark.spec("T-12")
 async def test_a_finished_step_between_two_deaths_starts_the_count_again(
-    journal: Journal, ports: Ports
+    journal: Journal, ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = FailingClock(ports.clock)
-    ports.clock = clock
+    flaw = Flaw(monkeypatch)
 
     @tool
     async def look() -> str:
-        clock.times = 6  # The next retry fails again.
+        flaw.times = 6  # The next answer fails again.
         return "seen"
 
-    model = ScriptedModel([Fault("server"), call("look"), Fault("server"), "done"])
+    model = FunctionModel(
+        lambda request: (
+            "done" if isinstance(request.messages[-1], AssistantMessage) else call("look")
+        )
+    )
     async with Runtime([model_agent(model, look)], store=journal, ports=ports) as runtime:
         observer = Observer(runtime.hub)
-        clock.times = 3
+        flaw.times = 3
         run = await runtime.start("assistant", "hello")
         assert (await run.result()).output == "done"
-    assert clock.failed == 6
+    assert flaw.failed == 6
     assert [x.attempt for x in observer.all("agent:restore")] == [2, 3, 4, 2, 3, 4]
 
 
@@ -489,10 +512,16 @@ async def test_a_runtime_that_was_closed_says_so_when_it_is_entered_again(
 
 async def test_a_runtime_that_failed_to_open_leaves_the_hub_to_others(ports: Ports) -> None:
     class NoNotes(MemoryJournal):
-        async def notes(self, prefix: str = "") -> Any:
-            raise OSError("no notes")
+        is_broken = False
 
-    async with Hub(journal=NoNotes(), ports=ports) as hub:
+        async def notes(self, prefix: str = "") -> Any:
+            if self.is_broken:
+                raise OSError("no notes")
+            return await super().notes(prefix)
+
+    journal = NoNotes()
+    async with Hub(journal=journal, ports=ports) as hub:
+        journal.is_broken = True
         for _ in range(2):
             with pytest.raises(OSError, match="no notes"):
                 await Runtime([], hub=hub).__aenter__()
