@@ -69,17 +69,37 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "hubbub.agents.definitions": (
+    "hubbub.agents.definitions.agent": (
         "AgentDefinition",
+        "SessionToolBinding",
+        "SideConfig",
+        "agent",
+    ),
+    "hubbub.agents.definitions.hooks": ("Hook",),
+    "hubbub.agents.definitions.prompt": (
         "Immediate",
         "PromptDefinition",
         "Resumable",
-        "SessionToolBinding",
-        "SideConfig",
         "SubagentToolConfig",
-        "agent",
     ),
-    "hubbub.agents.frames": (
+    "hubbub.agents.definitions.run_state": ("RunState",),
+    "hubbub.agents.definitions.skills": ("Skill",),
+    "hubbub.agents.definitions.tools": (
+        "Tool",
+        "ToolError",
+        "ToolResult",
+        "tool",
+    ),
+    "hubbub.agents.definitions.variables": ("VariableDefinition",),
+    "hubbub.agents.folders.stack_frame_meta": ("StackFrameMeta",),
+    "hubbub.agents.model": (
+        "Model",
+        "ModelReply",
+        "ModelRequest",
+        "ToolCall",
+        "Usage",
+    ),
+    "hubbub.agents.standalone.stack": (
         "AgentContext",
         "AgentResponse",
         "AgentStack",
@@ -91,44 +111,63 @@ _EXPORTS: Final = {
         "TurnAction",
         "TurnResult",
     ),
-    "hubbub.agents.hooks": ("Hook",),
-    "hubbub.agents.model": ("Model", "ModelReply", "ModelRequest", "ToolCall", "Usage"),
-    "hubbub.agents.registry": ("SubagentRegistryEntry",),
-    "hubbub.agents.run_state": ("RunState",),
-    "hubbub.agents.skills": ("Skill",),
-    "hubbub.agents.stack_frame_meta": ("StackFrameMeta",),
-    "hubbub.agents.tools": ("Tool", "ToolError", "ToolResult", "tool"),
-    "hubbub.agents.variables": ("VariableDefinition",),
+    "hubbub.agents.state.registry": ("SubagentRegistryEntry",),
     "hubbub.hub.cursor": ("START",),
     "hubbub.hub.errors": ("HubbubError",),
-    "hubbub.hub.events": ("CustomEvent", "Event"),
+    "hubbub.hub.events": (
+        "CustomEvent",
+        "Event",
+    ),
     "hubbub.hub.hub": ("Hub",),
     "hubbub.hub.message": ("Message",),
     "hubbub.hub.receipt": ("Receipt",),
     "hubbub.hub.values": ("Secret",),
-    "hubbub.runtime.agent_messages": ("send_agent_message",),
-    "hubbub.runtime.boot": ("RestorePolicy",),
-    "hubbub.runtime.run_context": ("RunContext",),
-    "hubbub.runtime.run_handle": ("Run", "RunOutcome"),
-    "hubbub.runtime.runtime": ("ExecutableAgent", "Runtime"),
-    "hubbub.runtime.schedules": ("Cron", "Heartbeat", "HeartbeatTask"),
-    "hubbub.runtime.scripted_model": ("FunctionModel", "ScriptedModel"),
-    "hubbub.runtime.skill_folder": ("load_skills",),
-    "hubbub.runtime.turn_driver": ("AgentExecutor", "execute_turn"),
+    "hubbub.runtime.activities.agent_messages": ("send_agent_message",),
+    "hubbub.runtime.kernel.handle": ("Run",),
+    "hubbub.runtime.kernel.outcome": ("RunOutcome",),
+    "hubbub.runtime.loading.skills": ("load_skills",),
+    "hubbub.runtime.models.scripted": (
+        "FunctionModel",
+        "ScriptedModel",
+    ),
+    "hubbub.runtime.runs.context": ("RunContext",),
+    "hubbub.runtime.runtime": (
+        "ExecutableAgent",
+        "Runtime",
+    ),
+    "hubbub.runtime.schedules.schedules": (
+        "Cron",
+        "Heartbeat",
+        "HeartbeatTask",
+    ),
+    "hubbub.runtime.standalone.executor": (
+        "AgentExecutor",
+        "execute_turn",
+    ),
+    "hubbub.runtime.supervision.restore": ("RestorePolicy",),
 }
 
 if TYPE_CHECKING:
-    from hubbub.agents.definitions import (
+    from hubbub.agents.definitions.agent import (
         AgentDefinition,
+        SessionToolBinding,
+        SideConfig,
+        agent,
+    )
+    from hubbub.agents.definitions.hooks import Hook
+    from hubbub.agents.definitions.prompt import (
         Immediate,
         PromptDefinition,
         Resumable,
-        SessionToolBinding,
-        SideConfig,
         SubagentToolConfig,
-        agent,
     )
-    from hubbub.agents.frames import (
+    from hubbub.agents.definitions.run_state import RunState
+    from hubbub.agents.definitions.skills import Skill
+    from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult, tool
+    from hubbub.agents.definitions.variables import VariableDefinition
+    from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
+    from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+    from hubbub.agents.standalone.stack import (
         AgentContext,
         AgentResponse,
         AgentStack,
@@ -140,14 +179,7 @@ if TYPE_CHECKING:
         TurnAction,
         TurnResult,
     )
-    from hubbub.agents.hooks import Hook
-    from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
-    from hubbub.agents.registry import SubagentRegistryEntry
-    from hubbub.agents.run_state import RunState
-    from hubbub.agents.skills import Skill
-    from hubbub.agents.stack_frame_meta import StackFrameMeta
-    from hubbub.agents.tools import Tool, ToolError, ToolResult, tool
-    from hubbub.agents.variables import VariableDefinition
+    from hubbub.agents.state.registry import SubagentRegistryEntry
     from hubbub.hub.cursor import START
     from hubbub.hub.errors import HubbubError
     from hubbub.hub.events import CustomEvent, Event
@@ -155,14 +187,15 @@ if TYPE_CHECKING:
     from hubbub.hub.message import Message
     from hubbub.hub.receipt import Receipt
     from hubbub.hub.values import Secret
-    from hubbub.runtime.agent_messages import send_agent_message
-    from hubbub.runtime.boot import RestorePolicy
-    from hubbub.runtime.run_context import RunContext
-    from hubbub.runtime.run_handle import Run, RunOutcome
+    from hubbub.runtime.activities.agent_messages import send_agent_message
+    from hubbub.runtime.kernel.handle import Run
+    from hubbub.runtime.kernel.outcome import RunOutcome
+    from hubbub.runtime.loading.skills import load_skills
+    from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel
+    from hubbub.runtime.runs.context import RunContext
     from hubbub.runtime.runtime import ExecutableAgent, Runtime
-    from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
-    from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel
-    from hubbub.runtime.skill_folder import load_skills
-    from hubbub.runtime.turn_driver import AgentExecutor, execute_turn
+    from hubbub.runtime.schedules.schedules import Cron, Heartbeat, HeartbeatTask
+    from hubbub.runtime.standalone.executor import AgentExecutor, execute_turn
+    from hubbub.runtime.supervision.restore import RestorePolicy
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

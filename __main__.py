@@ -1,5 +1,5 @@
 """The command line: ``hubbub demo``, ``assets``, ``chat``, and what looks into stores
-(``hubbub.runtime.store_commands``).
+(``hubbub.runtime.cli.store_commands``).
 
 Exit codes: 0 done; 1 it was tried and failed; 2 it cannot be done as asked (the command line, a
 folder, module, model or key); 130 interrupted.  What goes wrong is one line on stderr with its
@@ -25,21 +25,21 @@ from msgspec import Struct, structs
 from hubbub import HubbubError, Runtime, __version__
 from hubbub.hub.errors import MissingExtra, OperatorError
 from hubbub.hub.events import Event
-from hubbub.hub.journal import Journal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
-from hubbub.runtime.document_folder import printable
-from hubbub.runtime.store_commands import store_commands
-from hubbub.runtime.stores import DEFAULT_STORE
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.cli.store_commands import store_commands
+from hubbub.runtime.stores.open import DEFAULT_STORE
+from hubbub.runtime.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hubbub.agents.skills import Skill
-    from hubbub.runtime.asset_demo import Assets
-    from hubbub.runtime.demo import Demo
-    from hubbub.runtime.demo_story import Story
-    from hubbub.runtime.load_agent import LoadedAgents
+    from hubbub.agents.definitions.skills import Skill
+    from hubbub.runtime.demo.assets.told import Assets
+    from hubbub.runtime.demo.story import Story
+    from hubbub.runtime.demo.survey import Demo
+    from hubbub.runtime.loading.agents import LoadedAgents
 
 __all__ = ["main"]
 
@@ -319,8 +319,8 @@ def _checked(folder: Path, remedy: str) -> Path:
 def _demo(
     folder: Path | None, *, as_json: bool, resume: bool, backend: Backend, record: Path | None
 ) -> int:
-    from hubbub.runtime.demo_store import DEMO_FOLDER, resumed_line
-    from hubbub.runtime.demo_story import summary
+    from hubbub.runtime.demo.store import DEMO_FOLDER, resumed_line
+    from hubbub.runtime.demo.story import summary
 
     demo = _demo_to_run(folder, resume)
     console = _terminal()
@@ -347,8 +347,8 @@ def _demo(
 
 def _demo_to_run(folder: Path | None, resume: bool) -> "StoredDemo":
     """The demo as it was asked for, with the store that keeps it."""
-    from hubbub.runtime.demo import Demo, own_documents
-    from hubbub.runtime.demo_store import begin_demo, resume_demo
+    from hubbub.runtime.demo.store import begin_demo, resume_demo
+    from hubbub.runtime.demo.survey import Demo, own_documents
 
     ports = Ports()
     if resume:
@@ -382,7 +382,7 @@ class StoredDemo(Struct, frozen=True):
         return not isinstance(self.store, MemoryJournal)
 
     async def run(self, watch: "Callable[[Event], object]", latency: float = 0.0) -> None:
-        from hubbub.runtime.demo import run_demo
+        from hubbub.runtime.demo.survey import run_demo
 
         await run_demo(
             structs.replace(self.demo, latency=latency),
@@ -410,7 +410,7 @@ def _story(
     demo: StoredDemo, backend: Backend, watch: "Callable[[Story, Event], object] | None" = None
 ) -> "Story":
     """Run the demo; ``watch`` is told of each event after it has become part of the story."""
-    from hubbub.runtime.demo_story import Story
+    from hubbub.runtime.demo.story import Story
 
     story = Story()
 
@@ -430,8 +430,8 @@ def _story_live(demo: StoredDemo, backend: Backend, console: "Console") -> "Stor
     """Run the demo and draw it while it runs."""
     from rich.live import Live
 
-    from hubbub.runtime.demo_picture import TREE_LINES, draw_end, draw_story
-    from hubbub.runtime.demo_story import Story
+    from hubbub.runtime.demo.picture import TREE_LINES, draw_end, draw_story
+    from hubbub.runtime.demo.story import Story
 
     story = Story()
 
@@ -464,7 +464,7 @@ def _terminal() -> "Console | None":
 
 
 def _print_line(story: "Story", event: Event) -> None:
-    from hubbub.runtime.demo_story import line_for
+    from hubbub.runtime.demo.story import line_for
 
     line = line_for(story, event)
     if line:
@@ -472,7 +472,7 @@ def _print_line(story: "Story", event: Event) -> None:
 
 
 def _print_json(story: "Story", made: "Assets") -> None:
-    from hubbub.runtime.demo_story import as_json
+    from hubbub.runtime.demo.story import as_json
 
     _print_object({**as_json(story), "delegation": _assets_as_json(made)})
 
@@ -483,7 +483,7 @@ def _print_object(value: Any) -> None:
 
 def _record(story: "Story", path: Path, command: str) -> None:
     """Draw the end of the demo into an SVG file."""
-    from hubbub.runtime.demo_picture import as_svg
+    from hubbub.runtime.demo.picture import as_svg
 
     try:
         path.write_text(as_svg(story, command), encoding="utf-8")
@@ -522,8 +522,8 @@ def _make_assets(
     latency: float = 0.0,
     say: Callable[[str], object] | None = None,
 ) -> "Assets":
-    from hubbub.runtime.asset_agents import WISH
-    from hubbub.runtime.asset_demo import asset_line, run_assets
+    from hubbub.runtime.demo.assets.agents import WISH
+    from hubbub.runtime.demo.assets.told import asset_line, run_assets
 
     def watch(event: Event) -> None:
         line = asset_line(event)
@@ -578,7 +578,7 @@ class _Own(Struct, frozen=True, kw_only=True):
 
 
 def _chat(spec: str | None, own: _Own, kept: _Kept, backend: Backend) -> int:
-    from hubbub.runtime.load_agent import load_agents, with_model
+    from hubbub.runtime.loading.agents import load_agents, with_model
 
     ports = Ports()
     if spec is None:
@@ -594,13 +594,13 @@ def _chat(spec: str | None, own: _Own, kept: _Kept, backend: Backend) -> int:
 
 def _assistant(ports: Ports, own: _Own) -> "LoadedAgents":
     """The agents that come with hubbub, on the model that is there."""
-    from hubbub.runtime.chat_agents import (
+    from hubbub.runtime.demo.chat.agents import (
         DEFAULT_SKILLS,
         ChatModels,
         chat_agents,
         model_of_environment,
     )  # fmt: skip
-    from hubbub.runtime.offline_model import offline_models
+    from hubbub.runtime.demo.chat.model import offline_models
 
     folder, model = own.folder, own.model
     if folder is not None:
@@ -626,7 +626,7 @@ def _assistant(ports: Ports, own: _Own) -> "LoadedAgents":
 
 def _skills(named: Path | None, usual: Path) -> "tuple[Skill, ...]":
     """The user's skills; a folder that was not asked for is left out rather than complained of."""
-    from hubbub.runtime.skill_folder import BadSkills, load_skills
+    from hubbub.runtime.loading.skills import BadSkills, load_skills
 
     if named is not None and not os.path.lexists(named):
         shown = printable(str(named))
@@ -646,7 +646,7 @@ def _converse(
     loaded: "LoadedAgents", ports: Ports, kept: _Kept
 ) -> "Callable[[], Coroutine[Any, Any, int]]":
     """A conversation with an agent in the console."""
-    from hubbub.channels.console import run_console
+    from hubbub.channels.console.console import run_console
 
     session_key = kept.session_key
 

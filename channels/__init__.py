@@ -6,8 +6,8 @@ what the console is made of: ``stack`` (who has the conversation), ``transcript`
 """
 
 from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels
-from hubbub.channels.console import Console, run_console
-from hubbub.channels.terminal import TerminalReader, TerminalWriter
+from hubbub.channels.console.console import Console, run_console
+from hubbub.channels.console.terminal import TerminalReader, TerminalWriter
 
 __all__ = [
     "Attachment",

@@ -23,10 +23,17 @@ __all__ = [
 
 _EXPORTS: Final = {
     "hubbub.hub.cursor": ("START",),
-    "hubbub.hub.hub": ("Handler", "Hub", "HubStatistics"),
+    "hubbub.hub.hub": (
+        "Handler",
+        "Hub",
+        "HubStatistics",
+    ),
     "hubbub.hub.message": ("Message",),
     "hubbub.hub.receipt": ("Receipt",),
-    "hubbub.hub.stream": ("EventStream", "Subscription"),
+    "hubbub.hub.stream": (
+        "EventStream",
+        "Subscription",
+    ),
     "hubbub.hub.values": ("Secret",),
 }
 

@@ -14,13 +14,6 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from hubbub.hub.descriptors import (
-    Descriptor,
-    SubagentDescriptor,
-    descriptor_of_key,
-    key_of_descriptor,
-    read_descriptor,
-)
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     InLane,
@@ -33,9 +26,16 @@ from hubbub.hub.events import (
     SessionTerminate,
     SessionVariables,
 )
-from hubbub.hub.journal import Delivery, NewRun
+from hubbub.hub.events.descriptors import (
+    Descriptor,
+    SubagentDescriptor,
+    descriptor_of_key,
+    key_of_descriptor,
+    read_descriptor,
+)
 from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Delivery, NewRun
 from hubbub.hub.values import NULL, Secret
 
 __all__ = ["Addressing", "identity_of", "is_from_user", "is_run_id"]

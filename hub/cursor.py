@@ -7,7 +7,7 @@ by its identity or a bare position.
 from typing import Final
 
 from hubbub.hub.events import Event
-from hubbub.hub.journal import Journal
+from hubbub.hub.store.journal import Journal
 
 __all__ = ["START", "cursor_at", "cursor_of", "place"]
 

@@ -23,11 +23,11 @@ from msgspec import structs
 
 from hubbub.hub import scope
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
-from hubbub.hub.journal import Journal
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.raised import exit_in
+from hubbub.hub.store.journal import Journal
 from hubbub.hub.stream import Audience, EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
 

@@ -25,7 +25,6 @@ from msgspec import Struct, structs
 from hubbub.hub import scope
 from hubbub.hub.addressing import Addressing
 from hubbub.hub.cancelling import defer_interrupts
-from hubbub.hub.codec import check_event, check_texts
 from hubbub.hub.cursor import cursor_of, place
 from hubbub.hub.dispatch import MAX_NESTED, Dispatcher, Owner
 from hubbub.hub.errors import (
@@ -54,17 +53,18 @@ from hubbub.hub.events import (
     SessionVariables,
     Variable,
 )
+from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.inbox import Inbox
-from hubbub.hub.journal import Commit, Delivery, Journal, Selection
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.message import Sayable, opening_message, session_message
 from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import Commit, Delivery, Journal, Selection
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_label, check_labels, check_text, text_problem
@@ -486,9 +486,9 @@ class Hub:
         """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor`` (R-09).
 
         Without a name the agent is the runtime's ``default_agent``.  A ``descriptor`` (a struct of
-        ``hubbub.hub.descriptors`` or its JSON) of a user, cron task or heartbeat finds the agent
-        that stands for it; a user's key spells the same (``telegram_123_456``).  One of a subagent
-        starts a child of an open run, and is rejected without one.
+        ``hubbub.hub.events.descriptors`` or its JSON) of a user, cron task or heartbeat finds the
+        agent that stands for it; a user's key spells the same (``telegram_123_456``).  One of a
+        subagent starts a child of an open run, and is rejected without one.
 
         Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  An
         ``input`` that is a ``Message`` is one from the start: the run gets its text as its input,

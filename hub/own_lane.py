@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hubbub.hub.events import Event
-from hubbub.hub.journal import Commit, Delivery, RunStatus
+from hubbub.hub.store.journal import Commit, Delivery, RunStatus
 
 if TYPE_CHECKING:
     from hubbub.hub.hub import Hub

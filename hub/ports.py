@@ -2,7 +2,7 @@
 
 Nothing else in the library reads a clock, makes an id, draws a random number or starts a
 thread, which is what makes simulation exact.  ``Journal``, the port of the store, stands in
-``hub/journal.py``.
+``hub/store/journal.py``.
 """
 
 import random

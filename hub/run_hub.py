@@ -14,7 +14,6 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub import scope
-from hubbub.hub.codec import check_event, check_texts
 from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import (
     CustomEvent,
@@ -23,6 +22,7 @@ from hubbub.hub.events import (
     SessionPrompt,
     SessionPromptEnd,
 )
+from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
 from hubbub.hub.inbox import Inbox
 from hubbub.hub.logs import log

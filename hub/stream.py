@@ -20,8 +20,8 @@ import anyio
 from hubbub.hub.cursor import cursor_at, cursor_of, place
 from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.inbox import Inbox
-from hubbub.hub.journal import Selection
 from hubbub.hub.patterns import Patterns
+from hubbub.hub.store.journal import Selection
 
 if TYPE_CHECKING:
     from hubbub.hub.dispatch import Dispatcher

@@ -27,14 +27,19 @@ from hubbub.hub.exports import exports_of
 __all__ = ["ExecutableAgent", "Run", "RunContext", "RunOutcome", "Runtime"]
 
 _EXPORTS: Final = {
-    "hubbub.runtime.run_context": ("RunContext",),
-    "hubbub.runtime.run_handle": ("Run", "RunOutcome"),
-    "hubbub.runtime.runtime": ("ExecutableAgent", "Runtime"),
+    "hubbub.runtime.kernel.handle": ("Run",),
+    "hubbub.runtime.kernel.outcome": ("RunOutcome",),
+    "hubbub.runtime.runs.context": ("RunContext",),
+    "hubbub.runtime.runtime": (
+        "ExecutableAgent",
+        "Runtime",
+    ),
 }
 
 if TYPE_CHECKING:
-    from hubbub.runtime.run_context import RunContext
-    from hubbub.runtime.run_handle import Run, RunOutcome
+    from hubbub.runtime.kernel.handle import Run
+    from hubbub.runtime.kernel.outcome import RunOutcome
+    from hubbub.runtime.runs.context import RunContext
     from hubbub.runtime.runtime import ExecutableAgent, Runtime
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

@@ -16,13 +16,14 @@ import anyio.lowlevel
 import msgspec
 from msgspec import structs
 
-from hubbub.agents.definitions import AgentDefinition, PromptDefinition
-from hubbub.agents.hooks import Hook
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.skills import Skill
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.model import Model
-from hubbub.agents.resolution import Definitions
-from hubbub.agents.skills import Skill
-from hubbub.agents.tools import Tool
-from hubbub.agents.variables import env_problems
+from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub import events as e
 from hubbub.hub.cancelling import defer_interrupts
 from hubbub.hub.errors import (
@@ -39,30 +40,31 @@ from hubbub.hub.errors import (
 )
 from hubbub.hub.events import Ending, InLane
 from hubbub.hub.hub import Hub
-from hubbub.hub.journal import Delivery, Journal, RunInfo
 from hubbub.hub.logs import log
 from hubbub.hub.message import Message, opening_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import Delivery, Journal, RunInfo
 from hubbub.hub.texts import check_label, check_labels, check_text
 from hubbub.hub.values import NULL, Json, encode_value
-from hubbub.runtime.activations import Activations
-from hubbub.runtime.agent_messages import agent_for
-from hubbub.runtime.boot import RestorePolicy
-from hubbub.runtime.caller import Caller
-from hubbub.runtime.code_run import CodeRun
-from hubbub.runtime.current_run import CURRENT_RUN
-from hubbub.runtime.pauses import Pauses
-from hubbub.runtime.pending_variables import PendingVariables, pending, provide
-from hubbub.runtime.resolved import Resolved
-from hubbub.runtime.run_handle import Run, RunOutcome
-from hubbub.runtime.schedule_status import ScheduleStatus
-from hubbub.runtime.scheduler import Scheduler
-from hubbub.runtime.schedules import Cron, Heartbeat
-from hubbub.runtime.stores import DEFAULT_STORE, open_store
-from hubbub.runtime.timers import Timers
-from hubbub.runtime.trees import Trees
+from hubbub.runtime.activities.agent_messages import agent_for
+from hubbub.runtime.activities.interrupts import Pauses
+from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
+from hubbub.runtime.kernel.budgets import Trees
+from hubbub.runtime.kernel.catalog import Resolved
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
+from hubbub.runtime.kernel.handle import Run
+from hubbub.runtime.kernel.inline import Caller
+from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.runs.code_run import CodeRun
+from hubbub.runtime.schedules.scheduler import Scheduler
+from hubbub.runtime.schedules.schedules import Cron, Heartbeat
+from hubbub.runtime.schedules.status import ScheduleStatus
+from hubbub.runtime.stores.open import DEFAULT_STORE, open_store
+from hubbub.runtime.supervision.restore import RestorePolicy
+from hubbub.runtime.supervision.supervisor import Activations
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -474,7 +476,7 @@ class Runtime:
     async def schedules(self) -> tuple[ScheduleStatus, ...]:
         """Every schedule that this runtime has or its store remembers, with last and next fire.
 
-        Without a runtime ``hubbub.runtime.schedule_status.schedule_statuses`` says it from the
+        Without a runtime ``hubbub.runtime.schedules.status.schedule_statuses`` says it from the
         store's notes.
         """
         self._check_open()

@@ -1,36 +1,23 @@
 """What all tests share: both loops in virtual time, both kinds of journal, no leaked task."""
 
-import importlib.util
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import anyio
 import pytest
 import trio.testing
 
-from hubbub.hub.journal import Journal
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 
+sys.path.append(str(Path(__file__).parent))
 
-def _sibling(name: str) -> ModuleType:
-    """A module of this folder (``--import-mode=importlib`` puts no folder on the path)."""
-    path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"hubbub_tests_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-VirtualTimeLoop = _sibling("virtual_time").VirtualTimeLoop
+from support.virtual_time import VirtualTimeLoop
 
 
 @pytest.fixture(params=["asyncio", "trio"])

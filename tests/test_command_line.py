@@ -21,14 +21,14 @@ from pathlib import Path
 import pytest
 
 from hubbub.__main__ import main
-from hubbub.agents.skills import Skill
-from hubbub.agents.tools import Tool
+from hubbub.agents.definitions.skills import Skill
+from hubbub.agents.definitions.tools import Tool
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.call_tool import call_tool
-from hubbub.runtime.chat_agents import ChatModels, chat_agents
-from hubbub.runtime.chat_tools import clock_tool, file_tools
-from hubbub.runtime.load_agent import CannotLoad, load_agents, with_model
+from hubbub.runtime.activities.call_tool import call_tool
+from hubbub.runtime.demo.chat.agents import ChatModels, chat_agents
+from hubbub.runtime.demo.chat.tools import clock_tool, file_tools
+from hubbub.runtime.loading.agents import CannotLoad, load_agents, with_model
 from hubbub.runtime.runtime import Runtime
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
@@ -43,7 +43,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 def answer(request):
-    from hubbub.runtime.scripted_model import call
+    from hubbub.runtime.models.scripted import call
     last = request.messages[-1]
     if last.__class__.__name__ == "AssistantMessage":
         return f"The sum is {last.calls[0].output}."

@@ -13,7 +13,21 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("hub", "agents", "runtime", "channels")
-LAZY = ("hubbub", "hubbub.hub", "hubbub.runtime", "hubbub.runtime.simulation")
+LAZY = (
+    "hubbub",
+    "hubbub.hub",
+    "hubbub.hub.conformance",
+    "hubbub.agents.definitions",
+    "hubbub.runtime",
+    "hubbub.runtime.models",
+    "hubbub.runtime.schedules",
+    "hubbub.runtime.stores",
+    "hubbub.runtime.simulation",
+    "hubbub.runtime.simulation.invariants",
+    "hubbub.runtime.simulation.loop",
+    "hubbub.runtime.simulation.playback",
+    "hubbub.runtime.simulation.strategies",
+)
 
 
 def path_of(module: str) -> Path:
@@ -87,7 +101,7 @@ def test_importing_a_package_loads_packages_alone(name: str) -> None:
         ("hubbub.hub.Hub", "Hub"),
         ("hubbub.hub.events.AgentText", "AgentText"),
         ("hubbub.agents.definitions.SideConfig", "SideConfig"),
-        ("hubbub.runtime.sqlite_store.SqliteStore", "SqliteStore"),
+        ("hubbub.runtime.stores.SqliteStore", "SqliteStore"),
         ("hubbub.runtime.simulation.World", "World"),
         ("hubbub.channels.Console", "Console"),
     ],

@@ -18,16 +18,16 @@ import pytest
 
 from hubbub.__main__ import main
 from hubbub.hub.ports import Ports
-from hubbub.runtime.schedules import Cron
-from hubbub.runtime.scripted_model import ScriptedModel
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.models.scripted import ScriptedModel
+from hubbub.runtime.schedules.schedules import Cron
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 sys.path.append(str(Path(__file__).parent))
 
 import anyio.lowlevel
-from little_frames import Talk, complete, frame, use
-from little_frames import open_runtime as frames_runtime
-from little_stores import SECRET, Filled, fill, open_runtime
+from support.frames import Talk, complete, frame, use
+from support.frames import open_runtime as frames_runtime
+from support.stores import SECRET, Filled, fill, open_runtime
 
 COMMANDS = ("runs", "show", "tail", "export", "import", "replay", "fsck", "backup", "schedules")
 
@@ -129,8 +129,8 @@ def test_what_cannot_be_done_is_one_line_with_the_remedy(
 def test_the_commands_start_without_what_they_do_not_need() -> None:
     code = (
         "import sys; from hubbub.__main__ import _app; _app(); "
-        "print({'hubbub.runtime.store_check', 'hubbub.runtime.run_import', "
-        "'hubbub.runtime.store_view'} & set(sys.modules))"
+        "print({'hubbub.runtime.inspection.check', 'hubbub.runtime.inspection.imports', "
+        "'hubbub.runtime.inspection.views'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.decode().strip() == "set()"
@@ -241,9 +241,9 @@ def test_show_tells_who_took_a_conversation_over_and_what_was_said_there(
 
 
 def test_long_texts_are_shortened_unless_all_is_asked_for(tmp_path: Path) -> None:
-    from hubbub.runtime.store_file import open_store_file
-    from hubbub.runtime.store_text import report_lines
-    from hubbub.runtime.store_view import report
+    from hubbub.runtime.cli.text import report_lines
+    from hubbub.runtime.inspection.views import report
+    from hubbub.runtime.stores.sqlite.file import open_store_file
 
     async def work() -> str:
         async with open_runtime(tmp_path / "store") as rt:

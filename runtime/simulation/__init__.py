@@ -74,8 +74,25 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "hubbub.runtime.simulation.asyncio_only": ("AsyncioOnly",),
-    "hubbub.runtime.simulation.faults": (
+    "hubbub.runtime.simulation.invariants.all": (
+        "INVARIANTS",
+        "Invariant",
+    ),
+    "hubbub.runtime.simulation.invariants.failures": ("no_run_failed",),
+    "hubbub.runtime.simulation.loop.asyncio_only": ("AsyncioOnly",),
+    "hubbub.runtime.simulation.loop.lockstep": ("StuckThread",),
+    "hubbub.runtime.simulation.loop.patience": ("NeverRests",),
+    "hubbub.runtime.simulation.loop.seeded": (
+        "NothingHappens",
+        "run_seeded",
+    ),
+    "hubbub.runtime.simulation.machine": ("SimMachine",),
+    "hubbub.runtime.simulation.simulate": (
+        "Scenario",
+        "SimulationFailed",
+        "simulate",
+    ),
+    "hubbub.runtime.simulation.story.faults": (
         "ChannelFault",
         "ClockJump",
         "Crash",
@@ -84,18 +101,16 @@ _EXPORTS: Final = {
         "ModelFault",
         "ToolFault",
     ),
-    "hubbub.runtime.simulation.failure_invariants": ("no_run_failed",),
-    "hubbub.runtime.simulation.history": ("Asked", "Heard", "History", "Life", "Sent"),
-    "hubbub.runtime.simulation.invariants": ("INVARIANTS", "Invariant"),
-    "hubbub.runtime.simulation.lockstep": ("StuckThread",),
-    "hubbub.runtime.simulation.logbook": ("Logged",),
-    "hubbub.runtime.simulation.loop": ("NothingHappens", "run_seeded"),
-    "hubbub.runtime.simulation.machine": ("SimMachine",),
-    "hubbub.runtime.simulation.patience": ("NeverRests",),
-    "hubbub.runtime.simulation.scripts": ("scripted",),
-    "hubbub.runtime.simulation.setup": ("Setup",),
-    "hubbub.runtime.simulation.simulate": ("Scenario", "SimulationFailed", "simulate"),
-    "hubbub.runtime.simulation.steps": (
+    "hubbub.runtime.simulation.story.history": (
+        "Asked",
+        "Heard",
+        "History",
+        "Life",
+        "Sent",
+    ),
+    "hubbub.runtime.simulation.story.logbook": ("Logged",),
+    "hubbub.runtime.simulation.story.setup": ("Setup",),
+    "hubbub.runtime.simulation.story.steps": (
         "Close",
         "Interrupt",
         "Open",
@@ -105,7 +120,8 @@ _EXPORTS: Final = {
         "Terminate",
         "Wait",
     ),
-    "hubbub.runtime.simulation.world": ("World",),
+    "hubbub.runtime.simulation.strategies.scripts": ("scripted",),
+    "hubbub.runtime.simulation.world.world": ("World",),
 }
 
 
@@ -125,9 +141,15 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
-    from hubbub.runtime.simulation.asyncio_only import AsyncioOnly
-    from hubbub.runtime.simulation.failure_invariants import no_run_failed
-    from hubbub.runtime.simulation.faults import (
+    from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant
+    from hubbub.runtime.simulation.invariants.failures import no_run_failed
+    from hubbub.runtime.simulation.loop.asyncio_only import AsyncioOnly
+    from hubbub.runtime.simulation.loop.lockstep import StuckThread
+    from hubbub.runtime.simulation.loop.patience import NeverRests
+    from hubbub.runtime.simulation.loop.seeded import NothingHappens, run_seeded
+    from hubbub.runtime.simulation.machine import SimMachine
+    from hubbub.runtime.simulation.simulate import Scenario, SimulationFailed, simulate
+    from hubbub.runtime.simulation.story.faults import (
         ChannelFault,
         ClockJump,
         Crash,
@@ -136,23 +158,10 @@ if TYPE_CHECKING:
         ModelFault,
         ToolFault,
     )
-    from hubbub.runtime.simulation.history import (
-        Asked,
-        Heard,
-        History,
-        Life,
-        Sent,
-    )
-    from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
-    from hubbub.runtime.simulation.lockstep import StuckThread
-    from hubbub.runtime.simulation.logbook import Logged
-    from hubbub.runtime.simulation.loop import NothingHappens, run_seeded
-    from hubbub.runtime.simulation.machine import SimMachine
-    from hubbub.runtime.simulation.patience import NeverRests
-    from hubbub.runtime.simulation.scripts import scripted
-    from hubbub.runtime.simulation.setup import Setup
-    from hubbub.runtime.simulation.simulate import Scenario, SimulationFailed, simulate
-    from hubbub.runtime.simulation.steps import (
+    from hubbub.runtime.simulation.story.history import Asked, Heard, History, Life, Sent
+    from hubbub.runtime.simulation.story.logbook import Logged
+    from hubbub.runtime.simulation.story.setup import Setup
+    from hubbub.runtime.simulation.story.steps import (
         Close,
         Interrupt,
         Open,
@@ -162,6 +171,7 @@ if TYPE_CHECKING:
         Terminate,
         Wait,
     )
-    from hubbub.runtime.simulation.world import World
+    from hubbub.runtime.simulation.strategies.scripts import scripted
+    from hubbub.runtime.simulation.world.world import World
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

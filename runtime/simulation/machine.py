@@ -28,9 +28,13 @@ import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.hub.errors import BadValue, CallerError, MissingExtra
-from hubbub.hub.journal import Journal
-from hubbub.runtime.simulation.aims import aim
-from hubbub.runtime.simulation.arguments import (
+from hubbub.hub.store.journal import Journal
+from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant, problems_of
+from hubbub.runtime.simulation.loop.frozen_loop import FrozenLoop
+from hubbub.runtime.simulation.loop.seeded import MAX_ROUNDS
+from hubbub.runtime.simulation.simulate import SimulationFailed, failure_of
+from hubbub.runtime.simulation.story.aims import aim
+from hubbub.runtime.simulation.story.arguments import (
     check_agents,
     check_async,
     check_mapping,
@@ -39,17 +43,13 @@ from hubbub.runtime.simulation.arguments import (
     check_texts,
     setup_of,
 )
-from hubbub.runtime.simulation.budgets import with_limits_of
-from hubbub.runtime.simulation.faults import Fault
-from hubbub.runtime.simulation.frozen_loop import FrozenLoop
-from hubbub.runtime.simulation.history import History, StoreName
-from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant, problems_of
-from hubbub.runtime.simulation.loop import MAX_ROUNDS
-from hubbub.runtime.simulation.reading import read_store, read_threads
-from hubbub.runtime.simulation.setup import Setup
-from hubbub.runtime.simulation.simulate import SimulationFailed, failure_of
-from hubbub.runtime.simulation.strategies import faults, opened_agents, seconds, seeds, texts
-from hubbub.runtime.simulation.world import World
+from hubbub.runtime.simulation.story.budgets import with_limits_of
+from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.history import History, StoreName
+from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.strategies.worlds import faults, opened_agents, seconds, seeds, texts
+from hubbub.runtime.simulation.world.reading import read_store, read_threads
+from hubbub.runtime.simulation.world.world import World
 
 try:
     from hypothesis import Phase, settings

@@ -83,15 +83,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from hubbub.agents.definitions import AgentDefinition
+    from hubbub.agents.definitions.agent import AgentDefinition
     from hubbub.hub.hub import Hub
-    from hubbub.hub.journal import Journal
+    from hubbub.hub.store.journal import Journal
+    from hubbub.runtime.models.scripted import ScriptedModel, ScriptItem
     from hubbub.runtime.runtime import Runtime
-    from hubbub.runtime.scripted_model import ScriptedModel, ScriptItem
-    from hubbub.runtime.simulation.history import History
-    from hubbub.runtime.simulation.setup import Setup
     from hubbub.runtime.simulation.simulate import Scenario
-    from hubbub.runtime.simulation.world import World
+    from hubbub.runtime.simulation.story.history import History
+    from hubbub.runtime.simulation.story.setup import Setup
+    from hubbub.runtime.simulation.world.world import World
 
 __all__ = [
     "hubbub_hub", "hubbub_runtime", "hubbub_seed", "hubbub_virtual_time", "pytest_addoption",
@@ -206,7 +206,7 @@ def hubbub_virtual_time() -> "tuple[str, dict[str, Any]]":
 def hubbub_hub(hubbub_seed: int, pytestconfig: pytest.Config) -> "Hub":
     """A hub over a memory journal, with virtual ports: ``async with hubbub_hub:``"""
     from hubbub.hub.hub import Hub
-    from hubbub.hub.memory_journal import MemoryJournal
+    from hubbub.hub.store.memory import MemoryJournal
     from hubbub.hub.virtual import virtual_ports
 
     journal = MemoryJournal()
@@ -221,7 +221,7 @@ def hubbub_runtime(hubbub_seed: int, pytestconfig: pytest.Config) -> "Callable[.
     It takes what ``Runtime`` takes.  What is not given: a store in memory of its own, virtual
     ports from the seed, and an empty ``environ``, so that no key of a provider is found.
     """
-    from hubbub.hub.memory_journal import MemoryJournal
+    from hubbub.hub.store.memory import MemoryJournal
     from hubbub.hub.virtual import virtual_ports
     from hubbub.runtime.runtime import Runtime
 
@@ -243,7 +243,7 @@ def scripted_model() -> "Callable[..., ScriptedModel]":
 
     By name it takes what ``ScriptedModel`` takes.
     """
-    from hubbub.runtime.scripted_model import ScriptedModel
+    from hubbub.runtime.models.scripted import ScriptedModel
 
     def make(*script: "ScriptItem", **arguments: Any) -> ScriptedModel:
         return ScriptedModel(script, **arguments)
@@ -258,7 +258,7 @@ def simulated_world(hubbub_seed: int, pytestconfig: pytest.Config) -> "Callable[
     For async tests on ``hubbub_virtual_time``.  Ids are the seed's; the order of tasks is too with
     ``simulate`` only, which has a loop of its own.
     """
-    from hubbub.runtime.simulation.world import World
+    from hubbub.runtime.simulation.world.world import World
 
     def make(setup: "Setup", **arguments: Any) -> World:
         world = World(setup, **{"seed": hubbub_seed, **arguments})
@@ -321,7 +321,7 @@ class _Kept:
 
         import anyio
 
-        from hubbub.runtime.simulation.writing import read_journal, write_recordings
+        from hubbub.runtime.simulation.playback.writing import read_journal, write_recordings
 
         config = self._item.config
         folder = config.invocation_params.dir / config.getoption("--hubbub-record")

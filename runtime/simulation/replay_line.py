@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.runtime.simulation.faults import Fault
-from hubbub.runtime.simulation.history import StoreName
-from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant
-from hubbub.runtime.simulation.patience import MAX_ROUNDS
+from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant
+from hubbub.runtime.simulation.loop.patience import MAX_ROUNDS
+from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.history import StoreName
 
 __all__ = ["code_of", "replay_of"]
 

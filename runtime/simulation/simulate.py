@@ -10,23 +10,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from hubbub.runtime.simulation.aims import aim, note
-from hubbub.runtime.simulation.arguments import (
+from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant, problems_of
+from hubbub.runtime.simulation.loop.seeded import MAX_ROUNDS, run_seeded
+from hubbub.runtime.simulation.replay_line import replay_of
+from hubbub.runtime.simulation.story.aims import aim, note
+from hubbub.runtime.simulation.story.arguments import (
     NotAsync,
     awaited,
     check_call,
     check_steps,
     setup_of,
 )
-from hubbub.runtime.simulation.budgets import with_limits_of
-from hubbub.runtime.simulation.faults import Fault
-from hubbub.runtime.simulation.history import History, StoreName
-from hubbub.runtime.simulation.invariants import INVARIANTS, Invariant, problems_of
-from hubbub.runtime.simulation.loop import MAX_ROUNDS, run_seeded
-from hubbub.runtime.simulation.replay_line import replay_of
-from hubbub.runtime.simulation.setup import Setup
-from hubbub.runtime.simulation.steps import Step, play
-from hubbub.runtime.simulation.world import World
+from hubbub.runtime.simulation.story.budgets import with_limits_of
+from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.history import History, StoreName
+from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.story.steps import Step, play
+from hubbub.runtime.simulation.world.world import World
 
 __all__ = ["Scenario", "SimulationFailed", "failure_of", "replay_of", "simulate"]
 

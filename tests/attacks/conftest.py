@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.hub.journal import Journal
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 sys.path.append(str(Path(__file__).parent.parent))
 

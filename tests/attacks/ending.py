@@ -12,10 +12,11 @@ from typing import Any
 import anyio
 
 from hubbub import CustomEvent, RunContext, Runtime, agent
-from hubbub.agents.definitions import AgentDefinition, PromptDefinition, SideConfig
+from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
+from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta
-from hubbub.agents.tools import tool
-from hubbub.runtime.scripted_model import ScriptedModel, call, reply
+from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
 STATUS = 3
 

@@ -12,8 +12,8 @@ from hubbub import (
     Runtime,
     agent,
 )  # fmt: skip
-from hubbub.hub.journal import Journal
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Journal
 
 __all__ = ["HALF", "NUL", "World", "opened"]
 

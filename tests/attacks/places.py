@@ -10,18 +10,18 @@ from typing import Any, Final, TypeAlias, get_args
 
 import anyio
 import pytest
-from little_agents import Observer, model_agent
+from support.agents import Observer, model_agent
 
 from hubbub import AgentDefinition, CustomEvent, Hook, RunContext, Runtime, agent
-from hubbub.agents.hooks import HookPoint
+from hubbub.agents.definitions.hooks import HookPoint
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta
-from hubbub.agents.run_state import RunState
-from hubbub.agents.tools import Tool, tool
 from hubbub.channels import Channel, Channels
 from hubbub.hub.cancelling import is_cancellation
 from hubbub.hub.events import Event
 from hubbub.hub.ports import MemoryBlobs
-from hubbub.runtime.scripted_model import ScriptedModel, call, reply
+from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
 __all__ = ["PLACES", "Place", "RaisingBlobs", "Site", "Trap", "agents_of"]
 

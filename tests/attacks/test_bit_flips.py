@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from little_stores import agents, fill
+from support.stores import agents, fill
 
 from attacks.scale import scale
 from hubbub import Runtime
@@ -19,7 +19,7 @@ from hubbub.hub.errors import HubbubError, OperatorError
 from hubbub.hub.events import HubErrorEvent
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ async def make(folder: Path, killed: Path) -> Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    from virtual_time import VirtualTimeLoop
+    from support.virtual_time import VirtualTimeLoop
 
     place = tmp_path_factory.mktemp("made")
     options = {"loop_factory": VirtualTimeLoop}

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import anyio
 import pytest
-from little_agents import echo_model, model_agent
+from support.agents import echo_model, model_agent
 
 from attacks.scale import scale
 from hubbub import Runtime
-from hubbub.hub.journal import Journal
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 BACKENDS = ("asyncio", "trio")
 MiB = 1 << 20

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import anyio
 import pytest
-from little_agents import Observer
+from support.agents import Observer
 
 from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of
 from attacks.scale import scale
 from hubbub import Runtime
-from hubbub.hub.journal import Journal
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports, SystemIds
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 
 class Own(BaseException):

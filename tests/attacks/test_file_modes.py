@@ -11,24 +11,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import little_stores
 import pytest
-from little_agents import echo_model, model_agent
+from support import stores as little_stores
+from support.agents import echo_model, model_agent
 
 from attacks.scale import scale
 from hubbub import Message, Runtime
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.demo import Demo
-from hubbub.runtime.demo_store import begin_demo
-from hubbub.runtime.disk import RealDisk
-from hubbub.runtime.private_files import open_private
-from hubbub.runtime.run_export import export_run
-from hubbub.runtime.run_import import import_runs
-from hubbub.runtime.sqlite_store import SqliteStore
-from hubbub.runtime.store_copy import backup_store
-from hubbub.runtime.store_file import open_store_file
+from hubbub.runtime.demo.store import begin_demo
+from hubbub.runtime.demo.survey import Demo
+from hubbub.runtime.inspection.backup import backup_store
+from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.inspection.imports import import_runs
+from hubbub.runtime.stores.folders.disk import RealDisk
+from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.sqlite.private_files import open_private
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-06")]
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import anyio
 import pytest
-from little_stores import Filled, fill, open_runtime
+from support.stores import Filled, fill, open_runtime
 
 from attacks.hostile_values import TEXTS, VALUES, mutated
 from attacks.scale import scale
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.run_export import export_run
-from hubbub.runtime.run_import import import_runs
-from hubbub.runtime.store_check import StoreCheck
-from hubbub.runtime.store_file import open_store_file
+from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.inspection.imports import import_runs
+from hubbub.runtime.stores.sqlite.file import open_store_file
 
 
 class Made:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from little_stores import SECRET, agents, fill
+from support.stores import SECRET, agents, fill
 
 from attacks.hostile_values import TEXTS, mutated
 from attacks.scale import scale
 from hubbub import Runtime
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.sqlite_store import SqliteStore
-from hubbub.runtime.store_check import StoreCheck
+from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    from virtual_time import VirtualTimeLoop
+    from support.virtual_time import VirtualTimeLoop
 
     folder = tmp_path_factory.mktemp("made") / "store"
 

@@ -9,10 +9,10 @@ import pytest
 from attacks.hostile_values import TEXTS, mutated
 from attacks.scale import scale
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, Skill
-from hubbub.agents.packing import pack, unpack
-from hubbub.agents.resolution import Definitions
+from hubbub.agents.packaging.pack import pack, unpack
+from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import DefinitionError
-from hubbub.runtime.skill_folder import BadSkills, load_skills
+from hubbub.runtime.loading.skills import BadSkills, load_skills
 
 SKILL = b"""---
 name: research

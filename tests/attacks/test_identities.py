@@ -12,12 +12,14 @@ from typing import Any, TypeAlias
 
 import anyio
 import pytest
-from little_agents import echo_model, model_agent
-from little_restarts import Lives
+from support.agents import echo_model, model_agent
+from support.restarts import Lives
 
 from attacks.scale import scale
 from hubbub import Runtime
-from hubbub.hub.descriptors import (
+from hubbub.hub.errors import NoAgentFound
+from hubbub.hub.events import SessionMessage, SessionOpen
+from hubbub.hub.events.descriptors import (
     CronDescriptor,
     Descriptor,
     HeartbeatDescriptor,
@@ -26,13 +28,11 @@ from hubbub.hub.descriptors import (
     encode_descriptor,
     key_of_descriptor,
 )
-from hubbub.hub.errors import NoAgentFound
-from hubbub.hub.events import SessionMessage, SessionOpen
-from hubbub.hub.journal import Journal
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.values import decode_value
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P-05", "P-06", "P-13", "P-17")]

@@ -12,7 +12,7 @@ from threading import Barrier, Event, Thread
 
 import anyio
 import pytest
-from little_agents import echo_model, model_agent
+from support.agents import echo_model, model_agent
 
 from attacks.scale import scale
 from hubbub import Message, Runtime
@@ -20,11 +20,11 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports, ThreadWorker
 from hubbub.hub.virtual import InlineWorker, virtual_ports
-from hubbub.runtime.run_export import export_run
-from hubbub.runtime.run_import import import_runs
-from hubbub.runtime.sqlite_store import SqliteStore
-from hubbub.runtime.store_copy import backup_store
-from hubbub.runtime.store_file import open_store_file
+from hubbub.runtime.inspection.backup import backup_store
+from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.inspection.imports import import_runs
+from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-05")]
 
@@ -493,18 +493,18 @@ def watch(event, args):
 sys.addaudithook(watch)
 sys.path.insert(0, sys.argv[2])
 import anyio
-import little_stores
+from support import stores as little_stores
 import trio.testing
-from hubbub.hub.journal import Commit
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.demo import Demo
-from hubbub.runtime.demo_store import begin_demo
-from hubbub.runtime.run_export import export_run
-from hubbub.runtime.run_import import import_runs
-from hubbub.runtime.simulation.power_loss import TornStore
-from hubbub.runtime.store_check import StoreCheck
-from hubbub.runtime.store_copy import backup_store
-from hubbub.runtime.store_file import open_store_file
+from hubbub.runtime.demo.survey import Demo
+from hubbub.runtime.demo.store import begin_demo
+from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.inspection.imports import import_runs
+from hubbub.runtime.simulation.injection.power_loss import TornStore
+from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.inspection.backup import backup_store
+from hubbub.runtime.stores.sqlite.file import open_store_file
 
 place = Path(sys.argv[1])
 store = f"sqlite:{place}/store"

@@ -17,9 +17,9 @@ import anyio
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from little_agents import Observer, model_agent
-from little_secrets import FORMS, NASTY, in_every_form, leaks, texts_in
 from msgspec import structs
+from support.agents import Observer, model_agent
+from support.secrets import FORMS, NASTY, in_every_form, leaks, texts_in
 
 from attacks.scale import scale
 from hubbub import (
@@ -31,16 +31,16 @@ from hubbub import (
     agent,
     tool,
 )
-from hubbub.agents.hooks import Hook
-from hubbub.agents.tools import ToolError, ToolResult
+from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.tools import ToolError, ToolResult
 from hubbub.channels.channel import Channel, Channels
-from hubbub.hub.codec import encode_event
 from hubbub.hub.errors import ModelUnavailable
-from hubbub.hub.late_journal import LateJournal
+from hubbub.hub.events.codec import encode_event
 from hubbub.hub.masking import MASK, MAX_CHARS, Masker
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
-from hubbub.runtime.scripted_model import call
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.models.scripted import call
 
 G06 = pytest.mark.spec("G-06")
 

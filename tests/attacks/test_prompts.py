@@ -15,21 +15,21 @@ from typing import Any
 
 import anyio
 import pytest
-from crash_journal import CrashJournal
-from little_agents import model_agent
+from support.agents import model_agent
+from support.crash_journal import CrashJournal
 
 from attacks.scale import scale
 from hubbub import AgentDefinition, Hub, PromptDefinition, RunState, Runtime, SideConfig, agent
-from hubbub.agents.tools import tool
+from hubbub.agents.definitions.tools import tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError, PromptTimeout
-from hubbub.hub.journal import Journal
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import asker_of
-from hubbub.runtime.scripted_model import ScriptedModel, call
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.models.scripted import ScriptedModel, call
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-10", "G-09")]
 

@@ -29,8 +29,8 @@ from hubbub import (
     agent,
     tool,
 )  # fmt: skip
-from hubbub.agents.hooks import Hook
-from hubbub.agents.variables import VariableDefinition
+from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.hub.errors import (
     BadPath,
     BadPattern,
@@ -40,15 +40,15 @@ from hubbub.hub.errors import (
     VariablesRefused,
 )  # fmt: skip
 from hubbub.hub.events import CATALOGUE, Event
-from hubbub.hub.journal import Journal
 from hubbub.hub.ports import Ports
 from hubbub.hub.run_hub import RunHub
-from hubbub.runtime.files import FileArea, KeyArea
-from hubbub.runtime.run_context import RunContext
-from hubbub.runtime.run_handle import Run
-from hubbub.runtime.run_state import ThreadState
-from hubbub.runtime.schedules import Cron, Heartbeat, HeartbeatTask
-from hubbub.runtime.scripted_model import call, reply
+from hubbub.hub.store.journal import Journal
+from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.thread_state import ThreadState
+from hubbub.runtime.kernel.handle import Run
+from hubbub.runtime.models.scripted import call, reply
+from hubbub.runtime.runs.context import RunContext
+from hubbub.runtime.schedules.schedules import Cron, Heartbeat, HeartbeatTask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-01")]
 

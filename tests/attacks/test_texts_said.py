@@ -17,13 +17,13 @@ from hubbub import (
     agent,
     tool,
 )  # fmt: skip
+from hubbub.agents.definitions.tools import ToolError, ToolResult
 from hubbub.agents.model import ModelReply, TextDelta, ToolCall
-from hubbub.agents.tools import ToolError, ToolResult
-from hubbub.hub.codec import decode_event, encode_event
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent
-from hubbub.hub.journal import Journal
+from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.ports import Ports
-from hubbub.runtime.scripted_model import call
+from hubbub.hub.store.journal import Journal
+from hubbub.runtime.models.scripted import call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-01")]
 

@@ -18,7 +18,7 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.model import AnsweredCall, AssistantMessage, UserMessage
-from hubbub.runtime.scripted_model import call
+from hubbub.runtime.models.scripted import call
 
 __all__ = ["delegation", "waiting_parents"]
 

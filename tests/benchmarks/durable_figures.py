@@ -18,8 +18,8 @@ import anyio
 from figures import Aim, Figure, Loop, on_loop
 from standard_run import QUESTION, standard_runtime
 
-from hubbub.hub.journal import Commit
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.hub.store.journal import Commit
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 __all__ = ["boot", "durable", "durable_parked", "durable_together", "wake"]
 
@@ -210,7 +210,7 @@ async def _fill(path: Path, count: int, unfinished: int) -> None:
     await store.open()
     from msgspec import structs
 
-    from hubbub.hub.journal import Delivery, NewRun
+    from hubbub.hub.store.journal import Delivery, NewRun
 
     for number in range(count):
         run_id = store._ports.ids.run_id(store._ports.clock.now())

@@ -22,7 +22,7 @@ from standard_run import (
 
 from hubbub import Event, ModelRequest, ScriptedModel
 from hubbub.agents.model import AnsweredCall, AssistantMessage, UserMessage
-from hubbub.runtime.scripted_model import call
+from hubbub.runtime.models.scripted import call
 
 __all__ = ["import_time", "parked", "parked_memory", "run_calls", "run_time", "together", "turned"]
 

@@ -11,7 +11,7 @@ from hubbub.runtime.simulation import History, World, run_seeded, simulate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from little_simulations import desk, two_users, week
+from support.simulations import desk, two_users, week
 
 __all__ = ["week_of_schedules", "worlds"]
 

@@ -22,8 +22,8 @@ from hubbub import (
     SideConfig,
     tool,
 )
-from hubbub.hub.memory_journal import MemoryJournal
-from hubbub.runtime.scripted_model import call
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.models.scripted import call
 
 __all__ = ["bytes_of_parked_run", "calls_of_run", "imported_modules", "standard_runtime"]
 

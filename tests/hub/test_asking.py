@@ -21,7 +21,7 @@ from hubbub import (
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import AgentComplete, SessionReply
 from hubbub.hub.own_lane import OwnLane
-from hubbub.runtime.scripted_model import call, reply
+from hubbub.runtime.models.scripted import call, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-10")]
 

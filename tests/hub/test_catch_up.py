@@ -9,8 +9,8 @@ from hubbub import START, CustomEvent, Hub
 from hubbub.hub import stream as stream_module
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentTextDelta
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hubbub import CustomEvent, Hub
 from hubbub.hub import hub as hub_module
-from hubbub.hub.late_journal import LateJournal
 from hubbub.hub.masking import Masker
-from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hubbub import CustomEvent, Hub, Message
 from hubbub.hub.events import AgentComplete, AgentStatus, SessionOpen, SessionTaken
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 
 pytestmark = pytest.mark.anyio

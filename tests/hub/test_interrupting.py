@@ -12,7 +12,7 @@ from hubbub import (
     agent,
 )
 from hubbub.hub.events import SessionAbort
-from hubbub.runtime.scripted_model import Fault
+from hubbub.runtime.models.scripted import Fault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-11")]
 

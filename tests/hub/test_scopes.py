@@ -19,7 +19,7 @@ from hubbub import (
 )
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentComplete, AgentStart, AgentStatus, AgentText, AgentTextDelta
-from hubbub.runtime.scripted_model import call, reply
+from hubbub.runtime.models.scripted import call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from hubbub import CustomEvent, Event, Hub, Message, Runtime, Secret, agent
-from hubbub.hub.codec import decode_event, encode_event
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import SessionOpen, Variable
+from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.values import encode_value
 
 pytestmark = pytest.mark.spec("H-19")

@@ -36,13 +36,13 @@ from hubbub.hub.events import (
     SessionTimer,
     SessionVariables,
 )
-from hubbub.hub.journal import Delivery
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.message import MAX_MESSAGE_CHARS
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Delivery
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.scripted_model import call, reply
+from hubbub.runtime.models.scripted import call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hubbub import CustomEvent, Hub
 from hubbub.hub.errors import BadValue, Closed
 from hubbub.hub.events import HubGap
-from hubbub.hub.late_journal import LateJournal
-from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 
 pytestmark = pytest.mark.anyio

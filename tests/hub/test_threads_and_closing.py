@@ -10,8 +10,8 @@ import pytest
 
 from hubbub import CustomEvent, Hub, Runtime, agent
 from hubbub.hub.errors import Closed, WrongThread
-from hubbub.hub.late_journal import LateJournal
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.hub.store.late import LateJournal
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 

@@ -19,9 +19,9 @@ import trio.testing
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from little_agents import echo_model, model_agent
-from little_families import Recorder, child, config, parent, write_file
-from little_frames import KEY, Talk, complete, frame, use
+from support.agents import echo_model, model_agent
+from support.families import Recorder, child, config, parent, write_file
+from support.frames import KEY, Talk, complete, frame, use
 
 from hubbub import (
     AgentDefinition,
@@ -36,19 +36,19 @@ from hubbub import (
     VariableDefinition,
     tool,
 )
-from hubbub.agents.fold import fold
-from hubbub.agents.lifecycle import CodeThread, fold_code
+from hubbub.agents.code.lifecycle import CodeThread, fold_code
 from hubbub.agents.model import AssistantMessage
-from hubbub.agents.thread import EMPTY, Thread
-from hubbub.hub.codec import UnknownEvent, decode_event, encode_event
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub.events import Event
-from hubbub.hub.journal import Commit
-from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.events.codec import UnknownEvent, decode_event, encode_event
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.values import decode_value
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.schedules import Heartbeat
-from hubbub.runtime.scripted_model import Fault, call, reply
+from hubbub.runtime.models.scripted import Fault, call, reply
+from hubbub.runtime.schedules.schedules import Heartbeat
 
 __all__ = ["FOLDER", "Recording", "essentials", "lines_of", "main"]
 

@@ -1,4 +1,4 @@
-"""Makes ``tests/provider_servers.py`` importable by name, for the tests that want it."""
+"""Makes ``tests/support/provider_servers.py`` importable by name, for the tests that want it."""
 
 import sys
 from pathlib import Path

@@ -14,14 +14,14 @@ from msgspec import Struct, structs
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 
-from hubbub.hub.descriptors import (
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import SessionOpen
+from hubbub.hub.events.descriptors import (
     CronDescriptor,
     Descriptor,
     HeartbeatDescriptor,
     descriptor_of_key,
 )
-from hubbub.hub.errors import BadValue
-from hubbub.hub.events import SessionOpen
 from hubbub.runtime.simulation import (
     ChannelFault,
     ClockJump,
@@ -41,8 +41,8 @@ from hubbub.runtime.simulation import (
     World,
     simulate,
 )
-from hubbub.runtime.simulation.history import History, StoreName
-from hubbub.runtime.simulation.steps import play
+from hubbub.runtime.simulation.story.history import History, StoreName
+from hubbub.runtime.simulation.story.steps import play
 
 __all__ = ["Drawn", "drawn", "lived"]
 

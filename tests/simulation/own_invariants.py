@@ -6,9 +6,9 @@ from typing import Final
 
 from hubbub.agents.model import ModelRequest, UserMessage
 from hubbub.hub import events as e
-from hubbub.hub.descriptors import Descriptor, SubagentDescriptor
 from hubbub.hub.events import Event
-from hubbub.runtime.simulation.history import History
+from hubbub.hub.events.descriptors import Descriptor, SubagentDescriptor
+from hubbub.runtime.simulation.story.history import History
 
 __all__ = [
     "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "guilty_alone",

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-from little_families import FINISH, config, finish, give_up, report, write_file
 from msgspec import Struct, field
 from simulation.own_invariants import (
     SECRET,
@@ -34,6 +33,7 @@ from simulation.own_invariants import (
     secrets_kept,
     untold_gaps,
 )
+from support.families import FINISH, config, finish, give_up, report, write_file
 
 from hubbub import (
     AgentDefinition,
@@ -50,10 +50,10 @@ from hubbub import (
 )
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, ToolCall
 from hubbub.hub.events import Event
-from hubbub.runtime.scripted_model import Fault, FunctionModel, call, reply
+from hubbub.runtime.models.scripted import Fault, FunctionModel, call, reply
 from hubbub.runtime.simulation import INVARIANTS, Invariant, Setup
-from hubbub.runtime.simulation.history import History
-from hubbub.runtime.simulation.plan import Plan
+from hubbub.runtime.simulation.injection.plan import Plan
+from hubbub.runtime.simulation.story.history import History
 
 __all__ = ["CHILDREN", "LASTING", "NO_TEXT", "TALKERS", "OwnWorld", "spoken"]
 

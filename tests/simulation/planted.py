@@ -11,24 +11,25 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from hubbub.agents import endings, interpret, taking
-from hubbub.agents.signals import Decision
+from hubbub.agents.turn import endings, interpret
+from hubbub.agents.turn import intake as taking
+from hubbub.agents.turn.signals import Decision
 from hubbub.hub import events as e
-from hubbub.hub import inbox_rules
 from hubbub.hub.addressing import Addressing
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.hub import Hub
-from hubbub.hub.journal import Commit, NewRun
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store import inbox_rules
+from hubbub.hub.store.journal import Commit, NewRun
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.stream import EventStream
-from hubbub.runtime import sqlite_writer
-from hubbub.runtime.activation import Activation
-from hubbub.runtime.arrivals import Arrivals
-from hubbub.runtime.mailbox import Mailbox
-from hubbub.runtime.relatives import Relatives
+from hubbub.runtime.kernel.family import Relatives
+from hubbub.runtime.kernel.mailbox import Mailbox
+from hubbub.runtime.runs.model_run import Activation
 from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.scheduler import _Loop
+from hubbub.runtime.schedules.scheduler import _Loop
+from hubbub.runtime.stores.sqlite import writer as sqlite_writer
+from hubbub.runtime.supervision.loader import Arrivals
 
 __all__ = ["PLANTED", "WORLDS", "Plant"]
 
@@ -60,8 +61,8 @@ def missing_dedupe() -> Iterator[None]:
         return inbox_rules.judge(row, delivery, None)
 
     with (
-        patch("hubbub.hub.memory_journal.judge", judge),
-        patch("hubbub.runtime.sqlite_writer.judge", judge),
+        patch("hubbub.hub.store.memory.judge", judge),
+        patch("hubbub.runtime.stores.sqlite.writer.judge", judge),
     ):
         yield
 

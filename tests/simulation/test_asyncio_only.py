@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, tool
-from hubbub.agents.hooks import Hook
-from hubbub.runtime.scripted_model import FunctionModel, call, reply
+from hubbub.agents.definitions.hooks import Hook
+from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.simulation import Open, Setup, SimulationFailed, simulate
-from hubbub.runtime.simulation.asyncio_only import AsyncioOnly
+from hubbub.runtime.simulation.loop.asyncio_only import AsyncioOnly
 
 STEPS = [Open(agent="ada", input="hi")]
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hubbub import AgentDefinition, Cron, Heartbeat, PromptDefinition, SideConfig
 from hubbub.hub import events as e
 from hubbub.hub.virtual import EPOCH
-from hubbub.runtime.schedules import Misfire, Schedule
-from hubbub.runtime.scripted_model import FunctionModel
+from hubbub.runtime.models.scripted import FunctionModel
+from hubbub.runtime.schedules.schedules import Misfire, Schedule
 from hubbub.runtime.simulation import ClockJump, History, Setup, World, simulate
-from hubbub.runtime.simulation.history import StoreName
+from hubbub.runtime.simulation.story.history import StoreName
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60.0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hubbub.agents.model import ModelReply, ToolCall
 from hubbub.hub import events as e
 from hubbub.hub.ports import SystemIds
-from hubbub.runtime.simulation.counterparts import Counterparts
+from hubbub.runtime.simulation.playback.counterparts import Counterparts
 
 texts = st.text(st.characters(codec="utf-8"))
 

@@ -8,7 +8,7 @@ import pytest
 from hubbub import AgentDefinition, FunctionModel, ModelRequest, PromptDefinition, SideConfig, tool
 from hubbub.agents.model import AssistantMessage
 from hubbub.hub import events as e
-from hubbub.runtime.scripted_model import call
+from hubbub.runtime.models.scripted import call
 from hubbub.runtime.simulation import (
     Crash,
     History,

@@ -2,7 +2,7 @@
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, ToolCall
-from hubbub.runtime.simulation.deeds import Lane, deeds_of, names_of, unheard
+from hubbub.runtime.simulation.playback.actions import Lane, deeds_of, names_of, unheard
 
 
 def lane(*events: Event) -> Lane:

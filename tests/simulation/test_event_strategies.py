@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from hubbub import CustomEvent, Event, Secret
-from hubbub.hub.codec import decode_event, encode_event
 from hubbub.hub.events import (
     CATALOGUE,
     AgentText,
@@ -24,7 +23,8 @@ from hubbub.hub.events import (
     Usage,
     Variable,
 )
-from hubbub.runtime.simulation.event_strategies import events, json_values
+from hubbub.hub.events.codec import decode_event, encode_event
+from hubbub.runtime.simulation.strategies.event_strategies import events, json_values
 
 CLASSES = sorted((*CATALOGUE, CustomEvent), key=lambda cls: cls.__name__)
 
@@ -156,7 +156,7 @@ def process(program: str, **environment: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.parametrize(
     "first",
-    ["hypothesis", "hubbub", "hubbub.runtime.simulation.event_strategies"],
+    ["hypothesis", "hubbub", "hubbub.runtime.simulation.strategies.event_strategies"],
 )
 def test_hypothesis_knows_every_event_whatever_is_imported_first(first):
     done = process(
@@ -183,9 +183,11 @@ def test_importing_hypothesis_loads_the_events_and_no_more():
     done = process("import hypothesis, sys; print(*(x for x in sys.modules if 'hubbub' in x))")
     assert not done.stderr
     assert {x for x in done.stdout.split() if not x.startswith("__editable__")} == {
-        "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.events", "hubbub.hub.exports",
-        "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",
-        "hubbub.runtime.simulation.event_types",
+        "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.events",
+        "hubbub.hub.events.agents", "hubbub.hub.events.base", "hubbub.hub.events.catalogue",
+        "hubbub.hub.events.sessions", "hubbub.hub.exports", "hubbub.hub.values", "hubbub.runtime",
+        "hubbub.runtime.simulation", "hubbub.runtime.simulation.strategies",
+        "hubbub.runtime.simulation.strategies.event_types",
     }  # fmt: skip
 
 
@@ -203,7 +205,7 @@ def test_without_plugins_of_hypothesis_one_registers_events_oneself():
         """
 from hypothesis import strategies as st
 from hubbub.hub.events import AgentText
-from hubbub.runtime.simulation.strategies import register_events
+from hubbub.runtime.simulation.strategies.worlds import register_events
 print(st.from_type(AgentText), end="=====")
 register_events()
 print(st.from_type(AgentText))

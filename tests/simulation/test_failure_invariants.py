@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from little_bugs import support_desk
+from support.bugs import support_desk
 
 from hubbub import (
     AgentDefinition,
@@ -15,7 +15,7 @@ from hubbub import (
     agent,
     tool,
 )
-from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, call
+from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, call
 from hubbub.runtime.simulation import (
     INVARIANTS,
     Crash,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from hubbub.hub.errors import BadPattern, BadValue
-from hubbub.runtime.simulation import faults as f
-from hubbub.runtime.simulation.faults import AnyFault, Fault
+from hubbub.runtime.simulation.story import faults as f
+from hubbub.runtime.simulation.story.faults import AnyFault, Fault
 
 EVERY = (
     f.Crash(commit=3),

@@ -10,26 +10,18 @@ import anyio
 import pytest
 
 from hubbub import AgentDefinition, PromptDefinition, Runtime, SideConfig, tool
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import AssistantMessage, Delta, Model, ModelRequest, UserMessage
-from hubbub.agents.run_state import RunState
-from hubbub.agents.tools import Tool
 from hubbub.hub import events as e
-from hubbub.hub.journal import Journal
-from hubbub.hub.memory_journal import MemoryJournal
 from hubbub.hub.message import Message
 from hubbub.hub.ports import Ports, SystemIds
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import EPOCH, InlineOffload, InlineWorker, LoopClock
-from hubbub.runtime.conversation import conversation
-from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, call, reply
-from hubbub.runtime.simulation.faults import (
-    ChannelFault,
-    ClockJump,
-    Fault,
-    ListenerFault,
-    ModelFault,
-    ToolFault,
-)
-from hubbub.runtime.simulation.injection import (
+from hubbub.runtime.models.http.messages import conversation
+from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, call, reply
+from hubbub.runtime.simulation.injection.wrappers import (
     UNKNOWN_TOOL,
     JumpingClock,
     Line,
@@ -38,7 +30,15 @@ from hubbub.runtime.simulation.injection import (
     wrap_model,
     wrap_tool,
 )
-from hubbub.runtime.simulation.loop import run_seeded
+from hubbub.runtime.simulation.loop.seeded import run_seeded
+from hubbub.runtime.simulation.story.faults import (
+    ChannelFault,
+    ClockJump,
+    Fault,
+    ListenerFault,
+    ModelFault,
+    ToolFault,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 from journals.record import FOLDER
-from little_histories import STORIES, Story, lived
-from little_restarts import Lives
 from msgspec import Struct, structs
+from support.histories import STORIES, Story, lived
+from support.restarts import Lives
 
 from hubbub import AgentDefinition
 from hubbub.hub import events as e
-from hubbub.hub.codec import decode_event
 from hubbub.hub.events import Event, SessionMessage
+from hubbub.hub.events.codec import decode_event
 from hubbub.hub.ports import Ports
-from hubbub.runtime.simulation.budgets import Budgets, held
-from hubbub.runtime.simulation.faults import Crash
-from hubbub.runtime.simulation.history import Heard, History
-from hubbub.runtime.simulation.invariants import INVARIANTS
-from hubbub.runtime.simulation.reading import read_store
-from hubbub.runtime.simulation.setup import Setup
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.simulation.invariants.all import INVARIANTS
+from hubbub.runtime.simulation.story.budgets import Budgets, held
+from hubbub.runtime.simulation.story.faults import Crash
+from hubbub.runtime.simulation.story.history import Heard, History
+from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.world.reading import read_store
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 STORES = ("memory", "late", "sqlite")
 
@@ -74,8 +74,8 @@ def test_nothing_is_said_of_a_recorded_journal(journal):
 async def test_nothing_is_said_of_runs_that_were_adopted_from_their_folders(
     tmp_path, ports: Ports, keeps_database, anyio_backend_name
 ):
-    from little_agents import echo_model, model_agent
-    from little_frames import complete, frame, use
+    from support.agents import echo_model, model_agent
+    from support.frames import complete, frame, use
 
     from hubbub import ScriptedModel
 

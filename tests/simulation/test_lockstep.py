@@ -11,13 +11,14 @@ import anyio.to_thread
 import pytest
 import trio
 import trio.testing
-from little_simulations import busy_day, desk
+from support.simulations import busy_day, desk
 
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, tool
 from hubbub.hub.errors import OperatorError, WrongThread
-from hubbub.runtime.scripted_model import FunctionModel, call, reply
-from hubbub.runtime.simulation import Setup, World, lockstep, run_seeded, simulate
-from hubbub.runtime.simulation.lockstep import StuckThread
+from hubbub.runtime.models.scripted import FunctionModel, call, reply
+from hubbub.runtime.simulation import Setup, World, run_seeded, simulate
+from hubbub.runtime.simulation.loop import lockstep
+from hubbub.runtime.simulation.loop.lockstep import StuckThread
 
 NAMES = ["start_thread_soon", "_send_message_to_trio"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import structlog
-from little_simulations import busy_day, desk, one_tool, two_users
+from support.simulations import busy_day, desk, one_tool, two_users
 
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, tool
-from hubbub.agents.hooks import Hook
+from hubbub.agents.definitions.hooks import Hook
 from hubbub.hub.logs import Log, log
-from hubbub.runtime.scripted_model import FunctionModel, call, reply
+from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.simulation import (
     Crash,
     ListenerFault,
@@ -23,11 +23,11 @@ from hubbub.runtime.simulation import (
     Setup,
     SimulationFailed,
     World,
-    lives,
     run_seeded,
     simulate,
 )
-from hubbub.runtime.simulation.logbook import MAX_LOGGED, Logbook, new_log
+from hubbub.runtime.simulation.story.logbook import MAX_LOGGED, Logbook, new_log
+from hubbub.runtime.simulation.world import lives
 
 theirs = logging.getLogger("theirs")
 

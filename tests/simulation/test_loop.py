@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 import trio
-from little_simulations import busy_day, desk
+from support.simulations import busy_day, desk
 
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.runtime.simulation import NeverRests, NothingHappens, run_seeded, simulate
@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent.parent
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from little_simulations import busy_day, desk
+from support.simulations import busy_day, desk
 from hubbub.runtime.simulation import Crash, simulate
 for store in ("memory", "late", "sqlite"):
     history = simulate(busy_day, desk(), seed=7, faults=[Crash(commit=20)], store=store)

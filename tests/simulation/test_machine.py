@@ -11,19 +11,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
-from little_bugs import keys_hold, plant_early_acknowledgement, plant_no_dedupe, support_desk
 from msgspec import structs
+from support.bugs import keys_hold, plant_early_acknowledgement, plant_no_dedupe, support_desk
 
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError
-from hubbub.runtime.simulation.frozen_loop import FrozenLoop
-from hubbub.runtime.simulation.history import History
-from hubbub.runtime.simulation.invariants import INVARIANTS
-from hubbub.runtime.simulation.loop import NeverRests, NothingHappens, run_seeded
+from hubbub.runtime.simulation.invariants.all import INVARIANTS
+from hubbub.runtime.simulation.loop.frozen_loop import FrozenLoop
+from hubbub.runtime.simulation.loop.seeded import NeverRests, NothingHappens, run_seeded
 from hubbub.runtime.simulation.machine import SimMachine, async_rule
 from hubbub.runtime.simulation.simulate import SimulationFailed
-from hubbub.runtime.simulation.strategies import texts
-from hubbub.runtime.simulation.world import World
+from hubbub.runtime.simulation.story.history import History
+from hubbub.runtime.simulation.strategies.worlds import texts
+from hubbub.runtime.simulation.world.world import World
 
 DESK = support_desk()
 

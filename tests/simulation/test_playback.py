@@ -17,25 +17,25 @@ from hypothesis import strategies as st
 from hubbub.__main__ import main as command
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentRetry
-from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.load_agent import CannotLoad, load_agents
+from hubbub.runtime.loading.agents import CannotLoad, load_agents
 from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.simulation.playback import Playback, WentOtherwise, replay_recording
-from hubbub.runtime.simulation.recording import read_recording
-from hubbub.runtime.simulation.writing import read_journal, write_recordings
-from hubbub.runtime.sqlite_store import SqliteStore
+from hubbub.runtime.simulation.playback.play import Playback, WentOtherwise, replay_recording
+from hubbub.runtime.simulation.playback.recording import read_recording
+from hubbub.runtime.simulation.playback.writing import read_journal, write_recordings
+from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 AGENTS = '''
 import json, re, sys
 sys.path.append({tests!r})
 
 import anyio
-from little_families import answers, child, config, heard
-from little_frames import frame
+from support.families import answers, child, config, heard
+from support.frames import frame
 from hubbub import AgentDefinition, Skill, agent, tool
-from hubbub.agents.run_state import RunState
-from hubbub.runtime.scripted_model import Fault, FunctionModel, call, reply
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.runtime.models.scripted import Fault, FunctionModel, call, reply
 
 CALLED = []
 MODES = dict(

@@ -11,8 +11,8 @@ from textwrap import dedent
 import pytest
 
 from hubbub.runtime.simulation import plugin
-from hubbub.runtime.simulation.playback import replay_recording
-from hubbub.runtime.simulation.recording import read_recording
+from hubbub.runtime.simulation.playback.play import replay_recording
+from hubbub.runtime.simulation.playback.recording import read_recording
 
 pytest_plugins = ["pytester"]
 

@@ -14,14 +14,14 @@ import anyio
 import msgspec
 import pytest
 from hypothesis import find, settings
-from little_simulations import desk, one_tool, two_users
 from msgspec import structs
 from simulation.drawing import drawn, lived
+from support.simulations import desk, one_tool, two_users
 
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
-from hubbub.hub.journal import Commit, Delivery, NewRun
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Commit, Delivery, NewRun
 from hubbub.runtime.simulation import (
     ChannelFault,
     Crash,
@@ -34,12 +34,12 @@ from hubbub.runtime.simulation import (
     World,
     simulate,
 )
-from hubbub.runtime.simulation import faults as fault_classes
-from hubbub.runtime.simulation.dying_store import DyingJournal
-from hubbub.runtime.simulation.faults import AnyFault
-from hubbub.runtime.simulation.power_loss import HEADER, Tear, TornStore, torn_log
-from hubbub.runtime.simulation.strategies import MAX_SECTORS, faults
-from hubbub.runtime.sqlite_writer import Applied, SqliteWriter
+from hubbub.runtime.simulation.injection.dying_store import DyingJournal
+from hubbub.runtime.simulation.injection.power_loss import HEADER, Tear, TornStore, torn_log
+from hubbub.runtime.simulation.story import faults as fault_classes
+from hubbub.runtime.simulation.story.faults import AnyFault
+from hubbub.runtime.simulation.strategies.worlds import MAX_SECTORS, faults
+from hubbub.runtime.stores.sqlite.writer import Applied, SqliteWriter
 
 SOME = range(MAX_SECTORS + 1)
 
@@ -278,7 +278,7 @@ async def test_who_waits_for_a_flush_of_what_was_torn_waits_for_ever(
 _TOLD = """
 import sys
 sys.path.insert(0, {tests!r})
-from little_simulations import desk, two_users
+from support.simulations import desk, two_users
 from hubbub.runtime.simulation import Crash, simulate
 for sectors in range(6):
     faults = [
@@ -415,7 +415,7 @@ def test_a_log_whose_header_is_not_flushed_first_is_found() -> None:
 
     steps = [Open(agent="desk", input="the red one"), Say(text="the blue one")]
     found: list[str] = []
-    with patch("hubbub.runtime.simulation.power_loss.torn_log", without_header):
+    with patch("hubbub.runtime.simulation.injection.power_loss.torn_log", without_header):
         for commit in (3, 6, 9):
             for sectors in SOME:
                 crashes = [torn(commit, 1), torn(1, sectors, life=1)]

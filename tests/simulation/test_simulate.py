@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
-from little_simulations import busy_day, desk, one_tool, two_users, week
+from support.simulations import busy_day, desk, one_tool, two_users, week
 
 from hubbub import (
     AgentDefinition,
@@ -23,7 +23,7 @@ from hubbub import (
 from hubbub.agents import model
 from hubbub.hub import events as e
 from hubbub.hub.errors import DefinitionError
-from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, call, reply
+from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, call, reply
 from hubbub.runtime.simulation import (
     INVARIANTS,
     ChannelFault,
@@ -44,9 +44,9 @@ from hubbub.runtime.simulation import (
     scripted,
     simulate,
 )
-from hubbub.runtime.simulation.aims import DEPTH, INTERLEAVINGS, aim
-from hubbub.runtime.simulation.budgets import Budgets, held
-from hubbub.runtime.simulation.history import StoreName
+from hubbub.runtime.simulation.story.aims import DEPTH, INTERLEAVINGS, aim
+from hubbub.runtime.simulation.story.budgets import Budgets, held
+from hubbub.runtime.simulation.story.history import StoreName
 
 STORES = get_args(StoreName)
 

@@ -13,20 +13,20 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, seed, settings
-from little_bugs import keys_hold, plant_early_acknowledgement, plant_no_dedupe, support_desk
 from msgspec import Meta, Struct
+from support.bugs import keys_hold, plant_early_acknowledgement, plant_no_dedupe, support_desk
 
 from hubbub import tool
 from hubbub.hub import events as e
-from hubbub.runtime.simulation.aims import aim, depth_of, interleavings_of
-from hubbub.runtime.simulation.faults import ChannelFault, Crash, Fault, ModelFault, ToolFault
-from hubbub.runtime.simulation.history import History
-from hubbub.runtime.simulation.invariants import INVARIANTS
-from hubbub.runtime.simulation.scripts import offered, scripted
-from hubbub.runtime.simulation.setup import Setup
+from hubbub.runtime.simulation.invariants.all import INVARIANTS
 from hubbub.runtime.simulation.simulate import SimulationFailed, simulate
-from hubbub.runtime.simulation.steps import Open, Restart, Say, Wait
-from hubbub.runtime.simulation.strategies import (
+from hubbub.runtime.simulation.story.aims import aim, depth_of, interleavings_of
+from hubbub.runtime.simulation.story.faults import ChannelFault, Crash, Fault, ModelFault, ToolFault
+from hubbub.runtime.simulation.story.history import History
+from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.story.steps import Open, Restart, Say, Wait
+from hubbub.runtime.simulation.strategies.scripts import offered, scripted
+from hubbub.runtime.simulation.strategies.worlds import (
     ALL_FAULTS,
     arguments_of,
     faults,
@@ -334,8 +334,8 @@ def test_acknowledging_too_early_is_shrunk(monkeypatch):
 def _names() -> Any:
     from types import SimpleNamespace
 
-    from hubbub.runtime.simulation import faults as fault_classes
-    from hubbub.runtime.simulation import steps as step_classes
+    from hubbub.runtime.simulation.story import faults as fault_classes
+    from hubbub.runtime.simulation.story import steps as step_classes
 
     return SimpleNamespace(**{**vars(fault_classes), **vars(step_classes)})
 
@@ -369,7 +369,7 @@ def test_aim_is_nothing_outside_of_hypothesis_and_counts_what_it_says():
     assert interleavings_of(history) > 2
 
 
-@pytest.mark.parametrize("module", ["strategies", "machine"])
+@pytest.mark.parametrize("module", ["strategies.worlds", "machine"])
 def test_without_hypothesis_it_says_what_to_install(module):
     program = f"""
 import sys
@@ -379,7 +379,7 @@ try:
     import hubbub.runtime.simulation.{module}
 except MissingExtra as problem:
     print(problem)
-import hubbub.runtime.simulation.scripts, hubbub.runtime.simulation.simulate
+import hubbub.runtime.simulation.strategies.scripts, hubbub.runtime.simulation.simulate
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install '.[testing]'" in done.stdout, done.stderr

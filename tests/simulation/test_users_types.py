@@ -11,7 +11,7 @@ PROGRAM = """
 from hubbub.runtime.simulation import (
     INVARIANTS, Crash, Fault, History, ModelFault, Open, Say, Setup, Step, Wait, scripted, simulate,
 )
-from hubbub.runtime.simulation.faults import AnyFault
+from hubbub.runtime.simulation.story.faults import AnyFault
 from hubbub.runtime.simulation.strategies import steps as drawn_steps
 
 

@@ -5,16 +5,16 @@ from typing import Any, get_args
 
 import anyio
 import pytest
-from little_simulations import one_tool
+from support.simulations import one_tool
 
 from hubbub import AgentDefinition, Message, PromptDefinition, SideConfig
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError, UnknownRun
 from hubbub.hub.hub import Hub
-from hubbub.hub.journal import Commit
-from hubbub.hub.memory_journal import MemoryJournal
+from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.scripted_model import FunctionModel
+from hubbub.runtime.models.scripted import FunctionModel
 from hubbub.runtime.simulation import (
     ChannelFault,
     Crash,
@@ -25,8 +25,8 @@ from hubbub.runtime.simulation import (
     World,
     run_seeded,
 )
-from hubbub.runtime.simulation.dying_store import DyingJournal
-from hubbub.runtime.simulation.history import StoreName
+from hubbub.runtime.simulation.injection.dying_store import DyingJournal
+from hubbub.runtime.simulation.story.history import StoreName
 
 STORES = get_args(StoreName)
 

@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 import anyio
 import pytest
-from little_bugs import support_desk
-from little_simulations import one_tool
+from support.bugs import support_desk
+from support.simulations import one_tool
 
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, Skill, tool
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.events import AgentText, Event
-from hubbub.runtime.scripted_model import FunctionModel, ScriptedModel, reply
+from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, reply
 from hubbub.runtime.simulation import (
     INVARIANTS,
     ClockJump,
@@ -39,12 +39,12 @@ from hubbub.runtime.simulation import (
     scripted,
     simulate,
 )
-from hubbub.runtime.simulation.arguments import check_steps, check_world, setup_of
-from hubbub.runtime.simulation.history import StoreName
-from hubbub.runtime.simulation.invariants import problems_of
+from hubbub.runtime.simulation.invariants.all import problems_of
 from hubbub.runtime.simulation.machine import async_rule
-from hubbub.runtime.simulation.steps import AnyStep
-from hubbub.runtime.simulation.strategies import events, faults, scripts, steps, stores
+from hubbub.runtime.simulation.story.arguments import check_steps, check_world, setup_of
+from hubbub.runtime.simulation.story.history import StoreName
+from hubbub.runtime.simulation.story.steps import AnyStep
+from hubbub.runtime.simulation.strategies.worlds import events, faults, scripts, steps, stores
 
 DESK = support_desk()
 AGENT = DESK.agents[0]

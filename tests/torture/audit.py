@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from hubbub.agents.calls import LOST
-from hubbub.agents.fold import fold_all
-from hubbub.agents.thread import EMPTY
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY
+from hubbub.agents.turn.calls import LOST
 from hubbub.hub import events as e
-from hubbub.hub.codec import decode_event
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import Event
+from hubbub.hub.events.codec import decode_event
 from hubbub.hub.values import decode_value
-from hubbub.runtime.sqlite_schema import connect_read_only
+from hubbub.runtime.stores.sqlite.schema import connect_read_only
 
 __all__ = ["Audit", "doubled_items", "inbox_problems", "lane_problems", "read_runs"]
 

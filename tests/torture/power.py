@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
-from crash_vfs import PATH, Connection, CrashDisk, Fault, PowerLost, connect
 from msgspec import Struct, structs
+from support.crash_vfs import PATH, Connection, CrashDisk, Fault, PowerLost, connect
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import (
@@ -24,9 +24,9 @@ from hubbub.hub.events import (
     SessionOpen,
     SessionTaken,
 )
-from hubbub.hub.journal import Commit, Delivery, NewRun
-from hubbub.runtime.sqlite_schema import prepare
-from hubbub.runtime.sqlite_writer import Operation, SecretChange, SqliteWriter
+from hubbub.hub.store.journal import Commit, Delivery, NewRun
+from hubbub.runtime.stores.sqlite.schema import prepare
+from hubbub.runtime.stores.sqlite.writer import Operation, SecretChange, SqliteWriter
 from torture.audit import doubled_items, inbox_problems, lane_problems, read_runs
 
 __all__ = ["Loss", "PowerCount", "Weakness", "lose_power"]

@@ -21,7 +21,7 @@ from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from crash_vfs import Fault
+from support.crash_vfs import Fault
 
 from torture.killing import KillCount, Killing, Problems
 from torture.power import Loss, PowerCount, lose_power

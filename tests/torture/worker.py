@@ -19,7 +19,7 @@ import anyio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hubbub import Message, Runtime
-from hubbub.runtime.schedules import Cron
+from hubbub.runtime.schedules.schedules import Cron
 from torture.workload import ORDERS, SCHEDULED, SECRET, Effects, agents
 
 __all__ = ["main"]

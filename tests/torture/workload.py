@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from little_families import child, config, parent
+from support.families import child, config, parent
 
 from hubbub import AgentDefinition, FunctionModel, ModelRequest, RunContext, RunState, tool
 from hubbub.agents.model import AssistantMessage, UserMessage
-from hubbub.runtime.scripted_model import call
+from hubbub.runtime.models.scripted import call
 
 __all__ = ["ORDERS", "SCHEDULED", "SECRET", "Effects", "agents"]
 

@@ -1,0 +1,1 @@
+"""Code agents: their lifecycle and their durable steps, as pure data."""

@@ -1,0 +1,253 @@
+"""The life of a code agent's run: exactly one start, exactly one end (R-02 … R-05).
+
+    CodeThread × event of the own lane → CodeThread          (``fold_code``)
+    CodeThread × what the agent emits  → what is written     (``admit``)
+    CodeThread × a restart             → whether it goes on  (``refusal_of_restart``)
+
+Rules
+-----
+* ``agent:start`` is written once: by the runtime, or, with ``emits_start_complete``, when the
+  agent emits it or, at the latest, before its first other ``agent:*`` event.  A second is dropped.
+* ``agent:complete`` is terminal at once, whoever writes it; what follows is dropped.
+* The session of a code agent begins with its start and ends with its end.
+* A run whose process died goes on in a further attempt if its definition says so, and not if it
+  has died too often in a row (agents/turn/deaths.py) without progress: a result on record, a
+  model's step, a message consumed, a child; or having come as far as to wait, for a message or for
+  others, of which an ``agent:park`` after a restart tells.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hubbub.agents.state.area import NO_AREA, Area, with_file, with_key
+from hubbub.agents.state.family import OPENING, describe
+from hubbub.agents.state.prompts import OpenPrompt, ends_of, with_prompt, without_prompt
+from hubbub.agents.turn.deaths import doom_of
+from hubbub.hub import events as e
+from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
+from hubbub.hub.values import NULL, Json, encode_value
+
+__all__ = [
+    "CodeThread",
+    "admit",
+    "completion",
+    "fold_code",
+    "opening",
+    "refusal_of_restart",
+    "report",
+    "start_if_missing",
+    "told",
+]
+
+
+class CodeThread(Struct, frozen=True, gc=False):
+    """What a code run's life depends on."""
+
+    phase: Literal["new", "live", "ended"] = "new"
+    opened: e.SessionOpen | None = None
+    attempt: int = 1
+    usage: Usage = NO_USAGE
+    """Of every model step that stands in the run's lane."""
+    ending: e.AgentComplete | None = None
+    area: Area = NO_AREA
+    children: tuple[str, ...] = ()
+    closing: bool = False
+    """Whether no more messages will come (R-17)."""
+    step: int = 0
+    """The highest number of a model's step so far, one that was cut short included (S-07)."""
+    causes: tuple[str, ...] = ()
+    """Why it was executed again, each time since it last got anywhere."""
+    got_on: bool = False
+    """Whether the execution at work has got anywhere."""
+    prompts: tuple[OpenPrompt, ...] = ()
+    """What the code has asked and nobody has answered yet."""
+
+    @property
+    def depth(self) -> int:
+        return self.opened.depth if self.opened is not None else 0
+
+    @property
+    def restarts(self) -> int:
+        """Executions in a row that have not got anywhere."""
+        return len(self.causes)
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Why it was executed again, as far as that counts if it is now once more."""
+        return () if self.got_on else self.causes
+
+
+def fold_code(thread: CodeThread, event: Event) -> CodeThread:
+    """The thread after ``event``."""
+    match event:
+        case e.AgentStart():
+            return replace(thread, phase="live")
+        case e.AgentRestore():
+            causes = () if thread.got_on else (*thread.causes, event.reason)
+            return replace(thread, attempt=event.attempt, causes=causes, got_on=False)
+        case e.AgentStep():
+            step = max(thread.step, event.step)
+            usage = thread.usage + event.usage
+            return replace(thread, usage=usage, step=step, causes=(), got_on=True)
+        case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
+            return replace(thread, step=event.step)
+        case e.AgentRecord() | e.AgentPark():
+            return thread if thread.got_on else replace(thread, causes=(), got_on=True)
+        case e.AgentComplete():
+            return replace(thread, phase="ended", ending=event)
+        case e.AgentFile():
+            return replace(thread, area=with_file(thread.area, event))
+        case e.AgentKey():
+            return replace(thread, area=with_key(thread.area, event))
+        case e.AgentChild():
+            children = (*thread.children, event.child_run_id)
+            return replace(thread, children=children, causes=(), got_on=True)
+        case e.SessionPrompt():
+            return replace(thread, prompts=with_prompt(thread.prompts, event))
+        case e.SessionPromptEnd():
+            return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
+        case e.SessionTaken():
+            return _taken(thread, event)
+        case _:
+            return thread
+
+
+def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
+    for item in event.items:
+        match item:
+            case e.SessionOpen() if thread.opened is None:
+                thread = replace(thread, opened=item)
+            case e.SessionClose():
+                thread = replace(thread, closing=True)
+            case e.SessionReply() if thread.prompts:
+                thread = replace(thread, prompts=without_prompt(thread.prompts, item.prompt_id))
+            case e.SessionMessage() if not thread.got_on:
+                thread = replace(thread, causes=(), got_on=True)
+    return thread
+
+
+def opening(item: e.SessionOpen, *, emits_start: bool) -> tuple[Event, ...]:
+    """What is written when the run begins."""
+    taken = e.SessionTaken(items=(item,))
+    return (taken,) if emits_start else (_start(item), e.SessionStart(session=1), taken)
+
+
+def start_if_missing(thread: CodeThread) -> tuple[Event, ...]:
+    """The start that the agent left out."""
+    if thread.phase != "new" or thread.opened is None:
+        return ()
+    return (_start(thread.opened), e.SessionStart(session=1))
+
+
+def refusal_of_restart(
+    thread: CodeThread, on_restart: Literal["fail", "resume"], cause: str = ""
+) -> e.AgentFailed | None:
+    """Why the run does not go on, back for ``cause``; ``None`` when it does (P-10, P-15)."""
+    if on_restart == "fail":
+        text = "the process stopped while this run was at work"
+        return e.AgentFailed(error=text, error_type="Interrupted")
+    doom = doom_of((*thread.before, cause))
+    kind = "LoopDied" if cause else "CrashLoop"
+    return e.AgentFailed(error=doom, error_type=kind) if doom else None
+
+
+def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:
+    """What is written when the agent emits ``event``; empty when it is dropped."""
+    if thread.phase == "ended":
+        return ()
+    if isinstance(event, e.AgentStart):
+        if thread.phase == "live" or thread.opened is None:
+            return ()
+        opened = thread.opened
+        return (
+            replace(
+                event,
+                input_json=opened.input_json if event.input_json is NULL else event.input_json,
+                correlation_id=opened.correlation_id,
+                session_key=opened.session_key,
+                name=event.name or opened.name,
+            ),
+            e.SessionStart(session=1),
+        )
+    before = start_if_missing(thread) if event.type.startswith("agent:") else ()
+    if isinstance(event, e.AgentComplete):
+        if event.usage == NO_USAGE:
+            event = replace(event, usage=thread.usage)
+        return (*before, *ends_of(thread.prompts, event.outcome), *_ending(event))
+    return (*before, event)
+
+
+def completion(
+    thread: CodeThread,
+    outcome: OutcomeName,
+    *,
+    reason: str = "",
+    output: Json = NULL,
+    failure: e.AgentFailed | None = None,
+) -> tuple[Event, ...]:
+    """What is written when the run ends; empty when it has ended already."""
+    if thread.phase == "ended":
+        return ()
+    end = e.AgentComplete(
+        success=outcome == "completed",
+        outcome=outcome,
+        reason=reason,
+        output_json=output,
+        usage=thread.usage,
+    )
+    failed = () if failure is None else (failure,)
+    asked = ends_of(thread.prompts, f"{outcome}: {reason}" if reason else outcome)
+    return (*start_if_missing(thread), *asked, *failed, *_ending(end))
+
+
+def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:
+    """What the parent is told of the end, as mail, if it is to be told (C-09)."""
+    opened = thread.opened
+    if opened is None or not opened.reports or opened.parent_run_id is None:
+        return ()
+    output = end.output
+    result = e.SessionResult(
+        child_run_id=opened.run_id, child_agent=opened.agent, name=opened.name,
+        success=end.success, outcome=end.outcome, reason=end.reason,
+        content=output if isinstance(output, str) else bytes(end.output_json).decode(),
+        answers=(OPENING,), final=True,
+    )  # fmt: skip
+    if end.output_json is NULL:
+        result = replace(result, content="")
+    return ((opened.parent_run_id, result),)
+
+
+def told(item: e.SessionResult) -> e.SessionMessage:
+    """A child's result as the code that has asked for it as a message reads it."""
+    words = describe(item, tuple(ref.path for ref in item.files))
+    return e.SessionMessage(
+        content="\n\n".join((words.content, *words.notes)), source=item.child_run_id,
+        silent=True, from_run=True, files=item.files, at=item.at, run_id=item.run_id,
+        root_run_id=item.root_run_id, parent_run_id=item.parent_run_id, agent=item.agent,
+        lane=item.lane, seq=item.seq, metadata_json=encode_value("metadata", item.metadata),
+    )  # fmt: skip
+
+
+def _start(item: e.SessionOpen) -> e.AgentStart:
+    return e.AgentStart(
+        input_json=item.input_json,
+        correlation_id=item.correlation_id,
+        session_key=item.session_key,
+        name=item.name,
+        tags=item.tags,
+        once=True,
+    )
+
+
+def _ending(end: e.AgentComplete) -> tuple[Event, ...]:
+    session = e.SessionEnd(
+        session=1,
+        success=end.success,
+        outcome=end.outcome,
+        reason=end.reason,
+        output_json=end.output_json,
+        usage=end.usage,
+    )
+    return (session, end)

@@ -1,0 +1,249 @@
+"""What an agent is: definitions, each checked when it is made (SA 1–4, 6, 7.4, SB 4, AP).
+
+One ``AgentDefinition`` has exactly one of two bodies (decision 14): ``execute``, a function that
+is the agent (AP's code agent), or ``side_a``, a model with a prompt (SA's agent), with ``side_b``
+where two models talk to each other.  How definitions fit together is checked where they are put
+together, in ``agents/resolution/definitions.py``.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.definitions.problems import (
+    absent_or_named,
+    code_problems,
+    id_problems,
+    is_limit,
+    keep_tuples,
+    model_problems,
+    name_problems,
+    text_problems,
+)
+from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.variables import env_problems
+from hubbub.hub.errors import DefinitionError
+
+__all__ = [
+    "AgentDefinition",
+    "Execute",
+    "SessionToolBinding",
+    "SideConfig",
+    "agent",
+]
+
+Execute: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+_TEXTS: Final = (
+    "title", "description", "icon", "tool_description", "package_name", "version", "author",
+    "license",
+)  # fmt: skip
+
+
+# ── sides ────────────────────────────────────────────────────────────────────────────────────
+
+
+class SessionToolBinding(Struct, frozen=True):
+    """A tool that controls the session's life (SA 4).
+
+    ``message_property`` and ``attachments_property`` name fields of the call's arguments: the
+    message, and a path or a list of paths of the run's own files.  Without ``message_property``
+    the message is the tool's result.
+    """
+
+    name: str
+    message_property: str | None = None
+    attachments_property: str | None = None
+
+
+class SideConfig(Struct, frozen=True, kw_only=True):
+    """One side of an agent (SA 3).
+
+    * ``prompt``: a ``PromptDefinition`` or the name of one of ``Runtime(prompts=…)``.
+    * ``stop_on_response``: text without tool calls ends the side's turn.
+    * ``stop_tool``: a call of it ends the turn; the other side gets
+      ``stop_tool_response_property`` of its result, else the whole result.
+    * ``max_steps``: model calls of one turn (default 250); reaching it ends the turn.
+    * ``session_stop``, ``session_fail``, ``session_status``: tools that end the session, or say
+      what it is at; a name or a ``SessionToolBinding``.
+    """
+
+    prompt: str | PromptDefinition
+    label: str = ""
+    stop_on_response: bool = True
+    stop_tool: str | None = None
+    stop_tool_response_property: str | None = None
+    max_steps: int | None = None
+    session_stop: str | SessionToolBinding | None = None
+    session_fail: str | SessionToolBinding | None = None
+    session_status: str | SessionToolBinding | None = None
+
+    def binding(self, which: str) -> SessionToolBinding | None:
+        """``session_stop``, ``session_fail`` or ``session_status``, in the object form."""
+        found = getattr(self, which)
+        return SessionToolBinding(found) if isinstance(found, str) else found
+
+
+BINDINGS: Final = ("session_stop", "session_fail", "session_status")
+
+
+# ── agents ───────────────────────────────────────────────────────────────────────────────────
+
+
+class AgentDefinition(Struct, frozen=True, kw_only=True):
+    """An agent, by name (SA 1, AP).
+
+    * ``execute(input, ctx)``: a code agent.  With ``emits_start_complete`` it emits
+      ``agent:start`` and ``agent:complete`` itself.  ``on_restart`` says what becomes of a run
+      that a crash cut off: ``"fail"`` (default) ends it, ``"resume"`` executes it again with
+      the same input, as a further attempt of the same run.
+    * ``side_a``: a model agent.  ``type="ai_human"``: the user is its other side.
+      ``type="dual_ai"``: ``side_b`` is, both being models; ``max_session_turns`` bounds the turns
+      of both (default 250).
+    * ``expose_as_tool``: other prompts may name it in their ``tools``, described by
+      ``tool_description``, else ``description``: an ``ai_human`` agent is handed the
+      conversation, a ``dual_ai`` one is started as a child.
+    * ``supports_checkpointing``: the agent has the tool ``interrupt(prompt, options=[])``, which
+      pauses it until the user has answered, over restarts (I-15).
+    * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
+      own list.
+    * ``package_name``, ``version``, ``author``, ``license`` matter when it is packed, only.
+
+    Raises ``DefinitionError`` with every problem and its path.
+    """
+
+    name: str
+    execute: Execute | None = None
+    side_a: SideConfig | None = None
+    side_b: SideConfig | None = None
+    type: Literal["ai_human", "dual_ai"] = "ai_human"
+    max_session_turns: int | None = None
+    emits_start_complete: bool = False
+    on_restart: Literal["fail", "resume"] = "fail"
+    title: str = ""
+    description: str = ""
+    icon: str = ""
+    expose_as_tool: bool = False
+    supports_checkpointing: bool = False
+    tool_description: str = ""
+    env: Mapping[str, str] = {}
+    hooks: Sequence[str] = ()
+    package_name: str = ""
+    version: str = ""
+    author: str = ""
+    license: str = ""
+
+    def __post_init__(self) -> None:
+        problems = list(name_problems(self.name))
+        if self.type not in ("ai_human", "dual_ai"):
+            problems.append(f"type: 'ai_human' or 'dual_ai', not {self.type!r}")
+        if self.execute is None and self.side_a is None:
+            problems.append("execute, side_a: give one of them")
+        elif self.execute is not None and self.side_a is not None:
+            problems.append("execute, side_a: give one of them, not both")
+        if self.is_code:
+            problems.extend(code_problems(self))
+        else:
+            for which in ("side_a", "side_b"):
+                if (side := getattr(self, which)) is not None:
+                    problems.extend(_side_problems(which, side))
+            problems.extend(model_problems(self))
+        problems.extend(env_problems("env", self.env))
+        keep_tuples(self, "hooks")
+        problems.extend(id_problems("hooks", self.hooks))
+        problems.extend(
+            f"{field}: True or False is wanted"
+            for field in ("emits_start_complete", "expose_as_tool", "supports_checkpointing")
+            if not isinstance(getattr(self, field), bool)
+        )
+        problems.extend(
+            f"{field}: a text is wanted"
+            for field in _TEXTS
+            if not isinstance(getattr(self, field), str)
+        )
+        if self.on_restart not in ("fail", "resume"):
+            problems.append(f'on_restart: "fail" or "resume", not {self.on_restart!r}')
+        problems.extend(text_problems("", self))
+        if problems:
+            raise DefinitionError(f"agent {self.name!r}", problems)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is valid, but probably not what its author wants; a runtime logs it."""
+        if self.is_two_sided and self.max_session_turns is None:
+            return ("max_session_turns: not given for dual_ai; a session may take 250 turns",)
+        return ()
+
+    @property
+    def is_code(self) -> bool:
+        return self.execute is not None
+
+    @property
+    def is_two_sided(self) -> bool:
+        return self.type == "dual_ai"
+
+    @property
+    def tool_text(self) -> str:
+        """What a model is told of the agent as a tool."""
+        return self.tool_description or self.description
+
+
+def agent(
+    name: str,
+    *,
+    emits_start_complete: bool = False,
+    on_restart: Literal["fail", "resume"] = "fail",
+    description: str = "",
+) -> Callable[[Execute], AgentDefinition]:
+    """Make a code agent of ``async def f(input, ctx)`` (AP, R-01).
+
+    @agent("echo")
+    async def echo(input: str, ctx) -> str:
+        return input
+    """
+
+    def decorate(execute: Execute) -> AgentDefinition:
+        return AgentDefinition(
+            name=name,
+            execute=execute,
+            emits_start_complete=emits_start_complete,
+            on_restart=on_restart,
+            description=description or (execute.__doc__ or "").strip(),
+        )
+
+    return decorate
+
+
+# ── problems ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _side_problems(path: str, side: object) -> Iterable[str]:
+    if not isinstance(side, SideConfig):
+        yield f"{path}: a SideConfig is wanted, not {type(side).__name__}"
+        return
+    if not isinstance(side.prompt, str | PromptDefinition) or not side.prompt:
+        yield f"{path}.prompt: a PromptDefinition or its name is wanted"
+    if not isinstance(side.label, str):
+        yield f"{path}.label: a text is wanted"
+    if not is_limit(side.max_steps):
+        yield f"{path}.max_steps: at least 1"
+    if not isinstance(side.stop_on_response, bool):
+        yield f"{path}.stop_on_response: True or False is wanted"
+    yield from absent_or_named(path, side, "stop_tool", "stop_tool_response_property")
+    if side.stop_tool_response_property and not side.stop_tool:
+        yield f"{path}.stop_tool_response_property: there is no stop_tool"
+    bound: dict[str, str] = {}
+    for which in BINDINGS:
+        binding = getattr(side, which)
+        if binding is None:
+            continue
+        name = binding.name if isinstance(binding, SessionToolBinding) else binding
+        if not isinstance(name, str) or not name:
+            yield f"{path}.{which}: a tool's name or a SessionToolBinding is wanted"
+            continue
+        if isinstance(binding, SessionToolBinding):
+            fields = ("message_property", "attachments_property")
+            yield from absent_or_named(f"{path}.{which}", binding, *fields)
+        if name in bound:
+            yield f"{path}.{which}: {name!r} is {bound[name]} already"
+        bound[name] = which

@@ -1,0 +1,187 @@
+"""``PromptDefinition``: what one model is told, and which tools and subagents it may call."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.definitions.problems import (
+    absent_or_named,
+    id_problems,
+    immediate_problems,
+    keep_tuples,
+    listed_problems,
+    name_problems,
+    option_problems,
+    placeholder_problems,
+    resumable_problems,
+    text_problems,
+)
+from hubbub.agents.definitions.schema import read_schema
+from hubbub.agents.definitions.skills import Skill
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.definitions.variables import VariableDefinition, env_problems, variable_problems
+from hubbub.agents.model import Model
+from hubbub.hub.errors import DefinitionError
+
+__all__ = [
+    "Immediate",
+    "PromptDefinition",
+    "Resumable",
+    "SubagentToolConfig",
+]
+SideName: TypeAlias = Literal["side_a", "side_b"]
+
+_MAPPINGS: Final = (
+    "init_user_message_property", "init_attachments_property", "init_agent_name_property",
+    "optional",
+)  # fmt: skip
+
+
+# ── subagents ────────────────────────────────────────────────────────────────────────────────
+
+
+class Resumable(Struct, frozen=True, kw_only=True):
+    """A child that stays after its session and can be written to (SA 7.4, SB 4).
+
+    ``receives_messages``: the child's side that sees the parent's later messages as ``user``.
+    ``max_instances``: how many may live at once.  ``parent_communication="explicit"``: nothing
+    is queued for the parent when a session ends; tools and hooks speak for themselves.
+    """
+
+    receives_messages: SideName | None = None
+    max_instances: int | None = None
+    parent_communication: Literal["implicit", "explicit"] = "implicit"
+
+
+class Immediate(Struct, frozen=True, kw_only=True):
+    """A child that is started as soon as its prompt becomes active (SA 7.6).
+
+    ``name_env`` and ``description_env`` name variables that give its name and first message;
+    ``scoped_env`` lists variables copied into its scope, seen by its tools and hooks only.
+    """
+
+    name_env: str | None = None
+    description_env: str | None = None
+    scoped_env: Sequence[str] = ()
+
+
+class SubagentToolConfig(Struct, frozen=True, kw_only=True):
+    """A ``dual_ai`` agent as a tool of a prompt (SA 7.4, SB 4).
+
+    Two facts make the four modes: ``blocking``, the caller waits for the child's session;
+    ``resumable``, the child stays.  ``init_user_message_property`` (default ``message``),
+    ``init_attachments_property`` and ``init_agent_name_property`` name the arguments that become
+    the child's first message, files and name.  ``optional`` names a variable that must be
+    ``true``, ``1`` or ``yes`` for the branch to exist.  Raises ``DefinitionError``.
+    """
+
+    name: str
+    blocking: bool = True
+    init_user_message_property: str | None = None
+    init_attachments_property: str | None = None
+    init_agent_name_property: str | None = None
+    immediate: bool | Immediate = False
+    optional: str | None = None
+    resumable: Resumable | Literal[False] | None = False
+
+    def __post_init__(self) -> None:
+        problems = list(name_problems(self.name))
+        problems.extend(absent_or_named("", self, *_MAPPINGS))
+        if not isinstance(self.blocking, bool):
+            problems.append("blocking: True or False is wanted")
+        if isinstance(self.immediate, Immediate):
+            keep_tuples(self.immediate, "scoped_env")
+            problems.extend(immediate_problems(self.immediate))
+        elif not isinstance(self.immediate, bool):
+            problems.append("immediate: True, False or Immediate(…) is wanted")
+        if isinstance(self.resumable, Resumable):
+            problems.extend(resumable_problems(self.resumable))
+        elif self.resumable is not False and self.resumable is not None:
+            problems.append("resumable: False or Resumable(receives_messages=…) is wanted")
+        problems.extend(text_problems("", self))
+        if problems:
+            raise DefinitionError(f"subagent tool {self.name!r}", problems)
+
+    @property
+    def is_immediate(self) -> bool:
+        return self.immediate is not False
+
+    @property
+    def stays(self) -> Resumable | None:
+        """How the child stays, if it does."""
+        return self.resumable or None
+
+
+# ── prompts ──────────────────────────────────────────────────────────────────────────────────
+
+
+class PromptDefinition(Struct, frozen=True, kw_only=True):
+    """A system prompt with the model that reads it and the tools it may use (SA 6).
+
+    * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``.
+    * ``tools``: ``Tool`` objects, names of ``Runtime(tools=…)``, names of exposed agents, and
+      ``SubagentToolConfig``s.
+    * ``variables``: what the prompt reads; ``{{NAME}}`` in its text is replaced by the value of
+      the ``text`` variable of that name.  ``env``: values for what is not set otherwise.
+    * ``hooks``: ids of ``Runtime(hooks=…)``; a list, also an empty one, replaces the agent's.
+    * ``required_schema``: a JSON Schema or a Struct, for the arguments with which an agent whose
+      side A reads this prompt is called as a tool.
+    * ``provider_options`` go into the provider's request as they are.
+    * ``agents``: names of exposed ``ai_human`` agents that ``use_agent`` may give the conversation
+      to; ``skills``: ``Skill``s, or names of ``Runtime(skills=…)``, for ``use_skill`` (IA).
+
+    Raises ``DefinitionError`` listing every problem.
+    """
+
+    name: str
+    prompt: str
+    model: str | Model
+    tools: Sequence[Tool[..., Any] | SubagentToolConfig | str] = ()
+    agents: Sequence[str] = ()
+    skills: Sequence[Skill | str] = ()
+    variables: Sequence[VariableDefinition] = ()
+    env: Mapping[str, str] = {}
+    hooks: Sequence[str] | None = None
+    required_schema: Mapping[str, Any] | type | None = None
+    parallel_tool_calls: bool = False
+    tool_choice: str = "auto"
+    provider_options: Mapping[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        problems = list(name_problems(self.name))
+        if not isinstance(self.prompt, str):
+            problems.append("prompt: a text is wanted")
+        if isinstance(self.model, str):
+            if not self.model:
+                problems.append('model: give "provider:name", a registered name, or a Model')
+        elif not isinstance(self.model, Model):
+            problems.append(f"model: {type(self.model).__name__} has no `call`; give a Model")
+        keep_tuples(self, "tools", "agents", "skills", "variables", "hooks")
+        problems.extend(_tool_problems(self.tools))
+        problems.extend(listed_problems("agents", self.agents, str, "the name of an agent"))
+        problems.extend(listed_problems("skills", self.skills, Skill | str, "a Skill or its name"))
+        problems.extend(variable_problems("variables", self.variables))
+        problems.extend(env_problems("env", self.env))
+        if self.hooks is not None:
+            problems.extend(id_problems("hooks", self.hooks))
+        problems.extend(option_problems(self))
+        if self.required_schema is not None:
+            for each in read_schema(self.required_schema)[2]:
+                joint = "." if each.startswith("properties") else ": "
+                problems.append(f"required_schema{joint}{each}")
+        problems.extend(text_problems("", self))
+        if not problems:
+            problems.extend(placeholder_problems(self))
+        if problems:
+            raise DefinitionError(f"prompt {self.name!r}", problems)
+
+
+def _tool_problems(tools: object) -> Iterable[str]:
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        yield "tools: give a list of tools or of their names"
+        return
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, Tool | str | SubagentToolConfig):
+            what = getattr(tool, "__name__", type(tool).__name__)
+            yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"

@@ -1,0 +1,178 @@
+"""``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11, T-01).
+
+A tool parameter annotated ``RunState`` is injected and does not appear in the tool's schema.  A
+plain ``def`` tool, which runs in a worker thread, calls its plain members there, and the async ones
+by ``anyio.from_thread.run(state.files.read, "name")``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+from hubbub.agents.model import ModelMessage
+from hubbub.agents.state.registry import SubagentRegistryEntry
+from hubbub.hub.message import Sayable
+from hubbub.hub.receipt import Receipt
+
+__all__ = ["Files", "Keys", "RunState"]
+
+
+class Files(Protocol):
+    """The files of one run (``hubbub.runtime.activities.files`` says what is guaranteed)."""
+
+    async def write(self, path: str, content: str | bytes) -> Any:
+        """Write a file, or replace it; on record when this returns."""
+        ...
+
+    async def read(self, path: str) -> bytes: ...
+    async def read_text(self, path: str) -> str: ...
+    async def delete(self, path: str) -> None: ...
+
+    def list(self, folder: str = "") -> tuple[str, ...]:
+        """The names of all files, or of those under ``folder``, sorted."""
+        ...
+
+    def stat(self, path: str) -> Any:
+        """``path``, ``size`` in bytes and ``digest`` (SHA-256) of a file."""
+        ...
+
+
+class Keys(Protocol):
+    """The values of one run by key: anything JSON can hold."""
+
+    def get(self, key: str, default: Any = None) -> Any: ...
+    async def set(self, key: str, value: Any) -> None: ...
+    async def delete(self, key: str) -> None: ...
+    def keys(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class RunState(Protocol):
+    """The calling run, as its tools and hooks see it; of another run, as it was when asked for.
+
+    Once the call is over or no longer wanted, what it still writes is dropped and logged.
+    """
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def root_run_id(self) -> str: ...
+
+    @property
+    def parent_run_id(self) -> str | None: ...
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        ...
+
+    @property
+    def call_id(self) -> str:
+        """The tool call at work, unique within the run; empty in hooks."""
+        ...
+
+    @property
+    def hub(self) -> Any:
+        """The hub through this run's scope: what is emitted here carries the run's ids."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[ModelMessage]:
+        """The conversation so far, as the side at work sees it: finished exchanges only."""
+        ...
+
+    @property
+    def children(self) -> Sequence[SubagentRegistryEntry]:
+        """The instances that stay, as ``SubagentRegistryEntry``s (SA 7.11)."""
+        ...
+
+    @property
+    def terminated(self) -> int | None:
+        """When the run was terminated (µs since the epoch), if it was."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables that have a value for this run (D-07)."""
+        ...
+
+    @property
+    def files(self) -> Files:
+        """The run's own files (T-07)."""
+        ...
+
+    @property
+    def kv(self) -> Keys:
+        """The run's own values by key."""
+        ...
+
+    def set_env(self, name: str, value: str) -> None:
+        """Give this run, and every run below it, a value of a variable."""
+        ...
+
+    def queue_message(self, message: Sayable) -> Receipt:
+        """Queue a message for this run: it is seen before the next step, or forces a turn.
+
+        Returns a receipt, which may be awaited.
+        """
+        ...
+
+    def inject_message(self, message: Sayable) -> Receipt:
+        """Add a message that forces no turn: it is seen at the next step, whenever that comes."""
+        ...
+
+    def notify_parent(self, content: str) -> Receipt:
+        """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
+        ...
+
+    async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
+        """Queue a silent message for another agent (P-09): the one that is named, else the
+        parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
+        ...
+
+    def set_status(self, status: str) -> None:
+        """Say what this run is at; its parent's registry shows it (C-14)."""
+        ...
+
+    async def get_child_thread(self, reference: str) -> "RunState | None":
+        """The state of one of this run's own children, or ``None``."""
+        ...
+
+    async def get_parent_thread(self) -> "RunState | None":
+        """The state of this run's parent, or ``None``."""
+        ...
+
+    async def terminate(self, reason: str = "") -> Receipt:
+        """End the run, and everything below it, now and for good (T-05)."""
+        ...
+
+    def spawn(
+        self,
+        agent: Any,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        result: str | None = None,
+    ) -> Any:
+        """Start a child run under this run's root; returns its handle (R-13).
+
+        Its result stays with the handle.  If the call ends, however, before ``result()``,
+        ``finished()`` or ``events()`` of that was called, or with its process, the result is queued
+        as a message, once; so is that of a child that a hook starts, if it comes before it is asked
+        for.  ``result`` says it outright: ``"handle"``, ``"message"``, or ``"ignore"``.
+        """
+        ...
+
+    def use_agent(self, name: str, message: str) -> NoReturn:
+        """Give the conversation to an agent until it calls ``complete`` (IA).
+
+        The tool is over with this: ``ChildActivated`` passes its ``except Exception`` and its task
+        groups, and what the agent completes with is the result of the tool's call.  Its name must
+        be one of ``agents`` of the prompt at work: ``ToolError`` where it is none, ``CallerError``
+        in hooks.  Whatever else refuses it is the call's error result.
+        """
+        ...
+
+    def use_skill(self, name: str, message: str) -> NoReturn:
+        """The same, for one of ``skills`` of the prompt at work."""
+        ...

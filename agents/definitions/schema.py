@@ -1,0 +1,324 @@
+"""The shape an author demands of an agent's arguments, read into parameters (C-19).
+
+Read once, when the prompt is defined; every problem is collected, none is raised here.
+
+    in a schema                            means
+    ─────────────────────────────────────  ──────────────────────────────────────────────────
+    the schema itself                      ``"type": "object"`` with ``properties``
+    ``type``, one or a list                these kinds of value; absent: any value
+    ``properties``, ``required``           a closed object: unknown fields are refused
+    ``additionalProperties``               a dict of such values, if there are no ``properties``
+    an object with none of these           an open dict
+    ``items``, ``minimum``, ``pattern``,…  limits on values of the kind named in ``type``
+    ``enum``, ``const``                    one of these strings, integers, booleans, nulls
+    ``anyOf``                              each kind of value in one branch, but for ``enum``
+    ``title``, ``default``, ``format``,…   shown to the model, not validated
+    anything else                          a problem that says what to use instead
+
+What msgspec would judge otherwise than the schema says is a problem, never an approximation.  Two
+readings are ours: ``1.0`` is no integer, and a pattern is searched as Python's ``re`` does.
+"""
+
+import functools
+import math
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, Union
+
+import msgspec
+from msgspec import UNSET, Meta, inspect
+
+from hubbub.agents.definitions.signature import (
+    EMPTY,
+    Parameter,
+    _demand_readable,
+    _own_text,
+    _schema_of,
+)
+
+__all__ = ["read_schema"]
+
+_Found = tuple[tuple[Parameter, ...], dict[str, Any]]
+
+
+def read_schema(
+    schema: Mapping[str, Any] | type,
+) -> tuple[tuple[Parameter, ...], dict[str, Any], tuple[str, ...]]:
+    """The parameters, the closed JSON schema to show to a model, and the problems with paths.
+
+    With problems, the first two are empty.  A parameter that may be left out has a default:
+    ``UNSET``, if a JSON schema says so.  ``Arguments`` then reads nested objects as Structs;
+    ``msgspec.to_builtins`` makes the whole plain again.
+    """
+    problems: list[str] = []
+    found: _Found = (), {}
+    try:
+        if isinstance(schema, type):
+            found = _read_type(schema, problems)
+        elif isinstance(schema, Mapping):
+            found = _read_json(_plain(schema, "", 0), problems)
+        else:
+            problems.append("give a JSON schema (a dict), or a Struct, dataclass or TypedDict type")
+    except Exception as problem:
+        problems.append(str(problem) or type(problem).__name__)
+    return ((), {}, tuple(dict.fromkeys(problems))) if problems else (*found, ())
+
+
+def _read_type(cls: type, problems: list[str]) -> _Found:
+    known = inspect.type_info(cls)
+    records = inspect.StructType | inspect.DataclassType | inspect.TypedDictType
+    if not isinstance(known, records) or getattr(known, "array_like", False):
+        raise TypeError(f"{cls.__qualname__} is no Struct, dataclass or TypedDict of named fields")
+    if hasattr(cls, "__post_init__"):
+        problems.append("__post_init__: would not run, only fields are read; constrain their types")
+    hints = typing.get_type_hints(cls, include_extras=True)
+    parameters = []
+    for each in known.fields:
+        hint, default = hints[each.name], EMPTY if each.required else each.default
+        while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+            hint = typing.get_args(hint)[0]
+        try:
+            _demand_readable(hint)
+        except Exception as problem:
+            problems.append(f"{each.encode_name}: {problem}")
+        default = UNSET if default is msgspec.NODEFAULT else default
+        text = _own_text(hint)
+        parameters.append(
+            Parameter(name=each.encode_name, type=hint, default=default, description=text)
+        )
+    return tuple(parameters), {} if problems else _schema_of(parameters)
+
+
+def _read_json(schema: dict[str, Any], problems: list[str]) -> _Found:
+    msgspec.json.encode(schema)  # raises for lone surrogates and the like
+    if schema.get("type") != "object" or "properties" not in schema:
+        problems.append('the top must be {"type": "object", "properties": {…}, "required": […]}')
+    top: Any = _Compiler(problems).compile(schema, "").get("object")
+    if problems:
+        return (), {}
+    parameters = [
+        Parameter(
+            name=each.encode_name,
+            type=each.type,
+            default=EMPTY if each.required else UNSET,
+            description=str(schema["properties"][each.encode_name].get("description", "")),
+        )
+        for each in msgspec.structs.fields(top)
+    ]
+    return tuple(parameters), schema
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    """A deep copy of JSON data; raises for anything else."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"{path[:80]}…: nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if type(key) is not str]:
+            raise TypeError(f"{_join(path, repr(odd[0]))}: a name must be a string")
+        return {key: _plain(value[key], _join(path, key), depth + 1) for key in value}
+    if isinstance(value, list | tuple):
+        return [_plain(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+    if type(value) not in (float, *_KIND_OF) or (type(value) is float and not math.isfinite(value)):
+        raise TypeError(f"{path}: {value!r:.80} is not JSON")
+    return value
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+# ── keywords ─────────────────────────────────────────────────────────────────────────────────
+
+_MAX_DEPTH: Final = 64
+_PLAIN: Final = {"string": str, "integer": int, "float": float, "boolean": bool, "null": None}
+_KIND_OF: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
+_KINDS: Final = {  # the kinds of value that a type stands for
+    **{each: (each,) for each in ("string", "integer", "boolean", "null", "object", "array")},
+    "number": ("integer", "float"),
+}
+_Type = Literal["string", "integer", "boolean", "null", "object", "array", "number"]
+_Some = Meta(min_length=1)
+_SHOWN: Final = ("title", "description", "default", "examples", "format", "$schema")
+_KEYWORDS: Final[dict[str, Any]] = {  # the values that each may have
+    "type": _Type | Annotated[list[_Type], _Some],
+    "enum": Annotated[list[str | int | bool | None], _Some],
+    "const": str | int | bool | None,
+    "anyOf": Annotated[list[Any], _Some],
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"), int | float),
+    "multipleOf": Annotated[int, Meta(ge=1)],  # msgspec cannot tell multiples of 0.1
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Annotated[int, Meta(ge=0)]),
+    "pattern": str,
+    **dict.fromkeys(("items", "properties"), dict[str, Any]),
+    "required": list[str],
+    "additionalProperties": bool | dict[str, Any],
+    **dict.fromkeys(_SHOWN, Any),
+}
+_LIMITS: Final = {  # the types that a keyword speaks of
+    **dict.fromkeys(("minimum", "exclusiveMinimum"), ("integer", "number")),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "multipleOf"), ("integer", "number")),
+    **dict.fromkeys(("minLength", "maxLength", "pattern"), ("string",)),
+    **dict.fromkeys(("items", "minItems", "maxItems"), ("array",)),
+    **dict.fromkeys(("properties", "required", "additionalProperties"), ("object",)),
+}
+_BOUNDS: Final = {
+    "minimum": "ge",
+    "exclusiveMinimum": "gt",
+    "maximum": "le",
+    "exclusiveMaximum": "lt",
+    "multipleOf": "multiple_of",
+}
+_INSTEAD: Final = {
+    **dict.fromkeys(("$ref", "$defs", "definitions"), "the schema itself, written in place"),
+    "oneOf": "anyOf",
+    "allOf": "one schema of all the parts",
+    "patternProperties": "additionalProperties",
+    "prefixItems": "an object with properties",
+    "nullable": '"null" in type',
+}
+
+
+class _Compiler:
+    """Makes of a schema a type for each kind of value; listed values are a tuple of them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self._problems = problems
+
+    def compile(self, schema: Any, path: str) -> dict[str, Any]:
+        if not isinstance(schema, dict):
+            self._say(path, "a schema is wanted, an object")
+            return {}
+        good = {key: value for key, value in schema.items() if self._is_good(key, value, path)}
+        types = good.get("type", list(_KINDS))
+        types = types if isinstance(types, list) else [types]
+        whole = next((key for key in ("enum", "const", "anyOf") if key in good), "")
+        for key in good:
+            if whole and key not in (whole, "type" if whole != "anyOf" else "", *_SHOWN):
+                self._say(_join(path, key), f"cannot stand beside {whole}")
+            elif key in _LIMITS and ("type" not in schema or not {*_LIMITS[key]} & {*types}):
+                self._say(_join(path, key), f"needs the type {' or '.join(_LIMITS[key])}")
+        if whole == "anyOf":
+            return self._any_of(good[whole], _join(path, whole))
+        kinds = [kind for each in types for kind in _KINDS[each]]
+        if whole:
+            values = good[whole] if whole == "enum" else [good[whole]]
+            return self._listed(values, kinds, _join(path, whole))
+        if "object" in kinds and "properties" in schema:
+            schema.setdefault("additionalProperties", False)  # in the shown schema
+        return {kind: self._kind(kind, good, path) for kind in kinds}
+
+    def _part(self, schema: Any, path: str) -> Any:
+        kinds = {} if schema == {} else self.compile(schema, path)
+        is_open = typing.get_origin(kinds.get("object")) is dict
+        if _has_pattern(kinds.get("string")) and ("array" in kinds or is_open):
+            # msgspec (0.22) corrupts memory when such a type is garbage-collected.
+            self._say(path, "a string with a pattern cannot stand beside a list or an open dict")
+            return Any
+        return _union(kinds)
+
+    def _say(self, path: str, problem: str) -> None:
+        self._problems.append(f"{path}: {problem}" if path else problem)
+
+    def _is_good(self, key: str, value: Any, path: str) -> bool:
+        if key not in _KEYWORDS:
+            remedy = f"use {_INSTEAD[key]}" if key in _INSTEAD else "remove it"
+            self._say(_join(path, key), f"not supported; {remedy}")
+            return False
+        try:
+            msgspec.convert(value, _KEYWORDS[key])
+        except msgspec.ValidationError as problem:
+            self._say(_join(path, key), str(problem))
+            return False
+        return True
+
+    def _build(self, make: Callable[[], Any], path: str) -> Any:
+        """What ``make`` makes, if msgspec can read it; else Any and a problem."""
+        try:
+            msgspec.json.Decoder(made := make())
+        except Exception as problem:
+            self._say(path, str(problem))
+            return Any
+        return made
+
+    def _any_of(self, branches: list[Any], path: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for index, branch in enumerate(branches):
+            for kind, type_ in self.compile(branch, f"{path}[{index}]").items():
+                known = found.setdefault(kind, type_)
+                if isinstance(known, tuple) and isinstance(type_, tuple):
+                    found[kind] = known + type_
+                elif known != type_:
+                    name = "number" if kind == "float" else kind
+                    self._say(f"{path}[{index}]", f"a second branch for {name}; make them one")
+        return found
+
+    def _listed(self, values: list[Any], kinds: list[str], path: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for value in values:
+            kind = _KIND_OF[type(value)]
+            if kind not in kinds:
+                self._say(path, f"{value!r} is not of the type")
+            found[kind] = (*found.get(kind, ()), value)
+        return {} if self._build(lambda: _union(found), path) is Any else found
+
+    def _kind(self, kind: str, schema: dict[str, Any], path: str) -> Any:
+        if kind == "object":
+            return self._object(schema, path)
+        type_: Any = _PLAIN.get(kind)
+        limits: dict[str, Any] = {}
+        if kind == "array":
+            items: Any = self._part(schema.get("items", {}), _join(path, "items"))
+            type_ = list[items]
+            limits = {"min_length": schema.get("minItems"), "max_length": schema.get("maxItems")}
+        elif kind == "string":
+            limits = {"min_length": schema.get("minLength"), "max_length": schema.get("maxLength")}
+            limits["pattern"] = schema.get("pattern")
+        elif kind in ("integer", "float"):
+            return self._build(lambda: _number(schema, is_whole=kind == "integer"), path)
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        return self._build(lambda: Annotated[type_, Meta(**given)], path) if given else type_
+
+    def _object(self, schema: dict[str, Any], path: str) -> Any:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        others = schema.get("additionalProperties", "properties" not in schema)
+        if missing := [each for each in required if each not in properties]:
+            self._say(_join(path, "required"), f"{missing[0]!r} is not among the properties")
+        if others is not False and "properties" in schema:
+            self._say(_join(path, "additionalProperties"), "must be false beside properties")
+        if others is not False and "properties" not in schema:
+            others = {} if others is True else others
+            values: Any = self._part(others, _join(path, "additionalProperties"))
+            return dict[str, values]
+        fields: list[Any] = []
+        for index, (name, part) in enumerate(properties.items()):
+            type_ = self._part(part, _join(path, f"properties.{name}"))
+            fields.append((f"p{index}", type_, *(() if name in required else (UNSET,))))
+        rename = {f"p{index}": name for index, name in enumerate(properties)}
+        make = functools.partial(msgspec.defstruct, "Object", fields, rename=rename, kw_only=True)
+        return self._build(lambda: make(forbid_unknown_fields=True), path)
+
+
+def _union(kinds: dict[str, Any]) -> Any:
+    parts = [Literal[each] if isinstance(each, tuple) else each for each in kinds.values()]
+    return Union[tuple(parts)] if parts else Any  # noqa: UP007
+
+
+def _has_pattern(type_: Any) -> bool:
+    return any(each.pattern is not None for each in getattr(type_, "__metadata__", ()))
+
+
+def _number(schema: dict[str, Any], *, is_whole: bool) -> Any:
+    """A number type with its bounds; those of integers are made whole."""
+    bounds = {word: schema[key] for key, word in _BOUNDS.items() if key in schema}
+    if "ge" in bounds and "gt" in bounds:
+        del bounds["ge" if bounds["gt"] >= bounds["ge"] else "gt"]
+    if "le" in bounds and "lt" in bounds:
+        del bounds["le" if bounds["lt"] <= bounds["le"] else "lt"]
+    for word, bound in bounds.items():
+        if is_whole:
+            bounds[word] = math.ceil(bound) if word in ("ge", "lt") else math.floor(bound)
+        elif (number := float(bound)) == bound:
+            bounds[word] = number
+        else:
+            raise ValueError(f"{bound} is too precise a bound for a number")
+    type_: Any = int if is_whole else float
+    return Annotated[type_, Meta(**bounds)] if bounds else type_

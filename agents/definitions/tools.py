@@ -1,0 +1,329 @@
+"""Tools: typed Python functions that a model may call, and what their calls come to (D-04).
+
+    tool(fn) ──► Tool ── spec ──► the model ── arguments (text) ──► Tool.parse ──► fn(**kwargs)
+                                     ▲                                  │ BadArguments   │
+                                     └── ToolResult ◄── render_failure ◄┴─ an exception ◄┤
+                                     └── ToolResult ◄── render_result ◄───── a value  ◄──┘
+
+Everything here is data and decisions; ``runtime/activities/call_tool.py`` makes the call.
+"""
+
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, Arguments, BadArguments
+from hubbub.agents.definitions.signature import plain_function, read_signature
+from hubbub.agents.definitions.variables import VariableDefinition, variable_problems
+from hubbub.agents.model import ToolSpec
+from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking import words_of
+from hubbub.hub.raised import exit_in
+from hubbub.hub.texts import label_problem, readable, text_problem
+
+__all__ = [
+    "MAX_ARGUMENTS_CHARS",
+    "MAX_ERROR_CHARS",
+    "MAX_RESULT_CHARS",
+    "NO_RESULT",
+    "BadArguments",
+    "Tool",
+    "ToolError",
+    "ToolResult",
+    "alone",
+    "error_text",
+    "render_failure",
+    "render_result",
+    "tool",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_RESULT_CHARS = 1_000_000
+"""Longer results are cut, with a note that says so."""
+
+MAX_ERROR_CHARS = 4_000
+"""Longer texts of exceptions are cut."""
+
+NO_RESULT = "(finished; nothing returned)"
+"""What a model reads when a tool returns None: neither a failure nor an answer of null."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class ToolResult(Struct, frozen=True):
+    """What a tool call came to, for a tool that wants to say it exactly.
+
+    ``content`` that is not a str is sent as JSON; ``attachments`` are ids or paths of files.
+    """
+
+    content: Any = ""
+    is_error: bool = False
+    attachments: tuple[str, ...] = ()
+
+
+class ToolError(Exception):
+    """Raise it in a tool to say plainly that the call failed; the model reads the text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tool(Generic[P, R]):
+    """A function that a model may call; made by ``tool``.
+
+    Calling it calls ``fn``.  ``schema`` and ``spec`` are shared: do not change them.  ``timeout``
+    is in seconds, None for none; ``idempotent`` says that a call lost in a crash may simply be
+    made again.
+    """
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    timeout: float | None
+    idempotent: bool
+    fn: Callable[P, R]
+    is_async: bool
+    state_parameter: str | None
+    """The parameter annotated ``RunState``, which the caller adds; not in the schema."""
+    spec: ToolSpec
+    _arguments: Arguments
+    variables: tuple[VariableDefinition, ...] = ()
+    """What the tool reads from ``state.env`` (D-09)."""
+    is_built_in: bool = False
+    """Whether it comes with hubbub, so that a name that is built in is its own (D-11)."""
+    __test__: ClassVar[bool] = False
+    """Whatever a tool is named, pytest takes it for no test."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.fn(*args, **kwargs)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        return self.fn
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}({', '.join(self.schema['properties'])})>"
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """Read the arguments of a call, as the model wrote them, into keyword arguments.
+
+        An empty text counts as ``{}``.  Values have the declared types; a parameter that was
+        left out is left out here too, so its default applies; ``state_parameter`` is the
+        caller's to add.  Unknown fields are refused at every depth but inside open dicts.
+
+        Raises ``BadArguments`` and nothing else, whatever the text.
+        """
+        return self._arguments.parse(arguments)
+
+
+@overload
+def tool(
+    fn: Callable[P, R],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = 300.0,
+    idempotent: bool = False,
+    variables: Iterable[VariableDefinition] = (),
+) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    fn: None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = 300.0,
+    idempotent: bool = False,
+    variables: Iterable[VariableDefinition] = (),
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(
+    fn: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = 300.0,
+    idempotent: bool = False,
+    variables: Iterable[VariableDefinition] = (),
+) -> Any:
+    """Make a tool of a function, as ``@tool`` or ``@tool(timeout=10)``.
+
+    The function may be sync or async, a bound method, a partial or any callable; a ``Tool`` is
+    made anew from its function.  Name and description come from it unless given: its
+    ``__name__`` and its docstring's first paragraph.  ``variables`` are those it reads from
+    ``state.env``; it is not called while a required one is not set.
+
+        >>> @tool
+        ... def weather(city: str) -> str:
+        ...     \"\"\"Current weather for a city.\"\"\"
+        ...     return f"Sun in {city}"
+        >>> weather.parse('{"city": "Paris"}')
+        {'city': 'Paris'}
+
+    Raises ``DefinitionError`` with everything that is wrong, each with its parameter (D-04).
+    """
+    scope = sys._getframe(1).f_locals  # where string annotations of local functions may resolve
+    if isinstance(variables, Iterable) and not isinstance(variables, str):
+        variables = tuple(variables)
+
+    def define(fn: Callable[..., Any]) -> Tool[..., Any]:
+        given = {"name": name, "description": description}
+        return _define(
+            fn, scope, timeout=timeout, idempotent=idempotent, variables=variables, **given
+        )
+
+    return define if fn is None else define(fn)
+
+
+def _define(
+    fn: Any,
+    scope: Mapping[str, Any],
+    *,
+    name: str | None,
+    description: str | None,
+    timeout: float | None,
+    idempotent: bool,
+    variables: Iterable[VariableDefinition],
+) -> Tool[..., Any]:
+    if isinstance(fn, Tool):
+        fn = fn.fn
+    if not callable(fn):
+        raise DefinitionError("tool", [f"{fn!r} is not a function; write @tool or @tool(name=…)"])
+    function = plain_function(fn)
+    if name is None:
+        name = type(fn).__name__ if function.__name__ == "__call__" else function.__name__
+    signature = read_signature(fn, scope)
+    if description is None:
+        description = signature.summary
+    problems = _problems_of(name, description, function, timeout)
+    problems += signature.problems
+    problems += variable_problems("variables", variables)
+    if problems:
+        raise DefinitionError(f"tool {name!r}", problems)
+    return Tool(
+        name=name,
+        description=description,
+        schema=signature.schema,
+        timeout=timeout,
+        idempotent=idempotent,
+        fn=fn,
+        is_async=inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(function),
+        state_parameter=signature.state_parameter,
+        spec=ToolSpec(name=name, description=description, schema=signature.schema),
+        _arguments=Arguments(name, signature.parameters),
+        variables=tuple(variables),
+    )
+
+
+def _problems_of(name: str, description: str, function: Any, timeout: float | None) -> list[str]:
+    problems = []
+    if not _NAME.fullmatch(name):
+        problems.append(f"name {name!r}: use 1 to 64 letters, digits, '_' and '-', or give name=…")
+    if problem := text_problem(description):
+        problems.append(f"description: {problem}")
+    if timeout is not None and not 0 < timeout < math.inf:
+        problems.append(f"timeout {timeout!r}: use seconds above 0, or None for no limit")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        problems.append("the function yields; return one value instead")
+    return problems
+
+
+# ── what the model reads ─────────────────────────────────────────────────────────────────────
+
+
+def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResult:
+    """Put what a tool returned into the words that the model reads; ``content`` is a str.
+
+    A str is sent as is, None as ``NO_RESULT``, a ``ToolResult`` with its content rendered by
+    these same rules, anything else as JSON.  What is no text, or what JSON cannot hold, becomes
+    an error result that says so.  At most ``max_chars`` are kept, a note about the cut included.
+    """
+    if isinstance(value, ToolResult):
+        inner = render_result(value.content, max_chars=max_chars)
+        is_error = value.is_error or inner.is_error
+        attachments = tuple(value.attachments)
+        for path in attachments:
+            if problem := label_problem(path):
+                text = f"The tool ran, but named a file wrongly: {problem}"
+                return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
+        return ToolResult(inner.content, is_error, attachments)
+    if value is None:
+        return ToolResult(NO_RESULT)
+    if isinstance(value, str):
+        if problem := "" if value.isascii() else text_problem(value):
+            text = f"The tool ran, but returned no text: {problem}"
+            return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
+        return ToolResult(_bounded(value, max_chars, "result"))
+    try:
+        text = msgspec.json.encode(value).decode()
+    except BaseException as problem:
+        if exit_in(problem) is not None:
+            raise
+        return ToolResult(
+            f"The tool ran, but what it returned ({type(value).__name__}) cannot be written as "
+            f"JSON: {error_text(problem)}",
+            is_error=True,
+        )
+    return ToolResult(_bounded(text, max_chars, "result"))
+
+
+def render_failure(problem: BaseException, mask: Callable[[str], str] = str) -> ToolResult:
+    """Put what a tool raised into the words that the model reads, as an error result.
+
+    ``BadArguments`` and ``ToolError`` speak for themselves, also alone in a group (a tool's own
+    task group wraps them); of anything else the model reads ``error_text``.  Each text goes
+    through ``mask`` before it is cut.
+    """
+    cause = alone(problem)
+    if isinstance(cause, BadArguments):
+        return ToolResult(mask(cause.message), is_error=True)
+    if isinstance(cause, ToolError):
+        text = mask(words_of(cause)) or "The tool failed."
+        return ToolResult(_bounded(text, MAX_RESULT_CHARS, "error"), is_error=True)
+    return ToolResult(error_text(cause, mask), is_error=True)
+
+
+def error_text(problem: BaseException, mask: Callable[[str], str] = str) -> str:
+    """Say what was raised, as ``TypeName: message`` without traceback; never raises itself.
+
+    Groups are told by their members.  At most ``MAX_ERROR_CHARS`` are kept.
+    """
+    problem = alone(problem)
+    members = [problem]
+    if isinstance(problem, BaseExceptionGroup):
+        members = list(problem.exceptions[:10])
+    texts = []
+    for each in members:
+        message = mask(words_of(each))
+        texts.append(f"{type(each).__name__}: {message}" if message else type(each).__name__)
+    return _bounded("; ".join(texts), MAX_ERROR_CHARS, "error")
+
+
+def alone(problem: BaseException) -> BaseException:
+    """The one exception inside a group of one, however deep."""
+    while isinstance(problem, BaseExceptionGroup) and len(problem.exceptions) == 1:
+        problem = problem.exceptions[0]
+    return problem
+
+
+def _bounded(text: str, limit: int, what: str) -> str:
+    """``text`` as a plain str of valid Unicode, which a journal can hold, cut at ``limit``."""
+    text = str.__str__(text)
+    if len(text) > limit:
+        note = f"\n[cut: the {what} has {len(text):,} characters, the limit is {limit:,}]"
+        text = (text[: max(0, limit - len(note))] + note)[:limit]
+    return text if text.isascii() else readable(text)

@@ -1,0 +1,1 @@
+"""What an agent's folder says, as texts: state, history, conversation."""

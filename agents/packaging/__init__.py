@@ -1,0 +1,1 @@
+"""An agent with all it can reach, as one JSON file."""

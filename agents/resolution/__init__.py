@@ -1,0 +1,1 @@
+"""How definitions fit together: names resolved, sides read, skills made into agents."""

@@ -1,0 +1,130 @@
+"""A side with its names resolved: what a step needs, and what it may call.
+
+``Definitions`` makes them (``resolution``), one of each side of each model agent.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
+from hubbub.agents.definitions.arguments import Arguments
+from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
+from hubbub.agents.definitions.hooks import RESULT_POINTS, Hook
+from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
+from hubbub.agents.definitions.skills import Skill
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.model import ToolSpec, parse_arguments
+
+__all__ = [
+    "DEFAULT_MAX_ITERATIONS", "DEFAULT_MAX_STEPS", "DEFAULT_MAX_TURNS", "FRAME", "ActiveSide",
+    "ChildTool", "passthrough",
+]  # fmt: skip
+
+DEFAULT_MAX_STEPS: Final = 250
+DEFAULT_MAX_TURNS: Final = 250
+DEFAULT_MAX_ITERATIONS: Final = 25
+"""Model calls of a takeover frame from the push, or a user's message, to its next text."""
+
+FRAME: Final = "frame"
+"""How side A of an agent is known while it has taken a conversation over."""
+
+
+def passthrough(skills: Mapping[str, Skill], arguments: str) -> Tool[..., Any] | None:
+    """The tool that carries out the skill a call names, if that skill has one (I-12)."""
+    try:
+        name = parse_arguments(arguments).get("name")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    skill = skills.get(name) if isinstance(name, str) else None
+    return skill.passthrough if skill is not None and isinstance(skill.passthrough, Tool) else None
+
+
+class ChildTool(Struct, frozen=True, eq=False):
+    """A ``dual_ai`` agent as a tool of one prompt, with its arguments (C-19)."""
+
+    config: SubagentToolConfig
+    agent: AgentDefinition
+    key: str
+    """Names the tool that configured a child, across agents that share a prompt."""
+    arguments: Arguments
+    spec: ToolSpec
+    message_property: str
+
+
+class ActiveSide(Struct, frozen=True, eq=False):
+    """A side with its names resolved: what a step needs."""
+
+    name: str
+    agent: str
+    config: SideConfig
+    prompt: PromptDefinition
+    tools: Mapping[str, Tool[..., Any]]
+    children: Mapping[str, ChildTool]
+    handoffs: Mapping[str, AgentDefinition]
+    hooks: Mapping[str, tuple[Hook, ...]]
+    variables: tuple[VariableDefinition, ...]
+    max_steps: int
+    max_turns: int
+    two_sided: bool
+    in_order: frozenset[str]
+    """Calls of these names make their whole step run in order (S-07)."""
+    bindings: Mapping[str, tuple[str, SessionToolBinding]]
+    """By tool: what the tool does to the session."""
+
+    offered: frozenset[str]
+    """The names a model may call."""
+    is_plain: bool
+    """Whether a request needs nothing but the transcript: no agents, variables or hooks."""
+
+    may_hook: bool
+    """Whether this side, or the other one, has any hooks."""
+
+    acts_as: str
+    """``name``, or ``frame`` for side A of a takeover frame."""
+    agents: Mapping[str, AgentDefinition]
+    """Whom ``use_agent`` may call (I-14)."""
+    skills: Mapping[str, Skill]
+    """What ``use_skill`` may call."""
+
+    @property
+    def is_frame(self) -> bool:
+        return self.acts_as == FRAME
+
+    @property
+    def is_skill(self) -> bool:
+        return self.agent.startswith("skill:")
+
+    def delegates(self, name: str, arguments: str) -> bool:
+        """Whether a call begins, or reaches, another run."""
+        if name not in self.offered or name in self.tools or name in self.handoffs:
+            return False
+        return name not in (COMPLETE, INTERRUPT) and self.tool_of(name, arguments) is None
+
+    def tool_of(self, name: str, arguments: str) -> Tool[..., Any] | None:
+        """The function that a call is carried out by, if it is by one."""
+        if name == USE_SKILL and self.skills:
+            return passthrough(self.skills, arguments)
+        return self.tools.get(name)
+
+    @property
+    def gates(self) -> frozenset[str]:
+        """The variables that enable branches (C-03)."""
+        return frozenset(c.config.optional for c in self.children.values() if c.config.optional)
+
+    @property
+    def hooks_results(self) -> bool:
+        """Whether hooks see what a call came to before it is journaled."""
+        return not RESULT_POINTS.isdisjoint(self.hooks)
+
+    @property
+    def resumable(self) -> tuple[ChildTool, ...]:
+        return tuple(child for child in self.children.values() if child.config.stays)
+
+    @property
+    def immediate(self) -> tuple[str, ...]:
+        """The subagents that start with this prompt (C-04)."""
+        return tuple(name for name, each in self.children.items() if each.config.is_immediate)

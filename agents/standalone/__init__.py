@@ -1,0 +1,1 @@
+"""Frames driven by hand: the stack of interactive agents, as data."""

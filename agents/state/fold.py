@@ -1,0 +1,482 @@
+"""``fold``: the only thing that changes a thread.
+
+    Thread × event of the own lane → Thread
+
+It reads no definitions, no clock and no ids, so that old journals always fold; an event it does
+not know changes nothing.  One function per event type, found in a table.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
+from hubbub.agents.state.area import attachment_note, place_files, with_file, with_files, with_key
+from hubbub.agents.state.commands import is_unheard
+from hubbub.agents.state.family import (
+    FAILURE,
+    OPENING,
+    Start,
+    describe,
+    is_told,
+    with_booted,
+    with_child,
+    with_deferred,
+    with_interruption,
+    with_read,
+    with_result,
+    with_results,
+    without_starts,
+)
+from hubbub.agents.state.prompts import with_prompt, without_prompt
+from hubbub.agents.state.thread import OpenCall, OpenStep, Origin, Outcome, Thread
+from hubbub.agents.state.transcript import hear, said, tell
+from hubbub.hub import events as e
+from hubbub.hub.events import NO_USAGE, Event, FileRef
+from hubbub.hub.values import NULL
+
+__all__ = ["awaited", "fold", "fold_all", "placed_files"]
+
+
+def fold(thread: Thread, event: Event) -> Thread:
+    """The thread after ``event``."""
+    change = _CHANGES.get(event.__class__)
+    return thread if change is None else change(thread, event)
+
+
+def fold_all(thread: Thread, events: Iterable[Event]) -> Thread:
+    """The thread after several events, in order."""
+    for event in events:
+        change = _CHANGES.get(event.__class__)
+        if change is not None:
+            thread = change(thread, event)
+    return thread
+
+
+# ── the life of the run ──────────────────────────────────────────────────────────────────────
+
+
+def _start(thread: Thread, event: e.AgentStart) -> Thread:
+    return replace(
+        thread, phase="live", agent=event.agent, two_sided=event.two_sided, once=event.once
+    )
+
+
+def _handoff(thread: Thread, event: e.AgentHandoff) -> Thread:
+    return replace(thread, agent=event.to, family=replace(thread.family, activated=()))
+
+
+def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
+    return replace(
+        thread,
+        phase="ended",
+        in_session=False,
+        open=None,
+        status="terminated",
+        outcome=Outcome(
+            thread.session, event.success, event.outcome, event.reason, event.output_json,
+            event.usage,
+        ),
+    )  # fmt: skip
+
+
+def _interrupted(thread: Thread, event: e.AgentInterrupted) -> Thread:
+    if not thread.family.starts:
+        return thread
+    return replace(thread, family=with_interruption(thread.family))
+
+
+def _park(thread: Thread, event: e.AgentPark) -> Thread:
+    return replace(thread, parked=thread.parked or not event.waits, restarts=0)
+
+
+def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
+    if thread.family.undecided:  # Handles are gone with their process.
+        thread = replace(thread, family=with_results(thread.family, {"read": "call"}))
+    # What was to be waited for before the model is asked again has passed meanwhile.
+    return replace(
+        thread, parked=False, restarts=thread.restarts + 1, delay=0.0, draft_text="",
+        draft_thinking=(),
+    )  # fmt: skip
+
+
+# ── sessions and what is taken ───────────────────────────────────────────────────────────────
+
+
+def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
+    side = event.side or "side_a"
+    unseen = thread.unseen
+    if unseen:  # It gets its turn now, whatever comes of it.
+        unseen = tuple([each for each in unseen if each != side])
+    return replace(
+        thread,
+        session=event.session,
+        in_session=True,
+        side=side,
+        acts_as="frame" if thread.origin.frame else side,
+        unseen=unseen,
+        turn=thread.turn + 1,
+        session_turns=1,
+        has_spoken=False,
+        answering=(),
+        status="running",
+        turn_steps=0,
+        attempt=1,
+        delay=0.0,
+        usage=NO_USAGE,
+        last_text="",
+    )
+
+
+def _session_turn(thread: Thread, event: e.SessionTurn) -> Thread:
+    thread = replace(
+        thread,
+        side=event.side,
+        acts_as=event.side,
+        turn=thread.turn + 1,
+        session_turns=thread.session_turns + 1,
+        has_spoken=False,
+        turn_steps=0,
+        attempt=1,
+        delay=0.0,
+    )
+    if not event.content:
+        return thread
+    return tell(thread, UserMessage(content=event.content), event.side)
+
+
+def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
+    return replace(
+        thread,
+        in_session=False,
+        status="idle",
+        attempt=1,
+        delay=0.0,
+        draft_text="",
+        draft_thinking=(),
+        outcome=Outcome(
+            event.session, event.success, event.outcome, event.reason, event.output_json,
+            event.usage,
+        ),
+    )  # fmt: skip
+
+
+def _taken(thread: Thread, event: e.SessionTaken) -> Thread:
+    for item in event.items:
+        take = _TAKEN.get(item.__class__)
+        if take is not None:
+            thread = take(thread, item)
+    return replace(thread, parked=False) if thread.parked else thread
+
+
+def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
+    thread = replace(
+        thread,
+        origin=Origin(
+            item.run_id, item.root_run_id, item.parent_run_id, item.depth, item.receives,
+            item.reports, item.name, item.frame,
+            item.parent_run_id is None and not item.once
+            and (item.descriptor_json is NULL or _is_of_user(item.descriptor)),
+        ),
+        acts_as="frame" if item.frame else thread.acts_as,
+        answering=(OPENING,) if item.reports else (),
+    )  # fmt: skip
+    notes: tuple[str, ...] = ()
+    message = item.message
+    attached = () if message is None else message.attachments
+    if item.files or attached:
+        thread, notes = _received(thread, item.files, attached)
+    if item.input_json is NULL or (said := item.input) is None:
+        return thread
+    text = said if isinstance(said, str) else bytes(item.input_json).decode()
+    role = "user" if message is None else message.role
+    return hear(thread, UserMessage(content=text, role=role, notes=notes))
+
+
+def _is_of_user(descriptor: Any) -> bool:
+    return descriptor is None or descriptor.get("type") == "user"
+
+
+def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
+    origin = thread.origin
+    if (origin.frame or thread.open is not None) and is_unheard(thread, item):
+        return thread
+    if item.key and origin.reports and item.source == origin.parent_run_id:
+        thread = replace(thread, answering=(*thread.answering, item.key))
+    notes: tuple[str, ...] = ()
+    if item.files or item.attachments:
+        thread, notes = _received(thread, item.files, item.attachments)
+    message = UserMessage(content=item.content, role=item.role, notes=notes)
+    return hear(thread, message, origin.receives)
+
+
+def _received(
+    thread: Thread, files: tuple[FileRef, ...], named: tuple[str, ...] = ()
+) -> tuple[Thread, tuple[str, ...]]:
+    """Files that came with words: they get names of this run's own (A-01)."""
+    if files:
+        placed = place_files(thread.area, files)
+        thread = replace(thread, area=with_files(thread.area, placed))
+        named = (*named, *(ref.path for ref in placed))
+    return thread, attachment_note(named)
+
+
+def placed_files(thread: Thread, item: e.SessionResult) -> tuple[FileRef, ...]:
+    """The files of a result under the names they get here."""
+    return place_files(thread.area, item.files) if item.files else ()
+
+
+def awaited(thread: Thread, item: e.SessionResult) -> list[int]:
+    """The open calls that wait for a result, by index."""
+    step = thread.open
+    return [
+        call.index
+        for call in (step.calls if step is not None else ())
+        if call.status == "waiting"
+        and call.child == item.child_run_id
+        and (item.final or call.key in item.answers)
+    ]
+
+
+def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
+    placed = placed_files(thread, item)
+    if placed:
+        thread = replace(thread, area=with_files(thread.area, placed))
+    waited = awaited(thread, item)
+    child = None if waited else is_told(thread.family, item)
+    thread = replace(thread, family=with_result(thread.family, item))
+    for index in waited:  # No longer given up by the answer that follows.
+        thread = _change_call(thread, index, status="started")
+    if child is None:
+        return thread
+    thread = tell(thread, describe(item, tuple(ref.path for ref in placed)), child.side)
+    return _unseen(thread, child.side)
+
+
+def _unseen(thread: Thread, side: str) -> Thread:
+    return thread if side in thread.unseen else replace(thread, unseen=(*thread.unseen, side))
+
+
+def _take_variables(thread: Thread, item: e.SessionVariables) -> Thread:
+    return replace(thread, family=with_booted(thread.family, item.request_id))
+
+
+def _take_terminate(thread: Thread, item: e.SessionTerminate) -> Thread:
+    return thread if thread.terminated is not None else replace(thread, terminated=item.at)
+
+
+def _take_close(thread: Thread, item: e.SessionClose) -> Thread:
+    return replace(thread, closing=True)
+
+
+def _take_reset(thread: Thread, item: e.SessionReset) -> Thread:
+    thread = replace(
+        thread, transcript=(), transcript_b=(), open=None, closed=None, draft_text="",
+        draft_thinking=(), unseen=(),
+    )  # fmt: skip
+    return hear(thread, UserMessage(content=item.message)) if item.message else thread
+
+
+# ── steps ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _text(thread: Thread, event: e.AgentText) -> Thread:
+    if event.step != thread.step + 1:
+        return thread  # Said by a tool on the way, not by the model in its step.
+    return replace(thread, draft_text=thread.draft_text + event.text, last_text=event.text)
+
+
+def _thinking(thread: Thread, event: e.AgentThinking) -> Thread:
+    block = Thinking(text=event.text, signature=event.signature, redacted=event.redacted)
+    return replace(thread, draft_thinking=(*thread.draft_thinking, block))
+
+
+def _retry(thread: Thread, event: e.AgentRetry) -> Thread:
+    return replace(
+        thread,
+        attempt=event.attempt + 1,
+        delay=event.delay,
+        draft_text="",
+        draft_thinking=(),
+        restarts=0,
+    )
+
+
+def _step(thread: Thread, event: e.AgentStep) -> Thread:
+    step = OpenStep(
+        event.step,
+        thread.draft_text,
+        thread.draft_thinking,
+        tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
+        event.parallel,
+        event.stop_reason in ("refusal", "length"),
+    )
+    unseen = thread.unseen
+    if unseen:
+        unseen = tuple([side for side in unseen if side != thread.side])
+    spoken = None if event.calls else AssistantMessage(text=step.text, thinking=step.thinking)
+    if spoken is not None and thread.two_sided:
+        thread, spoken = said(thread, spoken), None
+    return replace(
+        thread,
+        step=event.step,
+        turn_steps=thread.turn_steps + 1,
+        attempt=1,
+        delay=0.0,
+        has_spoken=thread.has_spoken or bool(thread.draft_text),
+        draft_text="",
+        draft_thinking=(),
+        open=step if event.calls else None,
+        closed=None if event.calls else step,
+        transcript=thread.transcript if spoken is None else (*thread.transcript, spoken),
+        unseen=unseen,
+        usage=event.usage if thread.usage is NO_USAGE else thread.usage + event.usage,
+        total_usage=thread.total_usage
+        if event.usage == NO_USAGE
+        else thread.total_usage + event.usage,
+        restarts=0,
+    )
+
+
+def _tool_start(thread: Thread, event: e.AgentToolStart) -> Thread:
+    return _change_call(thread, event.index, status="started")
+
+
+def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
+    step = thread.open
+    if step is None or event.index >= len(step.calls):
+        return thread
+    call = step.calls[event.index]
+    if call.status == "waiting" and call.child:  # Answered before the child's result came.
+        given_up = (*thread.family.given_up, (call.child, call.key))
+        thread = replace(thread, family=replace(thread.family, given_up=given_up))
+    if thread.family.undecided:
+        decided = {"read": "handle", "call": "message"}
+        family = with_results(thread.family, decided, f"{event.step}.{event.index}")
+        thread = replace(thread, family=family)
+    thread = _change_call(
+        thread, event.index, status="done", output=event.output, is_error=event.is_error,
+        ran=event.ran, notes=event.notes,
+    )  # fmt: skip
+    step = thread.open
+    if step is None or not step.is_answered:
+        return thread
+    return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
+
+
+def _change_call(thread: Thread, index: int, **changes: Any) -> Thread:
+    step = thread.open
+    if step is None or index >= len(step.calls) or step.calls[index].status == "done":
+        return thread
+    calls = list(step.calls)
+    calls[index] = replace(calls[index], **changes)
+    return replace(thread, open=replace(step, calls=tuple(calls)))
+
+
+# ── children, files, keys ────────────────────────────────────────────────────────────────────
+
+
+def _child(thread: Thread, event: e.AgentChild) -> Thread:
+    thread = replace(thread, family=with_child(thread.family, event))
+    if event.error:
+        reference = event.child_run_id or event.child_agent
+        text = FAILURE.format(reference, event.error)
+        return _unseen(tell(thread, UserMessage(content=text), event.side), event.side)
+    if event.waits and not event.immediate:
+        return _change_call(
+            thread, event.index, status="waiting", child=event.child_run_id, key=OPENING,
+            takeover=event.takeover,
+        )  # fmt: skip
+    return thread
+
+
+def _read(thread: Thread, event: e.AgentRead) -> Thread:
+    return replace(thread, family=with_read(thread.family, event.child_run_id))
+
+
+def _prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
+    if not event.pauses:
+        return replace(thread, prompts=with_prompt(thread.prompts, event))
+    if thread.open is None:
+        return thread
+    index = int(event.call_id.rpartition(".")[2])
+    expires_at = event.at + int((event.timeout or 0.0) * 1_000_000)
+    return _change_call(thread, index, status="waiting", key=event.prompt_id, expires_at=expires_at)
+
+
+def _prompt_end(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Thread:
+    if not thread.prompts:
+        return thread
+    return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
+
+
+def _message(thread: Thread, event: e.AgentMessage) -> Thread:
+    if not event.waits:
+        return thread
+    return _change_call(thread, event.index, status="waiting", child=event.to, key=event.key)
+
+
+def _immediate(thread: Thread, event: e.AgentImmediate) -> Thread:
+    if event.skipped:
+        return replace(thread, family=without_starts(thread.family, event.skipped))
+    starts = tuple(Start(name, event.message) for name in event.names)
+    activated = (*thread.family.activated, event.side)
+    return replace(thread, family=replace(thread.family, starts=starts, activated=activated))
+
+
+def _variables(thread: Thread, event: e.SessionVariables) -> Thread:
+    return replace(thread, family=with_deferred(thread.family, event))
+
+
+def _status(thread: Thread, event: e.AgentStatus) -> Thread:
+    return replace(thread, status=event.status)
+
+
+def _file(thread: Thread, event: e.AgentFile) -> Thread:
+    return replace(thread, area=with_file(thread.area, event))
+
+
+def _key(thread: Thread, event: e.AgentKey) -> Thread:
+    return replace(thread, area=with_key(thread.area, event))
+
+
+_CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
+    e.AgentStart: _start,
+    e.AgentComplete: _complete,
+    e.AgentHandoff: _handoff,
+    e.AgentInterrupted: _interrupted,
+    e.AgentPark: _park,
+    e.AgentRestore: _restore,
+    e.SessionStart: _session_start,
+    e.SessionTurn: _session_turn,
+    e.SessionEnd: _session_end,
+    e.SessionTaken: _taken,
+    e.AgentText: _text,
+    e.AgentThinking: _thinking,
+    e.AgentRetry: _retry,
+    e.AgentStep: _step,
+    e.AgentToolStart: _tool_start,
+    e.AgentToolComplete: _tool_complete,
+    e.AgentChild: _child,
+    e.AgentRead: _read,
+    e.AgentMessage: _message,
+    e.AgentImmediate: _immediate,
+    e.AgentStatus: _status,
+    e.AgentFile: _file,
+    e.AgentKey: _key,
+    e.SessionVariables: _variables,
+    e.SessionPrompt: _prompt,
+    e.SessionPromptEnd: _prompt_end,
+}
+
+_TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
+    e.SessionOpen: _take_open,
+    e.SessionMessage: _take_message,
+    e.SessionResult: _take_result,
+    e.SessionReply: _prompt_end,
+    e.SessionVariables: _take_variables,
+    e.SessionTerminate: _take_terminate,
+    e.SessionClose: _take_close,
+    e.SessionReset: _take_reset,
+}

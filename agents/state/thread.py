@@ -1,0 +1,237 @@
+"""``Thread``: a run's durable state, the fold of its own lane and of nothing else.
+
+The transcripts hold finished exchanges only.  A step whose calls are not all answered stands
+apart in ``open``, and its calls move into the transcript, results inside them, in one go: so a
+tool call without its result cannot be shown to a model (S-07).
+
+    Thread ── what the next command depends on
+      ├── origin   whose child the run is, and how it began
+      ├── family   the runs it has started            (agents/state/family.py)
+      └── area     its files and its keys             (agents/state/area.py)
+"""
+
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
+from hubbub.agents.state.area import NO_AREA, Area
+from hubbub.agents.state.family import NO_FAMILY, Family
+from hubbub.agents.state.prompts import OpenPrompt
+from hubbub.hub.events import NO_USAGE, OutcomeName
+from hubbub.hub.values import Json, decode_value
+
+__all__ = ["FAILURES", "NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
+
+CallStatus: TypeAlias = Literal["todo", "started", "waiting", "done"]
+
+
+class OpenCall(Struct, frozen=True, gc=False):
+    """A tool call on its way to its one result.
+
+    ``waiting``: the call's result is that of the session of ``child`` that takes ``key``, or, if
+    there is no child, the answer to the prompt ``key``.  ``ran``: its tool was called, with valid
+    arguments.
+    """
+
+    index: int
+    name: str
+    arguments: str
+    status: CallStatus = "todo"
+    output: str = ""
+    is_error: bool = False
+    ran: bool = False
+    notes: tuple[str, ...] = ()
+    child: str = ""
+    key: str = ""
+    takeover: bool = False
+    """Whether the child has the conversation meanwhile."""
+    expires_at: int = 0
+    """When the prompt is given up (µs since the epoch)."""
+
+
+class OpenStep(Struct, frozen=True, gc=False):
+    """A model step whose calls are not all answered yet."""
+
+    number: int
+    text: str
+    thinking: tuple[Thinking, ...]
+    calls: tuple[OpenCall, ...]
+    parallel: bool
+    is_refused: bool = False
+    """Whether the model stopped for another reason than being done."""
+
+    @property
+    def is_answered(self) -> bool:
+        for call in self.calls:  # noqa: SIM110
+            if call.status != "done":
+                return False
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is left to do here but to wait for children."""
+        waits = False
+        for call in self.calls:
+            if call.status == "started":
+                return False
+            waits = waits or call.status == "waiting"
+        return waits
+
+    @property
+    def frame(self) -> OpenCall | None:
+        """The call whose child has the conversation, if one has."""
+        return next((c for c in self.calls if c.status == "waiting" and c.takeover), None)
+
+    @property
+    def pause(self) -> OpenCall | None:
+        """The call that waits for the user's answer, if one does."""
+        return next((c for c in self.calls if c.status == "waiting" and not c.child), None)
+
+    def as_message(self) -> AssistantMessage:
+        """The step as the model will see it; call ids are unique within the run."""
+        return AssistantMessage(
+            text=self.text,
+            thinking=self.thinking,
+            calls=tuple(
+                [
+                    AnsweredCall(
+                        id=f"call_{self.number}_{call.index}",
+                        name=call.name,
+                        arguments=call.arguments,
+                        output=call.output,
+                        is_error=call.is_error,
+                        notes=call.notes,
+                    )
+                    for call in self.calls
+                ]
+            ),
+        )
+
+
+FAILURES: Final = frozenset(("failed", "timed_out", "limit"))
+"""Outcomes that nobody has asked for."""
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """How the latest session, or the run, ended."""
+
+    session: int
+    success: bool
+    outcome: OutcomeName
+    reason: str
+    output_json: Json
+    usage: Usage
+
+    @property
+    def output(self) -> Any:
+        """What it came to; a fresh copy each time."""
+        return decode_value(self.output_json)
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """How the run began, and whose child it is."""
+
+    run_id: str = ""
+    root_run_id: str = ""
+    parent_run_id: str | None = None
+    depth: int = 0
+    receives: str = "side_a"
+    """The side that messages are for (C-08)."""
+    reports: bool = False
+    """Whether each session's result goes to the parent's inbox."""
+    name: str = ""
+    frame: int = 0
+    """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
+    is_conversation: bool = False
+    """Whether it is a root that a person talks with, as far as its opening says."""
+
+
+NOWHERE = Origin()
+
+
+class Thread(Struct, frozen=True, gc=False):
+    """Everything about a model run that its next command depends on."""
+
+    agent: str = ""
+    phase: Literal["new", "live", "ended"] = "new"
+    two_sided: bool = False
+    once: bool = False
+    closing: bool = False
+    session: int = 0
+    in_session: bool = False
+    side: str = "side_a"
+    acts_as: str = "side_a"
+    """The side at work as definitions know it: ``frame`` for side A of a takeover frame."""
+    turn: int = 0
+    session_turns: int = 0
+    step: int = 0
+    turn_steps: int = 0
+    attempt: int = 1
+    delay: float = 0.0
+    transcript: tuple[ModelMessage, ...] = ()
+    """As side A sees it."""
+    transcript_b: tuple[ModelMessage, ...] = ()
+    """As side B sees it, in a two-sided agent."""
+    draft_text: str = ""
+    draft_thinking: tuple[Thinking, ...] = ()
+    open: OpenStep | None = None
+    closed: OpenStep | None = None
+    """The last step, with its results; what it stops is asked of it (agents/turn/stop.py)."""
+    has_spoken: bool = False
+    """Whether the side at work has said something in this turn."""
+    unseen: tuple[str, ...] = ()
+    """Sides that were told of a child's result and have not taken a step since."""
+    answering: tuple[str, ...] = ()
+    """The parent's messages that this session has taken, by key (C-18)."""
+    last_text: str = ""
+    status: str = "idle"
+    """What the parent's registry says of this run (C-14)."""
+    usage: Usage = NO_USAGE
+    total_usage: Usage = NO_USAGE
+    outcome: Outcome | None = None
+    terminated: int | None = None
+    parked: bool = False
+    restarts: int = 0
+    origin: Origin = NOWHERE
+    family: Family = NO_FAMILY
+    area: Area = NO_AREA
+    prompts: tuple[OpenPrompt, ...] = ()
+    """What tools and hooks have asked and nobody has answered yet."""
+
+    @property
+    def view(self) -> tuple[ModelMessage, ...]:
+        """The conversation as the side at work sees it."""
+        return self.transcript if self.side == "side_a" else self.transcript_b
+
+    @property
+    def frame(self) -> OpenCall | None:
+        """The call whose child has the conversation, if one has."""
+        return self.open.frame if self.open is not None else None
+
+    @property
+    def pause(self) -> OpenCall | None:
+        """The call that waits for the user's answer, if one does."""
+        return self.open.pause if self.open is not None else None
+
+    @property
+    def converses(self) -> bool:
+        """Whether a person talks with the run: it is a conversation's root, or one of its frames;
+        not one that was started for a single session."""
+        origin = self.origin
+        return not (self.once or self.two_sided) and (origin.is_conversation or origin.frame > 0)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a child must finish before anything else can be done (C-17)."""
+        if not self.in_session:
+            return False
+        return self.open.waits if self.open is not None else self.family.only_waits
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the run is in the middle of something of its own."""
+        return self.phase == "live" and not self.parked and not self.waits
+
+
+EMPTY = Thread()

@@ -1,0 +1,247 @@
+"""Tool calls of a step, from todo to done (S-07, S-08).
+
+Rules
+-----
+* In a sequential step a call begins when the one before it is done; in a parallel step all
+  begin at once.  Results stand in call order either way.
+* A call that cannot run (unknown tool, too many calls) is answered at once, with an error that
+  says what the model can do about it.
+* A call that ends the session or hands the conversation over is the last: the ones after it are
+  skipped.  A step that holds such a call runs in order.
+* A handoff, ``complete`` and ``interrupt`` need nothing run: they are carried out as they begin.
+* A call whose start is on record but which is not running (after a crash) is *lost*: it is run
+  again if its tool is declared idempotent, else its result says that it may have run.  One that
+  only delegates has had no effect before its record, and is made again.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from hubbub.agents.definitions.arguments import Arguments, BadArguments
+from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
+from hubbub.agents.definitions.signature import Parameter
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
+from hubbub.agents.turn.stop import terminal
+from hubbub.hub.events import (
+    AgentHandoff,
+    AgentToolComplete,
+    AgentToolStart,
+    Event,
+    SessionPop,
+    SessionPrompt,
+    SessionPromptEnd,
+)
+
+__all__ = [
+    "HANDED_OVER", "MAX_CALLS", "PAUSE_SECONDS", "answer", "begin_calls", "given_up", "lost_calls",
+    "popped", "refuse_open_calls",
+]  # fmt: skip
+
+MAX_CALLS: Final = 128
+"""Calls of one step that are run; the model is told that the others were not."""
+
+LOST = (
+    "the process stopped while this tool was running; it may or may not have had its effect. "
+    "Check before you call it again."
+)
+
+HANDED_OVER: Final = "The conversation was handed over to {}."
+COMPLETED: Final = "Completed."
+
+PAUSE_SECONDS: Final = 3600.0
+"""How long the answer to ``interrupt`` is waited for (I-15)."""
+
+_ARGUMENTS: Final[Mapping[str, Arguments]] = {
+    COMPLETE: Arguments(COMPLETE, (Parameter(name="result", type=str),)),
+    INTERRUPT: Arguments(
+        INTERRUPT,
+        (
+            Parameter(name="prompt", type=str),
+            Parameter(name="options", type=list[str], default=()),
+        ),
+    ),
+}
+
+
+def begin_calls(thread: Thread, side: ActiveSide) -> list[Event]:
+    """The starts, the refusals and the handoff that are due in the open step."""
+    step = thread.open
+    if step is None:
+        return []
+    begun: list[Event] = []
+    skipped = ""
+    for call in step.calls:
+        if call.status == "done":
+            skipped = skipped or _ends(call, side)
+        elif skipped:
+            begun.append(answer(thread, step, call, f"skipped: {skipped}"))
+        elif call.status in ("started", "waiting"):
+            if not step.parallel:
+                break
+        elif refusal := _refusal(thread, call, side):
+            begun.append(answer(thread, step, call, refusal))
+        elif call.name in side.handoffs:
+            begun += _hand_over(thread, step, call, side)
+            skipped = f"the conversation was handed over to {call.name}"
+        elif call.name == COMPLETE:
+            begun += _complete(thread, step, call, side)
+            skipped = f"the session ended with {COMPLETE}"
+        elif call.name == INTERRUPT:
+            begun += _interrupt(thread, step, call, side)
+            break
+        else:
+            begun.append(_start(thread, step, call, side))
+            if not step.parallel:
+                break
+    return begun
+
+
+def _ends(call: OpenCall, side: ActiveSide) -> str:
+    """What a call that is done has ended, in words."""
+    return f"the session ended with {call.name}" if terminal(call, side) else ""
+
+
+def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
+    if call.index >= MAX_CALLS:
+        return f"not run: at most {MAX_CALLS} calls are run in one step; call again in the next"
+    if call.name in side.handoffs:
+        if call.name == thread.agent:
+            return f"you are {call.name} already; go on yourself"
+        return ""
+    if call.name not in side.tools and call.name not in side.offered:
+        if call.name == USE_SKILL and side.is_skill:
+            return "a skill cannot use skills; do it yourself, or complete and say what is missing"
+        known = ", ".join(sorted(side.offered)) or "none"
+        return f"there is no tool named {call.name!r}; available tools: {known}"
+    if call.name == INTERRUPT and not thread.converses:
+        return "nobody is there who could answer; go on without an answer"
+    arguments = _ARGUMENTS.get(call.name)
+    if arguments is not None:
+        try:
+            arguments.parse(call.arguments)
+        except BadArguments as error:
+            return error.message
+    return ""
+
+
+def _start(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Event:
+    return AgentToolStart(
+        step=step.number,
+        index=call.index,
+        name=call.name,
+        arguments=call.arguments,
+        side=thread.side,
+        label=side.config.label,
+        turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+    )
+
+
+def _hand_over(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Iterator[Event]:
+    yield _start(thread, step, call, side)
+    yield AgentHandoff(to=call.name, turn=thread.turn, call_id=f"{step.number}.{call.index}")
+    text = HANDED_OVER.format(call.name)
+    yield answer(thread, step, call, text, is_error=False, ran=True)
+
+
+def _complete(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Iterator[Event]:
+    yield _start(thread, step, call, side)
+    yield answer(thread, step, call, COMPLETED, is_error=False, ran=True)
+
+
+def _interrupt(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Iterator[Event]:
+    """Pause for the user's answer: the prompt is on record, and so is until when it waits."""
+    given = _ARGUMENTS[INTERRUPT].parse(call.arguments)
+    yield _start(thread, step, call, side)
+    yield SessionPrompt(
+        prompt_id=f"{thread.origin.run_id}.call_{step.number}_{call.index}",
+        question=given["prompt"],
+        options=tuple(given.get("options", ())),
+        timeout=PAUSE_SECONDS,
+        pauses=True,
+        side=thread.side,
+        label=side.config.label,
+        turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+    )
+
+
+def refuse_open_calls(thread: Thread, reason: str, depth: int | None = None) -> Iterator[Event]:
+    """An error result for every call that has none yet; what it waited for is no longer wanted.
+
+    ``depth`` is how many frames are left of the stack, where not only those above go.
+    """
+    step = thread.open
+    for call in step.calls if step is not None else ():
+        if call.status != "done":
+            assert step is not None
+            yield from given_up(thread, step, call, reason, depth)
+            yield answer(thread, step, call, reason, ran=call.status == "started")
+
+
+def given_up(
+    thread: Thread, step: OpenStep, call: OpenCall, reason: str, depth: int | None = None
+) -> Iterator[Event]:
+    """What stands before the answer of a call that is no longer waited for."""
+    if call.status != "waiting":
+        return
+    if call.takeover:
+        yield popped(thread, step, call, is_error=True, depth=depth)
+    elif not call.child:
+        yield SessionPromptEnd(
+            prompt_id=call.key, reason=reason, turn=thread.turn,
+            call_id=f"{step.number}.{call.index}",
+        )  # fmt: skip
+
+
+def popped(
+    thread: Thread, step: OpenStep, call: OpenCall, *, is_error: bool, depth: int | None = None
+) -> SessionPop:
+    """The frame that a call has waited for gives the conversation back."""
+    child = thread.family.find(call.child)
+    return SessionPop(
+        frame_run_id=call.child,
+        frame_agent=child.agent if child is not None else "",
+        depth=(thread.origin.frame or 1) if depth is None else depth,
+        is_error=is_error,
+        turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+    )
+
+
+def lost_calls(thread: Thread, side: ActiveSide) -> Iterator[Event]:
+    """The honest result of every call that was running when its process stopped."""
+    step = thread.open
+    for call in step.calls if step is not None else ():
+        if call.status == "started":
+            tool = side.tool_of(call.name, call.arguments)
+            delegates = side.delegates(call.name, call.arguments)
+            if not delegates and (tool is None or not tool.idempotent):
+                assert step is not None
+                yield answer(thread, step, call, LOST, ran=True)
+
+
+def answer(
+    thread: Thread,
+    step: OpenStep,
+    call: OpenCall,
+    output: str,
+    *,
+    is_error: bool = True,
+    ran: bool = False,
+    **more: Any,
+) -> AgentToolComplete:
+    """A call's one result."""
+    return AgentToolComplete(
+        step=step.number,
+        index=call.index,
+        name=call.name,
+        output=output,
+        is_error=is_error,
+        ran=ran,
+        side=thread.side,
+        turn=thread.turn,
+        call_id=f"{step.number}.{call.index}",
+        **more,
+    )

@@ -1,0 +1,143 @@
+"""Deaths: why a run comes back, how often in a row, and which run its process died of (P-10, T-12).
+
+    its process died, it was at work      counted      three in a row: ``crash_loop``
+    its process died, it waited           not counted  for a person, a child, a message, a timer
+    its loop raised                       counted      four in a row
+    its runtime was left                  not counted  any number of times (R-16)
+
+Rules
+-----
+* A process that dies tells nobody of which run.  So the first two deaths count for every run that
+  was at work, and those that have two, the *suspects*, are then restored one after another: the
+  one at hand is *tried* until it has got on, waits, is over, or its time has passed.  A third death
+  counts for the one that was being tried, and for no other.
+* Where nobody was being tried, or more than one, it is not known whose death it was.  Such a one
+  counts for no suspect.
+* "In a row" ends when a run gets on, or has come as far as to wait.
+* Why a run came back stands in its ``agent:restore``; what is counted is read from the lane.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from hubbub.agents.state.thread import Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event
+
+__all__ = [
+    "CONTEXT_ONLY",
+    "LEFT",
+    "OTHERS",
+    "UNDECIDED",
+    "WAITED",
+    "cause_of_death",
+    "doom_of",
+    "is_suspect",
+    "questions",
+    "trial_seconds",
+    "waited",
+]
+
+LEFT: Final = "the runtime was left in order"
+"""The reason of a restore that is no death."""
+
+CONTEXT_ONLY: Final = "restored without pending messages"
+"""The reason of a restore by which nothing is retried, and of the letters it leaves."""
+
+WAITED: Final = "the process died while this run waited"
+OTHERS: Final = "the process died while another run was being tried"
+UNDECIDED: Final = "the process died, and it is not known of which run"
+
+_NOT_COUNTED: Final = frozenset((LEFT, CONTEXT_ONLY, WAITED, OTHERS, UNDECIDED))
+
+MAX_CRASHES: Final = 3
+"""Deaths of the process in a row after which a run fails (P-10)."""
+
+MAX_LOOPS: Final = 4
+"""Deaths of its own loop in a row after which a run fails (T-12)."""
+
+TRIAL: Final = 10.0
+"""Seconds before it is the next one's turn; the least for which a suspect is tried."""
+
+MAX_TRIAL: Final = 1_280.0
+
+
+def cause_of_death(
+    before: tuple[str, ...],
+    run_id: str,
+    *,
+    is_waiting: bool,
+    is_blamed: bool,
+    is_held: bool,
+    tried: tuple[str, ...],
+) -> str:
+    """Why a run comes back whose process died: empty where that counts.
+
+    ``before`` is why it came back since it last got on; ``tried`` are the runs that were being
+    tried when the process died; ``is_blamed``: this one was, alone; ``is_held``: its turn had not
+    come, so that it comes back for the death before.
+    """
+    if is_waiting:
+        return WAITED
+    if is_blamed:
+        return ""
+    if tried and not is_held:
+        return UNDECIDED if run_id in tried else OTHERS
+    return "" if before.count("") < MAX_CRASHES - 1 else UNDECIDED
+
+
+def is_suspect(causes: tuple[str, ...]) -> bool:
+    """Whether a run that comes back for these causes is to be tried by itself."""
+    return causes.count("") >= MAX_CRASHES - 1
+
+
+def trial_seconds(lived: float) -> float:
+    """How long a suspect is tried, where a process has lived so long before it died."""
+    return min(max(TRIAL, 2 * lived), MAX_TRIAL)
+
+
+def doom_of(causes: tuple[str, ...]) -> str:
+    """Why a run that came back for these causes, the last one just now, goes on no more."""
+    deaths = [cause for cause in causes if cause not in _NOT_COUNTED]
+    crashes = deaths.count("")
+    if crashes >= MAX_CRASHES:
+        return (
+            f"crash_loop: the process died {crashes} times in a row while this run was at work; "
+            "look at what it does after its last event"
+        )
+    loops = len(deaths) - crashes
+    if loops >= MAX_LOOPS:
+        last = next(cause for cause in reversed(deaths) if cause)
+        return f"it died {loops} times in a row without a finished step: {last}"
+    return ""
+
+
+def questions(events: Iterable[Event]) -> dict[str, str]:
+    """The prompts that a run was waiting for when its lane ends, by id: the calls that asked."""
+    asked: dict[str, str] = {}
+    for event in events:
+        match event:
+            case e.AgentRestore():
+                asked.clear()
+            case e.SessionPrompt():
+                asked[event.prompt_id] = event.call_id
+            case e.SessionPromptEnd():
+                asked.pop(event.prompt_id, None)
+            case e.SessionTaken():
+                for item in event.items:
+                    if isinstance(item, e.SessionReply):
+                        asked.pop(item.prompt_id, None)
+    return asked
+
+
+def waited(thread: Thread, events: Iterable[Event]) -> bool:
+    """Whether a model run, by its own lane, did nothing but wait for people."""
+    if not thread.in_session:
+        return True
+    step = thread.open
+    if step is None:
+        return False
+    at_work = [f"{step.number}.{call.index}" for call in step.calls if call.status == "started"]
+    if not step.parallel:
+        at_work = at_work[:1]
+    return bool(at_work) and set(at_work) <= set(questions(events).values())

@@ -1,0 +1,271 @@
+"""How sessions and runs end (decision 12), and what their parent is told of it (C-09, C-18).
+
+                                       session:end, then …
+    ─────────────────────────────────  ──────────────────────────────────────────────────────
+    ``ai_human`` root, resumable child  idle, until closed or terminated
+    started for one session (``once``)  the terminal event, when nothing waits
+    ``dual_ai`` root, other children    the terminal event, in the same commit
+    takeover frame                      idle, while it only waits for the user; the terminal event,
+                                        in the same commit, when it is popped: by a binding
+                                        (``complete``), a limit or a failure
+
+An end is reported to the parent in the commit that writes it: once for each session, and once
+more, outside of any session, for the end of an idle run; of a frame only once, when it is popped.
+"""
+
+from msgspec.structs import replace
+
+from hubbub.agents.state.fold import fold, fold_all
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.calls import refuse_open_calls
+from hubbub.agents.turn.decide import Kind
+from hubbub.agents.turn.signals import Decision
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, FileRef, InLane, OutcomeName
+from hubbub.hub.values import NULL, Json, decode_value, encode_value
+
+__all__ = [
+    "conclusion", "end_run", "end_session", "interrupted_children", "interruption", "reported",
+    "session_end",
+]  # fmt: skip
+
+
+def end_session(
+    thread: Thread,
+    events: list[Event],
+    end: e.SessionEnd,
+    waiting: frozenset[Kind],
+    agent: str = "",
+    *,
+    pops: bool = False,
+) -> Decision:
+    """End the session; and the run, in the same commit, if it was started for one session.
+
+    ``pops``: the session ended such that a frame is over with it.
+    """
+    events.append(end)
+    after = fold(thread, end)
+    if pops and after.origin.frame:
+        last = completion(after)
+        events.append(last)
+        return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
+    if after.once and (after.two_sided or not (waiting or after.unseen)):
+        last = completion(after)
+        events.append(last)
+        return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
+    if after.unseen:  # What a side was told and has not answered is its next turn (C-11).
+        again = e.SessionStart(session=after.session + 1, side=after.unseen[0])
+        events.append(again)
+        after = fold(after, again)
+    return Decision(tuple(events), status="active", after=after, agent=agent)
+
+
+def session_end(
+    thread: Thread,
+    outcome: OutcomeName,
+    reason: str,
+    *,
+    content: str | None = None,
+    files: tuple[FileRef, ...] = (),
+) -> e.SessionEnd:
+    return e.SessionEnd(
+        session=thread.session,
+        success=outcome == "completed",
+        outcome=outcome,
+        reason=reason,
+        output_json=_output(thread, content),
+        usage=thread.usage,
+        turn=thread.turn,
+        files=files,
+    )
+
+
+def completion(thread: Thread) -> e.AgentComplete:
+    """The terminal event of a run that ends by itself: the last session's outcome, in total."""
+    last = thread.outcome
+    if last is None:
+        return e.AgentComplete(reason="closed", usage=thread.total_usage)
+    return e.AgentComplete(
+        success=last.success,
+        outcome=last.outcome,
+        reason=last.reason,
+        output_json=last.output_json,
+        usage=thread.total_usage,
+    )
+
+
+def conclusion(thread: Thread) -> e.AgentComplete:
+    """The terminal event of a run for which nothing waits any more.
+
+    A frame in front of which nobody is left has not completed.
+    """
+    if not thread.origin.frame or thread.once:
+        return completion(thread)
+    return e.AgentComplete(
+        success=False, outcome="interrupted", reason="the conversation was closed",
+        usage=thread.total_usage,
+    )  # fmt: skip
+
+
+def end_run(
+    thread: Thread, outcome: OutcomeName, reason: str, *also: Event, depth: int = 0
+) -> Decision:
+    """End the run from outside, answering every open call first.
+
+    ``depth`` is how many frames are left, where the stack is unwound from further below.
+
+    When it is terminated its children end with it, and whoever else is left below it, which is
+    what mail to the run itself means; else those it waits for are interrupted, whose results
+    nobody can use any more (T-05, T-06).
+    """
+    left = depth or max(0, thread.origin.frame - 1)
+    why = f"{outcome}: {reason}" if reason else outcome
+    events: list[Event] = list(refuse_open_calls(thread, why, left))
+    if thread.in_session:
+        events.append(session_end(thread, outcome, reason))
+    events.extend(also)
+    events.append(
+        e.AgentComplete(
+            success=False,
+            outcome=outcome,
+            reason=reason,
+            output_json=_output(thread, None),
+            usage=thread.total_usage,
+        )
+    )
+    mail = interrupted_children(thread, f"its parent {outcome}", left)
+    if outcome == "terminated":
+        origin = thread.origin
+        why = f"run {origin.run_id} was terminated"
+        children = (child.run_id for child in thread.family.children if not child.ended)
+        mail = tuple((to, e.SessionTerminate(reason=why)) for to in (*children, origin.run_id))
+    return Decision(tuple(events), status="ended", mail=mail)
+
+
+def interruption(thread: Thread, reason: str) -> list[Event]:
+    """What an interrupted session leaves: every open call answered, and its end (T-10)."""
+    return [
+        e.AgentInterrupted(reason=reason, turn=thread.turn, side=thread.side),
+        *refuse_open_calls(thread, f"interrupted: {reason}"),
+        session_end(thread, "interrupted", reason),
+    ]
+
+
+def interrupted_children(
+    thread: Thread, reason: str, depth: int | None = None
+) -> tuple[tuple[str, InLane], ...]:
+    """An interruption reaches the children that are waited for, and no other (T-10).
+
+    ``depth`` is how many frames are left, where this run goes, too.
+    """
+    if not thread.in_session:
+        return ()
+    calls = thread.open.calls if thread.open is not None else ()
+    waited = [call.child for call in calls if call.status == "waiting" and call.child]
+    waited += [start.child for start in thread.family.starts if start.status == "waiting"]
+    left = (thread.origin.frame or 1) if depth is None else depth
+    abort, cancel = e.SessionAbort(reason=reason), e.SessionCancel(reason=reason, depth=left)
+    frame = thread.frame
+    return tuple(
+        (child, cancel if frame is not None and child == frame.child else abort)
+        for child in dict.fromkeys(waited)
+    )
+
+
+def _output(thread: Thread, content: str | None) -> Json:
+    text = content if content is not None else thread.last_text
+    return encode_value("output", text) if text else NULL
+
+
+# ── what the parent is told ──────────────────────────────────────────────────────────────────
+
+
+def reported(before: Thread, decision: Decision) -> Decision:
+    """The decision with what it means for the parent, as mail to it."""
+    for event in decision.events:
+        if isinstance(event, e.SessionEnd | e.AgentComplete):
+            break
+    else:
+        return decision
+    after = decision.after or fold_all(before, decision.events)
+    origin = after.origin
+    if not origin.reports or origin.parent_run_id is None:
+        return decision
+    is_final = decision.status == "ended"
+    if origin.frame and not is_final:
+        return decision
+    mail = tuple(
+        [(origin.parent_run_id, x) for x in _results(before, after, decision.events, is_final)]
+    )
+    return replace(
+        decision, after=after, mail=(*decision.mail, *mail),
+        leave_to=origin.parent_run_id if origin.frame else "",
+    )  # fmt: skip
+
+
+def _results(
+    before: Thread, after: Thread, events: tuple[Event, ...], is_final: bool
+) -> list[e.SessionResult]:
+    ended = [event for event in events if isinstance(event, e.SessionEnd)]
+    if after.origin.frame:
+        return [_result(after, ended[-1], True) if ended else _last_word_of_frame(after)]
+    if not ended:
+        return [_last_word(after)] if is_final else []
+    if not any(isinstance(event, e.SessionStart) for event in events):
+        return [_result(after, ended[0], is_final)]
+    # Where another session begins at once, each is told with the state that it ended in.
+    found = []
+    for event in events:
+        before = fold(before, event)
+        if isinstance(event, e.SessionEnd):
+            found.append(_result(before, event, is_final and event is ended[-1]))
+    return found
+
+
+def _last_word(thread: Thread) -> e.SessionResult:
+    """The end of a run outside of any session; to the parent of one that is closed, terminated."""
+    return e.SessionResult(
+        child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
+        session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
+    )  # fmt: skip
+
+
+def _last_word_of_frame(thread: Thread) -> e.SessionResult:
+    """The end of a frame outside of any session, as its run has ended.
+
+    One for a single session that something else came for meanwhile has completed none the less.
+    """
+    last = thread.outcome
+    assert last is not None
+    content = decode_value(last.output_json) if last.success else ""
+    return replace(
+        _last_word(thread), success=last.success, outcome=last.outcome, reason=last.reason,
+        content=content if isinstance(content, str) else "",
+    )  # fmt: skip
+
+
+def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:
+    content = decode_value(end.output_json)
+    why = "limit" if end.outcome == "limit" else end.reason
+    if end.outcome == "completed" and not thread.two_sided:
+        why = "stop"  # By its stop rules, with no binding (decision 11).
+    return e.SessionResult(
+        child_run_id=thread.origin.run_id,
+        child_agent=thread.agent,
+        name=thread.origin.name,
+        session=end.session,
+        success=end.success,
+        outcome=end.outcome,
+        reason=why,
+        content=content if isinstance(content, str) else "",
+        files=end.files,
+        answers=thread.answering,
+        final=is_final,
+    )
+
+
+def _why(thread: Thread) -> str:
+    last = thread.outcome
+    if last is None:
+        return "the run is over"
+    return f"{last.outcome}: {last.reason}" if last.reason else f"the run is over ({last.outcome})"

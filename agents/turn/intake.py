@@ -1,0 +1,337 @@
+"""What the items of an inbox mean when they are taken (H-14, T-02, T-10, T-11).
+
+    control   open       the run starts, and its first session with it if something was said
+              abort      the session at work ends, and with it the children it waits for
+              cancel     a frame is popped; to a main agent with a frame above it an abort
+              close      nothing more will come; the frame above is told so, too
+              reset      the same, and the context begins anew
+              terminate  the run ends; nothing after it is looked at
+    result    a child's  a waiting call's result, or something told to the side that asked (C-11)
+              reply      the answer to a prompt that is open (H-10, I-15), else it is dropped;
+                         timer: that nobody has answered
+              variables  a creation that waited for them is made up for, once (V-02)
+    message              said to the receiving side; opens a session if none is at work; words
+                         are acted upon instead (agents/turn/commands.py)
+
+What is taken stands in one record, ``session:taken``, with its contents, behind the start of the
+session that it opens.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.state.family import Deferred, is_told, notes_of
+from hubbub.agents.state.fold import awaited, fold, fold_all, placed_files
+from hubbub.agents.state.prompts import ends_of, find_prompt
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.calls import PAUSE_SECONDS, answer, popped
+from hubbub.agents.turn.child_calls import (
+    ChildRequest,
+    Room,
+    opening_of,
+    refusal_of_creation,
+    start_of,
+)
+from hubbub.agents.turn.commands import answer_pause, heed
+from hubbub.agents.turn.decide import Kind
+from hubbub.agents.turn.endings import end_run, interrupted_children, interruption
+from hubbub.agents.turn.prompt_children import activation
+from hubbub.agents.turn.signals import Decision, taking
+from hubbub.agents.turn.steps import go_on
+from hubbub.agents.turn.takeover import result_of
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, InLane, OutcomeName
+from hubbub.hub.values import NULL
+
+__all__ = ["PROMPT_ENDED", "take"]
+
+PROMPT_ENDED: Final = "the prompt has ended"
+"""The reason of the letter that tells of a reply which nobody waited for any more (G-09)."""
+
+
+def take(
+    thread: Thread,
+    items: tuple[InLane, ...],
+    definitions: Definitions,
+    waiting: frozenset[Kind],
+    room: Room,
+) -> Decision:
+    """Take items of one kind, up to one that ends the run."""
+    if thread.origin.frame:
+        decision = _take(thread, items, definitions, waiting, room)
+        return replace(decision, **taking(items, thread.origin.run_id))
+    return _take(thread, items, definitions, waiting, room)
+
+
+def _take(
+    thread: Thread,
+    items: tuple[InLane, ...],
+    definitions: Definitions,
+    waiting: frozenset[Kind],
+    room: Room,
+) -> Decision:
+    seqs = tuple([item.seq for item in items])
+    for at, item in enumerate(items):
+        kind = item.__class__
+        if kind is e.SessionTerminate or (kind is e.SessionCancel and _is_frame(thread, items)):
+            return _ended(thread, items[: at + 1], items, definitions, seqs)
+    if items[0].__class__ is e.SessionMessage and (thread.open or thread.origin.frame):
+        heeded = heed(thread, items, definitions, waiting)  # type: ignore[arg-type]
+        if heeded is not None:
+            return replace(heeded, taken=seqs)
+    events = _before(thread, items, definitions)
+    brings_results = items[0].__class__ is not e.SessionMessage and thread.phase != "new"
+    late = _late_replies(thread, items) if brings_results else ()
+    if late:
+        events.append(e.SessionDropped(items=late, reason=PROMPT_ENDED))
+        if len(late) == len(items):
+            return Decision(tuple(events), seqs, "parked" if thread.parked else "active")
+        items = tuple([item for item in items if item not in late])
+    events.append(e.SessionTaken(items=items))
+    if not brings_results:
+        after = fold_all(thread, events)
+        fresh = activation(after, definitions) if after.in_session else ()
+        if fresh:
+            events += fresh
+            after = fold_all(after, fresh)
+        return Decision(tuple(events), seqs, "active", after)
+    decision = _with_results(thread, items, events, definitions, waiting, room)
+    return replace(decision, taken=seqs) if late else decision
+
+
+def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions) -> list[Event]:
+    """What stands before the record of what was taken: starts, and the end of what was at work."""
+    events: list[Event] = []
+    stop = opens = None
+    for item in items:
+        if isinstance(item, e.SessionOpen):
+            events.append(_start(item, definitions))
+        elif stop is None and _stops(thread, item):
+            stop = item
+        if opens is None and _opens_session(thread, item):
+            opens = item
+    if stop is not None and thread.in_session:
+        events += interruption(thread, getattr(stop, "reason", "") or "interrupted")
+    if opens is not None and (stop is not None or not thread.in_session):
+        side = "side_a" if opens.__class__ is e.SessionOpen else _side_for(thread, opens)
+        events.append(e.SessionStart(session=thread.session + 1, side=side))
+    return events
+
+
+def _stops(thread: Thread, item: InLane) -> bool:
+    """Whether an item ends the session at work."""
+    if isinstance(item, e.SessionCancel):
+        return thread.frame is not None
+    return isinstance(item, e.SessionAbort | e.SessionReset)
+
+
+def _is_frame(thread: Thread, items: tuple[InLane, ...]) -> bool:
+    return thread.origin.frame > 0 or any(isinstance(x, e.SessionOpen) and x.frame for x in items)
+
+
+def _start(item: e.SessionOpen, definitions: Definitions) -> Event:
+    definition = definitions.agents.get(item.agent or item.open_agent)
+    two_sided = definition is not None and definition.type == "dual_ai"
+    return e.AgentStart(
+        agent=item.agent,
+        input_json=item.input_json,
+        correlation_id=item.correlation_id,
+        session_key=item.session_key,
+        name=item.name,
+        tags=item.tags,
+        two_sided=two_sided,
+        once=item.once or (two_sided and item.parent_run_id is None),
+    )
+
+
+def _opens_session(thread: Thread, item: InLane) -> bool:
+    match item:
+        case e.SessionMessage():
+            return item.triggers
+        case e.SessionOpen():
+            return item.input_json is not NULL and bytes(item.input_json) != b"null"
+        case e.SessionReset():
+            return bool(item.message)
+        case e.SessionResult():
+            return is_told(thread.family, item) is not None
+        case _:
+            return False
+
+
+def _side_for(thread: Thread, item: InLane) -> str:
+    """The side that takes the first turn of the session that ``item`` opens."""
+    if item.__class__ is e.SessionMessage:
+        return thread.origin.receives
+    if isinstance(item, e.SessionResult):
+        child = is_told(thread.family, item)
+        return child.side if child is not None else "side_a"
+    return "side_a"
+
+
+def _ended(
+    thread: Thread,
+    until: tuple[InLane, ...],
+    items: tuple[InLane, ...],
+    definitions: Definitions,
+    seqs: tuple[int, ...],
+) -> Decision:
+    """The run ends with the last of ``until``; what was taken with it has no further effect."""
+    events: list[Event] = [
+        _start(item, definitions) for item in until if isinstance(item, e.SessionOpen)
+    ]
+    events.append(e.SessionTaken(items=items))
+    last = until[-1]
+    outcome: OutcomeName = "interrupted" if isinstance(last, e.SessionCancel) else "terminated"
+    end = end_run(
+        fold_all(thread, events), outcome, getattr(last, "reason", ""),
+        depth=getattr(last, "depth", 0),
+    )  # fmt: skip
+    return Decision((*events, *end.events), seqs, "ended", mail=end.mail)
+
+
+def _told_children(thread: Thread, items: tuple[InLane, ...]) -> tuple[tuple[str, InLane], ...]:
+    """What the items mean for the children the run waits for: an interruption, or its closing."""
+    stop = next((item for item in items if _stops(thread, item)), None)
+    if stop is None:
+        frame = thread.frame
+        close = next((item for item in items if isinstance(item, e.SessionClose)), None)
+        if frame is None or close is None:
+            return ()
+        return ((frame.child, e.SessionClose(reason=close.reason)),)
+    return interrupted_children(thread, getattr(stop, "reason", "") or "interrupted")
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _with_results(
+    thread: Thread,
+    items: tuple[InLane, ...],
+    events: list[Event],
+    definitions: Definitions,
+    waiting: frozenset[Kind],
+    room: Room,
+) -> Decision:
+    """Control and results: the calls they answer, the children they reach or start."""
+    seqs = tuple([item.seq for item in items])
+    mail = _told_children(thread, items)
+    after = fold_all(thread, events)
+    answers: list[Event] = []
+    sofar = thread
+    for item in items:
+        if isinstance(item, e.SessionResult):
+            answers += _answers(sofar, item)
+            sofar = fold(sofar, e.SessionTaken(items=(item,)))
+        elif isinstance(item, e.SessionVariables):
+            booted, started = _boot(after, item, thread.family.deferred, definitions, room)
+            events += booted
+            after = fold_all(after, booted)
+            mail = (*mail, *started)
+        elif isinstance(item, e.SessionReply | e.SessionTimer):
+            replied = _reply(sofar, item)
+            answers += replied
+            sofar = fold_all(sofar, replied)
+    events += answers
+    after = fold_all(after, answers)
+    side = definitions.find_side(after.agent, after.acts_as)
+    if after.in_session and not thread.in_session:
+        fresh = activation(after, definitions)
+        events += fresh
+        after = fold_all(after, fresh)
+    if thread.open is None or side is None or not answers:
+        return Decision(tuple(events), seqs, "active", after, mail)
+    # The calls go on, or the step is over and may stop something.
+    decision = go_on(after, events, side, waiting, definitions)
+    return replace(decision, taken=seqs, mail=(*decision.mail, *mail))
+
+
+def _answers(thread: Thread, item: e.SessionResult) -> list[Event]:
+    """The calls that a child's result answers; a frame's that none waits for is the user's."""
+    step = thread.open
+    answers: list[Event] = []
+    for index in awaited(thread, item):
+        assert step is not None
+        call = step.calls[index]
+        text, is_error = result_of(call, item)
+        if call.takeover:
+            answers.append(popped(thread, step, call, is_error=is_error))
+        paths = tuple(ref.path for ref in placed_files(thread, item))
+        answers.append(
+            answer(
+                thread, step, call, text, is_error=is_error, ran=True, attachments=paths,
+                notes=() if call.takeover else notes_of(item, paths),
+            )
+        )  # fmt: skip
+    child = thread.family.find(item.child_run_id)
+    is_late = not answers and child is not None and child.takeover
+    if is_late and item.outcome == "completed" and item.content.strip():
+        answers.append(e.AgentText(text=item.content, turn=thread.turn, side=thread.side))
+    return answers
+
+
+def _late_replies(thread: Thread, items: tuple[InLane, ...]) -> tuple[e.SessionReply, ...]:
+    """The replies among the items whose prompts are open no more when it is their turn."""
+    open_ = {each.prompt_id for each in thread.prompts}
+    if thread.pause is not None:
+        open_.add(thread.pause.key)
+    late = []
+    for item in items:
+        if isinstance(item, e.SessionTimer):
+            open_.discard(item.timer)
+        elif isinstance(item, e.SessionReply):
+            if item.prompt_id not in open_:
+                late.append(item)
+            open_.discard(item.prompt_id)
+    return tuple(late)
+
+
+def _reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> list[Event]:
+    """What the answer to a prompt does, or that there is none."""
+    key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
+    prompt = find_prompt(thread.prompts, key)
+    if prompt is not None and isinstance(item, e.SessionReply):
+        return list(ends_of((prompt,), "answered", thread.turn))
+    call = thread.pause
+    if call is None or call.key != key:
+        return []
+    if isinstance(item, e.SessionReply):
+        return answer_pause(thread, call, item.content, reason="answered")
+    text = f"no answer came within {PAUSE_SECONDS:g} s; go on without it"
+    return answer_pause(thread, call, text, is_error=True, reason="expired")
+
+
+def _boot(
+    thread: Thread,
+    item: e.SessionVariables,
+    waiting: tuple[Deferred, ...],
+    definitions: Definitions,
+    room: Room,
+) -> tuple[list[Event], tuple[tuple[str, InLane], ...]]:
+    """Start the child whose creation waited for these variables.
+
+    ``waiting`` are those of before they were taken: in ``thread`` it is made up for already.
+    """
+    found = [each for each in waiting if each.request_id == item.request_id]
+    if not found:
+        return [], ()
+    deferred = found[0]
+    side = definitions.find_side(deferred.owner, deferred.side)
+    child = side.children.get(deferred.agent) if side is not None else None
+    request = ChildRequest(agent=deferred.agent)
+    refused = refusal_of_creation(thread, request, child, True, room)
+    if refused or child is None:
+        failed = e.AgentChild(
+            child_run_id=item.child_run_id, child_agent=deferred.agent, name=deferred.name,
+            side=deferred.side, error=refused,
+        )  # fmt: skip
+        return [failed], ()
+    start = start_of(
+        child, run_id=item.child_run_id, name=deferred.name, side=deferred.side,
+        group=deferred.request_id, now=item.provided_at, waits=False,
+    )  # fmt: skip
+    opening = opening_of(
+        thread, child, name=deferred.name, message=deferred.message, files=deferred.files
+    )
+    return [start], ((item.child_run_id, opening),)

@@ -1,0 +1,120 @@
+"""``interpret``: what an outcome means.
+
+    Thread × signal × definitions → Decision
+
+Nothing here has an effect; the shell performs what the decision says, and ``decide`` then asks
+what is due.  The rules stand where they belong:
+
+    what is taken          taking.py            a session's or a run's end   endings.py
+    steps and their calls  steps.py, calls.py   children                     delegating.py
+    what a step stops      stop.py              who sees what                perspective.py
+    coming back            restoring.py
+
+* A signal that comes too late, for a turn, a step or a run that is over, means nothing.
+"""
+
+from typing import Final, assert_never
+
+from msgspec.structs import replace
+
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.child_calls import Room
+from hubbub.agents.turn.child_starts import also_delegated, delegated, given_back
+from hubbub.agents.turn.decide import Kind
+from hubbub.agents.turn.endings import conclusion, end_run, reported
+from hubbub.agents.turn.intake import take
+from hubbub.agents.turn.prompt_endings import with_prompt_ends
+from hubbub.agents.turn.recovery import restored
+from hubbub.agents.turn.signals import (
+    Concluded,
+    DeadlinePassed,
+    Decision,
+    Delegated,
+    FrameGone,
+    LoopFailed,
+    ModelFailed,
+    ModelReplied,
+    Noticed,
+    Parked,
+    Restored,
+    Signal,
+    Taken,
+    ToolFinished,
+)
+from hubbub.agents.turn.steps import failed, finished, replied
+from hubbub.hub import events as e
+
+__all__ = ["interpret"]
+
+_ROOM: Final = Room()
+
+
+def interpret(
+    thread: Thread,
+    signal: Signal,
+    definitions: Definitions,
+    waiting: frozenset[Kind] = frozenset(),
+) -> Decision:
+    """What ``signal`` means for ``thread``; ``waiting`` are the kinds of item not yet taken."""
+    if thread.phase == "ended":
+        return Decision()
+    match signal:
+        case Taken(items=items, room=room):
+            decision = take(thread, items, definitions, waiting, room or _ROOM)
+        case ModelReplied(reply=reply, turn=turn):
+            if not (thread.in_session and thread.open is None and thread.turn == turn):
+                return Decision()
+            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
+                thread, definitions
+            )
+            decision = replied(thread, reply, side, waiting, definitions)
+            for call in signal.looked_up:
+                decision = also_delegated(decision, call, side, waiting, definitions)
+        case ModelFailed(turn=turn):
+            if not (thread.in_session and thread.open is None and thread.turn == turn):
+                return Decision()
+            decision = failed(thread, signal.failure, waiting)
+        case ToolFinished():
+            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
+                thread, definitions
+            )
+            decision = finished(thread, signal, side, waiting, definitions)
+        case Delegated():
+            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
+                thread, definitions
+            )
+            decision = delegated(thread, signal, side, waiting, definitions)
+        case FrameGone():
+            side = definitions.side(thread.agent, thread.acts_as)
+            decision = given_back(thread, signal, side, waiting, definitions)
+        case Restored():
+            decision = restored(thread, signal, definitions)
+        case DeadlinePassed():
+            decision = end_run(thread, "timed_out", "the run's time is over")
+        case LoopFailed(error=error, error_type=error_type):
+            failure = e.AgentFailed(error=error, error_type=error_type)
+            decision = end_run(thread, "failed", error, failure)
+        case Concluded():
+            decision = Decision((conclusion(thread),), status="ended")
+        case Parked():
+            return Decision((e.AgentPark(),), status="parked")
+        case Noticed():
+            return Decision()
+        case _:
+            assert_never(signal)
+    if thread.prompts:
+        decision = with_prompt_ends(thread, decision, signal)
+    if thread.origin.reports or (thread.phase == "new" and decision.status == "ended"):
+        decision = reported(thread, decision)
+    if decision.status == "active" and (decision.mail or thread.family.children):
+        after = decision.after or fold_all(thread, decision.events)
+        decision = replace(decision, after=after, status="waiting" if after.waits else "active")
+    return decision
+
+
+def _side(thread: Thread, definitions: Definitions) -> ActiveSide:
+    """The side at work; raises ``UnknownAgent``, which says whose definition is gone."""
+    return definitions.side(thread.agent, thread.acts_as)

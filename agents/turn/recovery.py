@@ -1,0 +1,78 @@
+"""A run is back in memory, in the middle of something: what that means (P-03, P-10, T-12).
+
+* It goes on, or it has died too often (agents/turn/deaths.py) and fails.  Why it came back stands
+  in its ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a
+  model's answer that is tried again, when it parks, or when it has come as far as to wait.
+* Calls that were under way are lost, or made again (``calls``).
+* ``CONTEXT_ONLY`` (decision 7): the context is kept, the session at work ends, every open call is
+  answered as lost, and nothing is asked of the model.
+"""
+
+from collections.abc import Iterable
+
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.state.fold import fold, fold_all
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.agents.turn.calls import LOST, answer, given_up, lost_calls
+from hubbub.agents.turn.deaths import CONTEXT_ONLY, doom_of
+from hubbub.agents.turn.decide import Kind
+from hubbub.agents.turn.endings import end_run, interrupted_children, session_end
+from hubbub.agents.turn.signals import Decision, Restored
+from hubbub.agents.turn.steps import go_on
+from hubbub.hub import events as e
+from hubbub.hub.events import Event
+
+__all__ = ["causes_of", "restored"]
+
+
+def causes_of(events: Iterable[Event]) -> tuple[str, ...]:
+    """Why a run came back, each time since it last got on: nothing where its process died."""
+    thread = EMPTY
+    causes: list[str] = []
+    for event in events:
+        thread = fold(thread, event)
+        if isinstance(event, e.AgentRestore):
+            causes.append(event.reason)
+        elif causes and not thread.restarts:
+            causes.clear()
+    return tuple(causes)
+
+
+def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Decision:
+    """Go on with what was at work, or give up."""
+    cause = signal.cause
+    # What is not retried kills nobody.
+    doom = "" if cause == CONTEXT_ONLY else doom_of((*signal.before, cause))
+    if doom:
+        kind = "CrashLoop" if not cause else "LoopDied"
+        failure = e.AgentFailed(error=doom, error_type=kind)
+        return end_run(thread, "failed", doom, failure)
+    restore = e.AgentRestore(attempt=thread.restarts + 2, reason=cause)
+    if cause == CONTEXT_ONLY:
+        return _given_up(thread, restore)
+    if thread.open is None:
+        return Decision((restore,), status="active")
+    side = definitions.side(thread.agent, thread.acts_as)
+    events = [restore, *lost_calls(thread, side)]
+    only_control: frozenset[Kind] = frozenset(("control",))
+    return go_on(fold_all(thread, events), events, side, only_control, definitions)
+
+
+def _given_up(thread: Thread, restore: e.AgentRestore) -> Decision:
+    """Keep the context, and nothing that was under way."""
+    if not thread.in_session:
+        return Decision((restore,), status="active")
+    events: list[Event] = [
+        restore,
+        e.AgentInterrupted(reason=CONTEXT_ONLY, turn=thread.turn, side=thread.side),
+    ]
+    step = thread.open
+    for call in step.calls if step is not None else ():
+        if call.status != "done":
+            assert step is not None
+            began = call.status != "todo"
+            events += given_up(thread, step, call, CONTEXT_ONLY)
+            text = LOST if began else f"not run: {CONTEXT_ONLY}"
+            events.append(answer(thread, step, call, text, ran=began))
+    events.append(session_end(thread, "interrupted", CONTEXT_ONLY))
+    return Decision(tuple(events), status="active", mail=interrupted_children(thread, CONTEXT_ONLY))

@@ -1,0 +1,55 @@
+"""``build_request``: what the model is shown for the next step.
+
+The transcript goes in as it is: its shape already guarantees that every call has its result.
+System prompt and registry are made anew at each step and never stored (P-14, C-14).
+"""
+
+from collections.abc import Callable, Mapping
+
+from hubbub.agents.definitions.variables import fill_prompt
+from hubbub.agents.model import AssistantMessage, ModelMessage, ModelRequest, ToolSpec, UserMessage
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.registry import registry_note
+from hubbub.agents.state.thread import Thread
+from hubbub.hub.errors import InternalError
+
+__all__ = ["CONTINUE", "build_request"]
+
+CONTINUE = UserMessage(content="(continue)")
+"""Closes a request whose last words are the model's own; never stored (S-04)."""
+
+
+def build_request(
+    thread: Thread,
+    side: ActiveSide,
+    specs: tuple[ToolSpec, ...],
+    *,
+    messages: tuple[ModelMessage, ...] | None = None,
+    statuses: Mapping[str, str] = {},
+    value_of: Callable[[str], str | None] = lambda _: None,
+) -> ModelRequest:
+    """The request for the thread's next step; raises ``InternalError`` while calls are open.
+
+    ``messages`` stand in for the transcript (hooks may have filtered it); ``statuses`` are those
+    of the children, ``value_of`` gives the values of variables.
+    """
+    if thread.open is not None:
+        raise InternalError("a model was asked while calls are open", [thread.step])
+    if messages is None:
+        messages = thread.transcript if thread.side == "side_a" else thread.transcript_b
+    if not messages or (isinstance(messages[-1], AssistantMessage) and not messages[-1].calls):
+        messages = (*messages, CONTINUE)
+    prompt = side.prompt
+    system = prompt.prompt
+    if prompt.variables:
+        system = fill_prompt(system, prompt.variables, value_of)
+    return ModelRequest(
+        system=system,
+        system_notes=registry_note(thread.family, statuses) if thread.family.children else (),
+        messages=messages,
+        tools=specs,
+        tool_choice=prompt.tool_choice,
+        parallel_tool_calls=prompt.parallel_tool_calls,
+        options=prompt.provider_options,
+        attempt=thread.attempt,
+    )

@@ -1,0 +1,189 @@
+"""What happened outside (a signal), and what is written about it (a decision).
+
+A decision is one commit: the events to write, the items taken, what goes to other runs, and
+whether the run goes on, waits, parks or ends.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.model import ModelReply
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.child_calls import ChildRequest, Room
+from hubbub.agents.turn.retry import Failure
+from hubbub.hub.events import Event, InLane, Variable
+from hubbub.hub.store.journal import RunStatus
+
+__all__ = [
+    "Concluded",
+    "DeadlinePassed",
+    "Decision",
+    "Delegated",
+    "FrameGone",
+    "LoopFailed",
+    "ModelFailed",
+    "ModelReplied",
+    "Noticed",
+    "Parked",
+    "Restored",
+    "Signal",
+    "Taken",
+    "ToolFinished",
+    "taking",
+]
+
+
+class Taken(Struct, frozen=True, gc=False):
+    """These items were taken out of the inbox."""
+
+    items: tuple[InLane, ...]
+    room: Room | None = None
+
+
+class ModelFailed(Struct, frozen=True, gc=False):
+    """The model call of the next step failed, in turn ``turn``."""
+
+    failure: Failure
+    turn: int
+
+
+class ToolFinished(Struct, frozen=True, gc=False):
+    """The tool of call ``index`` of step ``step`` returned, raised, or ran out of time.
+
+    ``ran`` is False where it was not called: bad arguments, a missing file or variable.
+    ``is_late``: it ran out of time.
+    """
+
+    step: int
+    index: int
+    output: str
+    is_error: bool = False
+    attachments: tuple[str, ...] = ()
+    ran: bool = True
+    is_late: bool = False
+
+
+class Delegated(Struct, frozen=True, gc=False, kw_only=True):
+    """What a call of a child comes to has been looked up (C-01, V-01).
+
+    ``step`` is 0 for a subagent that starts with its prompt.  ``problem`` says why the call as it
+    stands cannot be carried out; ``missing`` are scoped variables that nobody has given.
+    ``variables`` go into the child's scope.  ``room`` is what the tree's budget leaves.
+    """
+
+    step: int
+    index: int
+    request: ChildRequest
+    problem: str = ""
+    is_enabled: bool = True
+    child_run_id: str = ""
+    request_id: str = ""
+    now: int = 0
+    required: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    room: Room | None = None
+
+
+class ModelReplied(Struct, frozen=True, gc=False):
+    """The model call of the next step succeeded, in turn ``turn``.
+
+    ``looked_up`` is about those of its calls that delegate and run first: what they come to is
+    then written together with the step.
+    """
+
+    reply: ModelReply
+    turn: int
+    looked_up: tuple[Delegated, ...] = ()
+
+
+class Restored(Struct, frozen=True, gc=False):
+    """The run is back in memory, in the middle of something.
+
+    ``cause``: what its loop died of; nothing where its process did; else ``LEFT`` or
+    ``CONTEXT_ONLY`` of ``agents/turn/recovery.py``.  ``before``: the causes of the times before,
+    since it last got on.
+    """
+
+    cause: str = ""
+    before: tuple[str, ...] = ()
+
+
+class FrameGone(Struct, frozen=True, gc=False):
+    """Somebody speaks to a frame that cannot be gone on with: its definition is gone.
+
+    ``words`` are those that ask for what follows anyway.
+    """
+
+    frame_run_id: str
+    why: str
+    words: tuple[InLane, ...] = ()
+
+
+class DeadlinePassed(Struct, frozen=True, gc=False):
+    """The time the run was given is over."""
+
+
+class LoopFailed(Struct, frozen=True, gc=False):
+    """The run cannot go on at all."""
+
+    error: str
+    error_type: str
+
+
+class Concluded(Struct, frozen=True, gc=False):
+    """Nothing waits, and the run was to end then."""
+
+
+class Parked(Struct, frozen=True, gc=False):
+    """Nothing is due."""
+
+
+class Noticed(Struct, frozen=True, gc=False):
+    """Hooks were told of what is on record."""
+
+
+Signal: TypeAlias = (
+    Taken
+    | ModelReplied
+    | ModelFailed
+    | ToolFinished
+    | Delegated
+    | Restored
+    | FrameGone
+    | DeadlinePassed
+    | LoopFailed
+    | Concluded
+    | Parked
+    | Noticed
+)
+
+
+def taking(items: Iterable[InLane], run_id: str) -> dict[str, Any]:
+    """The fields of a decision by which run ``run_id`` takes items: its own, and those lent to it
+    by the conversation that it has (I-13)."""
+    items = tuple(items)
+    return {
+        "taken": tuple([item.seq for item in items if item.run_id == run_id]),
+        "lent": tuple([(item.run_id, item.seq) for item in items if item.run_id != run_id]),
+    }
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """One commit."""
+
+    events: tuple[Event, ...] = ()
+    taken: tuple[int, ...] = ()
+    status: RunStatus | None = None
+    after: Thread | None = None
+    """The thread with ``events`` folded in, where it is known already."""
+    mail: tuple[tuple[str, InLane], ...] = ()
+    """What goes to other runs, by run id."""
+    agent: str = ""
+    """The agent that the run is from now on, if that changes."""
+    lent: tuple[tuple[str, int], ...] = ()
+    """What is taken out of other inboxes, by run id and number (I-13)."""
+    leave_to: str = ""
+    """The run whose inbox gets the messages that an ending run leaves (I-13)."""

@@ -1,0 +1,208 @@
+"""Model steps and their calls: what a reply or a result means, and what follows at once.
+
+    reply ─► thinking, text, step ─► the calls that run first
+    result ─► the next calls ─► the step is over ─► the stop ladder ─► a turn, or the end
+
+Rules
+-----
+* A model step is one commit: thinking, text, step, and the start of the calls that run first, so
+  that what has an effect is on record before it happens.
+* Every call gets exactly one result (S-07): its tool's, its child's, or an error that says what
+  went wrong.
+* What a step stops is asked of the ladder (agents/turn/stop.py) as soon as its last call is
+  answered.
+"""
+
+from hubbub.agents.model import ModelReply
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.area import attachment_note
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.transcript import NO_MESSAGE, other_side
+from hubbub.agents.turn.calls import answer, begin_calls
+from hubbub.agents.turn.decide import Kind
+from hubbub.agents.turn.endings import end_session, session_end
+from hubbub.agents.turn.prompt_children import activation
+from hubbub.agents.turn.retry import Failure, retry_delay
+from hubbub.agents.turn.signals import Decision, ToolFinished
+from hubbub.agents.turn.stop import EndSession, EndTurn, message_of, stop_of
+from hubbub.hub import events as e
+from hubbub.hub.events import Event
+
+__all__ = ["failed", "finished", "go_on", "replied"]
+
+
+def replied(
+    thread: Thread,
+    reply: ModelReply,
+    side: ActiveSide,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """The model has answered."""
+    if reply.is_empty and reply.stop_reason not in ("refusal", "length"):
+        failure = Failure(kind="empty", error="the model answered with nothing", retryable=True)
+        return failed(thread, failure, waiting)
+    step, turn, which, label = thread.step + 1, thread.turn, side.name, side.config.label
+    events: list[Event] = []
+    for block, thought in enumerate(reply.thinking):
+        events.append(
+            e.AgentThinking(
+                step=step, block=block, text=thought.text, signature=thought.signature,
+                redacted=thought.redacted, turn=turn, side=which, label=label,
+            )
+        )  # fmt: skip
+    if reply.text.strip():  # Blank space beside calls is nothing said (S-09).
+        events.append(e.AgentText(step=step, text=reply.text, turn=turn, side=which, label=label))
+    parallel = side.prompt.parallel_tool_calls and len(reply.calls) > 1
+    if parallel and any(call.name in side.in_order for call in reply.calls):
+        parallel = False
+    events.append(
+        e.AgentStep(
+            step=step, attempt=thread.attempt, calls=reply.calls, usage=reply.usage,
+            stop_reason=reply.stop_reason, model=reply.model, turn=turn, side=which,
+            label=label, parallel=parallel,
+        )
+    )  # fmt: skip
+    return go_on(fold_all(thread, events), events, side, waiting, definitions)
+
+
+def finished(
+    thread: Thread,
+    signal: ToolFinished,
+    side: ActiveSide,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """A tool has returned."""
+    step = thread.open
+    if step is None or step.number != signal.step or step.calls[signal.index].status != "started":
+        return Decision()  # Too late: the call was answered when it was interrupted.
+    call = step.calls[signal.index]
+    events: list[Event] = [
+        answer(
+            thread, step, call, signal.output, is_error=signal.is_error, ran=signal.ran,
+            label=side.config.label,
+            attachments=signal.attachments,
+            notes=attachment_note(signal.attachments) if signal.attachments else (),
+        )
+    ]  # fmt: skip
+    binding = side.bindings.get(call.name)
+    if binding is not None and binding[0] == "session_status" and not signal.is_error:
+        text = message_of(binding[1], call.arguments, signal.output)
+        events.append(
+            e.AgentStatus(
+                status=text, turn=thread.turn, side=side.name, label=side.config.label,
+                call_id=f"{step.number}.{call.index}",
+            )
+        )  # fmt: skip
+    return go_on(fold_all(thread, events), events, side, waiting, definitions)
+
+
+def failed(thread: Thread, failure: Failure, waiting: frozenset[Kind]) -> Decision:
+    """The model call has failed: try again, or end the session."""
+    delay = retry_delay(failure, thread.attempt)
+    if delay is not None:
+        retry = e.AgentRetry(
+            step=thread.step + 1,
+            attempt=thread.attempt,
+            kind=failure.kind,
+            error=failure.error,
+            delay=delay,
+            turn=thread.turn,
+        )
+        return Decision((retry,), status="active")
+    end = session_end(thread, "failed", failure.error)
+    return end_session(thread, [], end, waiting, pops=True)
+
+
+def go_on(
+    after: Thread,
+    events: list[Event],
+    side: ActiveSide,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """Add to ``events``, which are folded into ``after``, what follows from them at once."""
+    agent = after.agent
+    if after.open is not None:
+        begun = begin_calls(after, side)
+        if begun:
+            events += begun
+            after = fold_all(after, begun)
+    renamed = after.agent if after.agent != agent else ""
+    if after.open is not None or not after.in_session:
+        if events and events[-1].__class__ is e.SessionPrompt:
+            # Until when it waits is known when the record is stamped.
+            return Decision(tuple(events), status="waiting", agent=renamed)
+        return Decision(tuple(events), status="active", after=after, agent=renamed)
+    stop = stop_of(after, side)
+    if renamed:
+        stop = _after_handoff(after, stop, definitions)
+    if isinstance(stop, EndTurn) and side.two_sided:
+        return _next_turn(after, events, stop, definitions)
+    if stop is not None:
+        return _end(after, events, stop, waiting, renamed)
+    fresh = activation(after, definitions) if renamed else ()
+    if fresh:
+        events += fresh
+        after = fold_all(after, fresh)
+    return Decision(tuple(events), status="active", after=after, agent=renamed)
+
+
+def _after_handoff(
+    after: Thread, stop: EndTurn | EndSession | None, definitions: Definitions
+) -> EndTurn | EndSession | None:
+    """The steps of a turn count on; whether they are too many, the new agent's limit says."""
+    new = definitions.sides.get((after.agent, after.acts_as))
+    if new is None or (isinstance(stop, EndTurn | EndSession) and stop.reason != "limit"):
+        return stop
+    return EndTurn("limit") if after.turn_steps >= new.max_steps else None
+
+
+def _next_turn(
+    after: Thread, events: list[Event], stop: EndTurn, definitions: Definitions
+) -> Decision:
+    """The other side's turn (S-02, S-09)."""
+    content = stop.content
+    if not content and not after.has_spoken:
+        content = NO_MESSAGE
+    which = other_side(after.side)
+    next_side = definitions.find_side(after.agent, which)
+    turn = e.SessionTurn(
+        content=content, reason=stop.reason, side=which, turn=after.turn + 1,
+        label=next_side.config.label if next_side is not None else "",
+    )  # fmt: skip
+    events.append(turn)
+    after = fold_all(after, (turn,))
+    fresh = activation(after, definitions)
+    if fresh:
+        events += fresh
+        after = fold_all(after, fresh)
+    return Decision(tuple(events), status="active", after=after)
+
+
+def _end(
+    after: Thread,
+    events: list[Event],
+    stop: EndTurn | EndSession,
+    waiting: frozenset[Kind],
+    renamed: str,
+) -> Decision:
+    """The end of the session; with one side, that of the turn is."""
+    pops = isinstance(stop, EndSession) or stop.reason == "limit"
+    if isinstance(stop, EndSession):
+        end = session_end(after, stop.outcome, stop.reason, content=stop.content, files=stop.files)
+    elif stop.reason == "limit":
+        end = session_end(after, "limit", "limit")
+    elif stop.reason == "stop_tool":
+        if stop.content:  # What the other side would get is said to the user.
+            events.append(e.AgentText(text=stop.content, turn=after.turn, side=after.side))
+        # A user who is sent nothing is told the reason (S-09).
+        reason = "" if stop.content or after.has_spoken else "stop_tool"
+        end = session_end(after, "completed", reason, content=stop.content or None)
+    else:
+        reason = "" if after.has_spoken else "the model said nothing"
+        end = session_end(after, "completed", reason)
+    return end_session(after, events, end, waiting, renamed, pops=pops)

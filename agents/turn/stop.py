@@ -1,0 +1,133 @@
+"""The stop ladder: what a finished step stops (SA 5, S-03 … S-06).
+
+    1  session bindings      a call of ``session_stop`` or ``session_fail`` that succeeded ends the
+                             session; the first in call order counts
+    2  ``stop_tool``         a call that ran, well or not, ends the turn; the other side gets
+                             ``stop_tool_response_property`` of its result, else all of it
+    3  ``stop_on_response``  text without calls ends the turn
+    4  ``max_steps``         so many steps end the turn
+       ``max_session_turns`` so many turns of both sides end the session
+
+Always in this order, whatever holds at once.  Nothing here looks at the inbox: mail that came
+meanwhile is the next turn's.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.definitions.agent import SessionToolBinding
+from hubbub.agents.model import parse_arguments
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.area import find_files
+from hubbub.agents.state.thread import OpenCall, Thread
+from hubbub.hub.events import FileRef, OutcomeName
+
+__all__ = ["EndSession", "EndTurn", "Stop", "message_of", "paths_of", "stop_of", "terminal"]
+
+
+class EndTurn(Struct, frozen=True, gc=False):
+    """The side's turn is over; ``content`` is handed over beside what was said."""
+
+    reason: Literal["response", "stop_tool", "limit"]
+    content: str = ""
+
+
+class EndSession(Struct, frozen=True, gc=False):
+    """The session is over; ``content`` is its result, if a binding gave one."""
+
+    outcome: OutcomeName
+    reason: str = ""
+    content: str | None = None
+    files: tuple[FileRef, ...] = ()
+
+
+Stop: TypeAlias = EndTurn | EndSession
+
+
+def stop_of(thread: Thread, side: ActiveSide) -> Stop | None:
+    """What the last step of ``thread`` stops, if anything."""
+    step = thread.closed
+    if step is None:
+        return None
+    if side.bindings and step.calls:
+        bound = next((call for call in step.calls if terminal(call, side)), None)
+        if bound is not None:
+            return _end_by(bound, thread, side)
+    turn = _end_of_turn(thread, side)
+    if turn is not None and side.two_sided and thread.session_turns >= side.max_turns:
+        return EndSession("limit", "limit")
+    return turn
+
+
+def _end_of_turn(thread: Thread, side: ActiveSide) -> EndTurn | None:
+    step, config = thread.closed, side.config
+    assert step is not None
+    for call in step.calls if config.stop_tool else ():
+        if call.name == config.stop_tool and call.ran:
+            content = _property(call, config.stop_tool_response_property)
+            return EndTurn("stop_tool", content if content.strip() else "")
+    is_response = not step.calls and (bool(step.text.strip()) or step.is_refused)
+    if config.stop_on_response and is_response:
+        return EndTurn("response")
+    if thread.turn_steps >= side.max_steps:
+        return EndTurn("limit")
+    return None
+
+
+def terminal(call: OpenCall, side: ActiveSide) -> bool:
+    """Whether a call has ended the session (S-05)."""
+    if call.status != "done" or call.is_error or not call.ran:
+        return False
+    which = side.bindings.get(call.name)
+    return which is not None and which[0] in ("session_stop", "session_fail")
+
+
+def _end_by(call: OpenCall, thread: Thread, side: ActiveSide) -> EndSession:
+    which, binding = side.bindings[call.name]
+    paths = paths_of(binding, call.arguments)
+    files, absent = find_files(thread.area, paths) if paths else ((), ())
+    if absent:  # The tool itself has deleted one: all or none (A-01).
+        files = ()
+    content = message_of(binding, call.arguments, call.output)
+    if which == "session_stop":
+        return EndSession("completed", content=content, files=files)
+    return EndSession("failed", content, content, files)
+
+
+def message_of(binding: SessionToolBinding, arguments: str, output: str) -> str:
+    """The message of a bound call: a field of its arguments, else the tool's result."""
+    if binding.message_property is None:
+        return output
+    return _as_text(parse_arguments(arguments).get(binding.message_property, ""))
+
+
+def paths_of(binding: SessionToolBinding, arguments: str) -> tuple[str, ...]:
+    """The files that a bound call names; none if it is not well formed."""
+    if binding.attachments_property is None:
+        return ()
+    try:
+        named = parse_arguments(arguments).get(binding.attachments_property)
+    except msgspec.DecodeError:
+        return ()
+    if isinstance(named, str):
+        return (named,) if named else ()
+    return tuple(map(str, named)) if isinstance(named, list) else ()
+
+
+def _property(call: OpenCall, name: str | None) -> str:
+    """A field of a call's result, or all of it."""
+    if name is None:
+        return call.output
+    try:
+        found = msgspec.json.decode(call.output)
+    except msgspec.DecodeError:
+        return call.output
+    return _as_text(found[name]) if isinstance(found, dict) and name in found else call.output
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,1 @@
+"""The console: a conversation in a terminal."""

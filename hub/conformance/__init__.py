@@ -1,0 +1,89 @@
+"""Suites that prove a journal of your own: each check takes one and raises where it is wrong."""
+
+from typing import TYPE_CHECKING, Final
+
+from hubbub.hub.exports import exports_of
+
+__all__ = [
+    "ADDRESS_CHECKS",
+    "A_RUN",
+    "B_RUN",
+    "CHECKS",
+    "C_RUN",
+    "EVERYTHING",
+    "INBOX_CHECKS",
+    "TAKEOVER_CHECKS",
+    "Check",
+    "MakeJournal",
+    "commit_of",
+    "deliver",
+    "identity",
+    "info_of",
+    "open_journal",
+    "open_run",
+    "read_all",
+    "send",
+    "stamp",
+    "write",
+]
+
+_EXPORTS: Final = {
+    "hubbub.hub.conformance.addresses": ("ADDRESS_CHECKS",),
+    "hubbub.hub.conformance.inbox": ("INBOX_CHECKS",),
+    "hubbub.hub.conformance.journal": (
+        "CHECKS",
+        "Check",
+        "MakeJournal",
+    ),
+    "hubbub.hub.conformance.takeover": ("TAKEOVER_CHECKS",),
+    "hubbub.hub.conformance.steps": (
+        "A_RUN",
+        "B_RUN",
+        "C_RUN",
+        "EVERYTHING",
+        "commit_of",
+        "deliver",
+        "identity",
+        "info_of",
+        "open_journal",
+        "open_run",
+        "read_all",
+        "send",
+        "stamp",
+        "write",
+    ),
+}
+
+if TYPE_CHECKING:
+    from hubbub.hub.conformance.addresses import (
+        ADDRESS_CHECKS,
+    )
+    from hubbub.hub.conformance.inbox import (
+        INBOX_CHECKS,
+    )
+    from hubbub.hub.conformance.journal import (
+        CHECKS,
+        Check,
+        MakeJournal,
+    )
+    from hubbub.hub.conformance.steps import (
+        A_RUN,
+        B_RUN,
+        C_RUN,
+        EVERYTHING,
+        commit_of,
+        deliver,
+        identity,
+        info_of,
+        open_journal,
+        open_run,
+        read_all,
+        send,
+        stamp,
+        write,
+    )
+    from hubbub.hub.conformance.takeover import (
+        TAKEOVER_CHECKS,
+    )
+else:
+    __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

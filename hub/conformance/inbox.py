@@ -1,0 +1,267 @@
+"""What every journal's inboxes must do: the part of the conformance suite about the in lane.
+
+Run together with the rest by ``CHECKS`` of ``hub/conformance/journal.py``.
+"""
+
+from typing import Final
+
+from hubbub.hub.conformance.steps import (
+    A_RUN,
+    B_RUN,
+    C_RUN,
+    Check,
+    MakeJournal,
+    deliver,
+    info_of,
+    open_journal,
+    open_run,
+    send,
+    write,
+)
+from hubbub.hub.events import (
+    AgentComplete,
+    AgentStatus,
+    InLane,
+    SessionAbort,
+    SessionMessage,
+    SessionReply,
+    SessionResult,
+    SessionTerminate,
+)
+from hubbub.hub.message import session_message
+from hubbub.hub.store.journal import Delivery
+
+__all__ = ["INBOX_CHECKS"]
+
+
+# ── the in lane ──────────────────────────────────────────────────────────────────────────────
+
+
+async def check_inbox_is_numbered_and_stamped(make_journal: MakeJournal) -> None:
+    """Items are numbered by the store and carry the ids of the run they are for."""
+    async with open_journal(make_journal) as journal:
+        opened = await open_run(journal, A_RUN, root_run_id=B_RUN, parent_run_id=B_RUN)
+        first = await send(journal, A_RUN, "one")
+        second = await send(journal, A_RUN, "two")
+        events: list[InLane] = [d.event for d in (opened, first, second)]
+        assert [event.seq for event in events] == [1, 2, 3]
+        for event in events:
+            assert (event.run_id, event.root_run_id, event.parent_run_id, event.agent) == (
+                A_RUN, B_RUN, B_RUN, "echo",
+            )  # fmt: skip
+            assert event.lane == "in"
+        loaded = await journal.load(A_RUN)
+        assert loaded is not None
+        assert list(loaded.waiting) == events
+
+
+async def check_taken_items_leave_the_inbox(make_journal: MakeJournal) -> None:
+    """Items are taken by name, in any order; the others go on waiting, in order."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        for content in "abc":
+            await send(journal, A_RUN, content)
+        await write(journal, A_RUN, 0, AgentStatus(), taken=(3, 1))
+        loaded = await journal.load(A_RUN)
+        assert loaded is not None
+        assert [item.seq for item in loaded.waiting] == [2, 4]
+        assert (await info_of(journal, A_RUN)).waiting == 2
+
+
+async def check_deduplication(make_journal: MakeJournal) -> None:
+    """(run, source, key) is accepted once, taken or not; other content under it is refused."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await open_run(journal, B_RUN)
+        first = await send(journal, A_RUN, "hello", source="chat", key="1")
+        assert first.outcome == "accepted"
+        again = await send(journal, A_RUN, "hello", source="chat", key="1")
+        assert again.outcome == "duplicate"
+        other = await send(journal, A_RUN, "other", source="chat", key="1")
+        assert (other.outcome, other.reason) == ("rejected", "key reused")
+        for to, source, key in ((B_RUN, "chat", "1"), (A_RUN, "web", "1"), (A_RUN, "chat", "2")):
+            free = await send(journal, to, "hello", source=source, key=key)
+            assert free.outcome == "accepted"
+        await write(journal, A_RUN, 0, AgentStatus(), taken=(first.event.seq,))
+        late = await send(journal, A_RUN, "hello", source="chat", key="1")
+        assert late.outcome == "duplicate", "for as long as the run exists"
+
+
+async def check_duplicate_of_something_accepted_is_no_rejection(make_journal: MakeJournal) -> None:
+    """Who repeats what was accepted is told so, also when the inbox is full or closing."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        first = await send(journal, A_RUN, "hello", source="chat", key="1", limit=1)
+        assert first.outcome == "accepted"
+        again = await send(journal, A_RUN, "hello", source="chat", key="1", limit=1)
+        assert again.outcome == "duplicate", again.reason
+        await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        again = await send(journal, A_RUN, "hello", source="chat", key="1", limit=1)
+        assert again.outcome == "duplicate", again.reason
+
+
+async def check_results_and_replies_are_accepted_once(make_journal: MakeJournal) -> None:
+    """A repeated result or reply is a duplicate, whatever it says: the first one counts."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        items: tuple[tuple[InLane, InLane], ...] = (
+            (SessionResult(child_run_id=B_RUN), SessionResult(child_run_id=B_RUN, content="x")),
+            (SessionReply(prompt_id="p", content="a"), SessionReply(prompt_id="p", content="b")),
+        )
+        for first, second in items:
+            one = await deliver(journal, Delivery(first, A_RUN, source=first.type, key="k"))
+            two = await deliver(journal, Delivery(second, A_RUN, source=second.type, key="k"))
+            assert (one.outcome, two.outcome) == ("accepted", "duplicate")
+
+
+async def check_full_inbox_refuses_messages_only(make_journal: MakeJournal) -> None:
+    """``limit`` counts waiting messages; without one an item is exempt."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        for content in "ab":
+            sent = await send(journal, A_RUN, content, limit=2)
+            assert sent.outcome == "accepted"
+        full = await send(journal, A_RUN, "c", limit=2)
+        assert (full.outcome, full.reason) == ("rejected", "inbox full")
+        exempt = await deliver(journal, Delivery(SessionResult(child_run_id=B_RUN), A_RUN))
+        assert exempt.outcome == "accepted"
+        await write(journal, A_RUN, 0, AgentStatus(), taken=(2,))
+        room = await send(journal, A_RUN, "d", limit=2)
+        assert room.outcome == "accepted", "what is taken makes room"
+
+
+# ── closing and ending ───────────────────────────────────────────────────────────────────────
+
+
+async def check_closing_inbox_refuses_messages(make_journal: MakeJournal) -> None:
+    """A closing run takes no more messages, but still results and control."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await deliver(journal, Delivery(SessionAbort(), A_RUN, closes="closing"))
+        assert (await info_of(journal, A_RUN)).inbox == "closing"
+        late = await send(journal, A_RUN, "late")
+        assert (late.outcome, late.reason) == ("rejected", "ended")
+        for item in (SessionResult(child_run_id=B_RUN), SessionAbort()):
+            kept = await deliver(journal, Delivery(item, A_RUN))
+            assert kept.outcome == "accepted"
+
+
+async def check_terminated_inbox_refuses_everything(make_journal: MakeJournal) -> None:
+    """From its acceptance on, a termination lets nothing reach the run but another one."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        stop = await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        assert stop.outcome == "accepted"
+        items: tuple[InLane, ...] = (
+            session_message("late"), SessionResult(child_run_id=B_RUN), SessionAbort(),
+        )  # fmt: skip
+        for item in items:
+            late = await deliver(journal, Delivery(item, A_RUN))
+            assert (late.outcome, late.reason) == ("rejected", "terminated")
+        again = await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        assert again.outcome == "accepted"
+        await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        gone = await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        assert (gone.outcome, gone.reason) == ("rejected", "terminated")
+
+
+async def check_terminal_commit_gives_back_leftovers(make_journal: MakeJournal) -> None:
+    """The commit that ends a run closes its inbox and hands over what nobody will handle."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await send(journal, A_RUN, "left one")
+        await deliver(journal, Delivery(SessionAbort(), A_RUN))
+        await send(journal, A_RUN, "left two")
+        commit = await write(journal, A_RUN, 0, AgentComplete(), taken=(1,), status="ended")
+        assert [getattr(item, "content", "") for item in commit.leftovers] == [
+            "left one", "left two",
+        ]  # fmt: skip
+        info = await info_of(journal, A_RUN)
+        assert (info.status, info.inbox, info.waiting) == ("ended", "ended", 0)
+        late = await send(journal, A_RUN, "late")
+        assert (late.outcome, late.reason) == ("rejected", "ended")
+        kill = await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        assert (kill.outcome, kill.reason) == ("rejected", "ended")
+        after = await write(journal, A_RUN, 1, AgentStatus(status="after the end"))
+        assert after.error == "conflict"
+        loaded = await journal.load(A_RUN)
+        assert loaded is not None
+        assert (len(loaded.events), len(loaded.waiting)) == (1, 0)
+
+
+# ── addresses ────────────────────────────────────────────────────────────────────────────────
+
+
+async def check_addressing(make_journal: MakeJournal) -> None:
+    """By name and by key: one live run gets it; none or several is a rejection that lists."""
+    async with open_journal(make_journal) as journal:
+        nobody = await send(journal, "echo", "hello", by="name")
+        assert (nobody.outcome, nobody.reason, nobody.run_ids) == ("rejected", "unknown", ())
+        await open_run(journal, A_RUN, session_key="chat-1")
+        one = await send(journal, "echo", "hello", by="name")
+        assert (one.outcome, one.event.run_id) == ("accepted", A_RUN)
+        keyed = await send(journal, "chat-1", "hello", by="key")
+        assert (keyed.outcome, keyed.event.run_id) == ("accepted", A_RUN)
+        only = await send(journal, "", "hello", by="only")
+        assert (only.outcome, only.event.run_id) == ("accepted", A_RUN)
+        await open_run(journal, B_RUN, session_key="chat-2")
+        for to, by in (("echo", "name"), ("", "only")):
+            several = await send(journal, to, "hello", by=by)
+            assert (several.outcome, several.reason) == ("rejected", "ambiguous")
+            assert sorted(several.run_ids) == [A_RUN, B_RUN]
+        lost = await send(journal, "chat-3", "hello", by="key")
+        assert (lost.outcome, lost.reason) == ("rejected", "unknown")
+        await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        left = await send(journal, "echo", "hello", by="name")
+        assert (left.outcome, left.event.run_id) == ("accepted", B_RUN)
+        gone = await send(journal, "chat-1", "hello", by="key")
+        assert gone.outcome == "rejected"
+
+
+async def check_everybody_is_reached(make_journal: MakeJournal) -> None:
+    """``by="every"`` delivers to every live run and lists them; to none is no failure."""
+    async with open_journal(make_journal) as journal:
+        none = await deliver(journal, Delivery(SessionAbort(), "", by="every"))
+        assert (none.outcome, none.run_ids) == ("accepted", ())
+        for run_id in (A_RUN, B_RUN, C_RUN):
+            await open_run(journal, run_id)
+        await write(journal, B_RUN, 0, AgentComplete(), status="ended")
+        some = await deliver(journal, Delivery(SessionAbort(), "", by="every"))
+        assert sorted(some.run_ids) == [A_RUN, C_RUN]
+
+
+async def check_opening_finds_or_creates(make_journal: MakeJournal) -> None:
+    """Opening is idempotent by run id, and finds the live run of a session key."""
+    async with open_journal(make_journal) as journal:
+        first = await open_run(journal, A_RUN, session_key="chat", name="n", wake_at=9, at=7)
+        assert (first.outcome, first.run_ids) == ("accepted", (A_RUN,))
+        info = await info_of(journal, A_RUN)
+        assert (info.agent, info.name, info.session_key) == ("echo", "n", "chat")
+        assert (info.status, info.wake_at, info.created_at) == ("active", 9, 7)
+        again = await open_run(journal, A_RUN, session_key="chat")
+        assert (again.outcome, again.run_ids) == ("duplicate", (A_RUN,))
+        found = SessionMessage(content="hello again")
+        other = await open_run(journal, B_RUN, session_key="chat", found=found)
+        assert (other.outcome, other.run_ids) == ("accepted", (A_RUN,))
+        assert isinstance(other.event, SessionMessage)
+        assert other.event.run_id == A_RUN
+        assert await journal.info(B_RUN) is None
+        await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        fresh = await open_run(journal, C_RUN, session_key="chat", found=found)
+        assert (fresh.outcome, fresh.run_ids) == ("accepted", (C_RUN,))
+
+
+INBOX_CHECKS: Final[tuple[Check, ...]] = (
+    check_inbox_is_numbered_and_stamped,
+    check_taken_items_leave_the_inbox,
+    check_deduplication,
+    check_duplicate_of_something_accepted_is_no_rejection,
+    check_results_and_replies_are_accepted_once,
+    check_full_inbox_refuses_messages_only,
+    check_closing_inbox_refuses_messages,
+    check_terminated_inbox_refuses_everything,
+    check_terminal_commit_gives_back_leftovers,
+    check_addressing,
+    check_everybody_is_reached,
+    check_opening_finds_or_creates,
+)

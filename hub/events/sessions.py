@@ -1,0 +1,293 @@
+"""``session:*``: what is said to runs, and what becomes of their conversations."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hubbub.hub.events.agents import Ending
+from hubbub.hub.events.base import Event, FileRef, OutcomeName, Variable
+from hubbub.hub.values import NULL, Json, decode_value
+
+__all__ = [
+    "InLane",
+    "SessionAbort",
+    "SessionCancel",
+    "SessionClose",
+    "SessionDropped",
+    "SessionEnd",
+    "SessionMessage",
+    "SessionOpen",
+    "SessionPop",
+    "SessionPrompt",
+    "SessionPromptEnd",
+    "SessionPush",
+    "SessionReply",
+    "SessionReset",
+    "SessionResult",
+    "SessionStart",
+    "SessionTaken",
+    "SessionTerminate",
+    "SessionTimer",
+    "SessionTurn",
+    "SessionVariables",
+]
+
+
+# ── session:* — sessions and conversations ───────────────────────────────────────────────────
+
+
+class SessionStart(Event, tag="session:start", home="own"):
+    """A session begins with what is taken in the same commit; ``side`` takes the first turn."""
+
+    session: int = 1
+
+
+class SessionTurn(Event, tag="session:turn", home="own"):
+    """The turn goes to ``side`` of a two-sided agent (S-02).
+
+    ``reason`` says why the other's ended: ``response``, ``stop_tool`` or ``limit``.  ``content``
+    is handed over beside what the other side has said.
+    """
+
+    content: str = ""
+    reason: str = ""
+
+
+class SessionEnd(Ending, tag="session:end", home="own"):
+    """A session is over; the run goes idle or ends (decision 12)."""
+
+    session: int = 1
+    files: tuple[FileRef, ...] = ()
+
+
+class SessionOpen(Event, tag="session:open", home="in"):
+    """Start a run, or find the one of ``session_key`` (R-09).
+
+    ``run_id`` may be minted by the opener.  ``once`` ends the run with its first session;
+    ``timeout`` is in seconds; ``open_agent`` names the agent.
+    """
+
+    open_agent: str = ""
+    input_json: Json = msgspec.field(name="input", default=NULL)
+    session_key: str = ""
+    correlation_id: str = ""
+    name: str = ""
+    once: bool = False
+    timeout: float | None = None
+    descriptor_json: Json = msgspec.field(name="descriptor", default=NULL)
+    variables: tuple[Variable, ...] = ()
+    tags: tuple[str, ...] = ()
+    files: tuple[FileRef, ...] = ()
+    receives: str = "side_a"
+    """The side that later messages are for (C-08)."""
+    reports: bool = False
+    """Whether each session's result goes to the parent's inbox."""
+    depth: int = 0
+    frame: int = 0
+    """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
+    message: "SessionMessage | None" = None
+    """The first message, where it is more than a text; its content is the input, too (U-07)."""
+
+    @property
+    def input(self) -> Any:
+        return decode_value(self.input_json)
+
+    @property
+    def descriptor(self) -> Any:
+        return decode_value(self.descriptor_json)
+
+
+class SessionMessage(Event, tag="session:message", home="in"):
+    """Something said to a run (H-20).  ``source`` and ``key`` deduplicate (H-09)."""
+
+    content: str = ""
+    role: str = "user"
+    source: str = ""
+    key: str = ""
+    attachments: tuple[str, ...] = ()
+    files: tuple[FileRef, ...] = ()
+    silent: bool = False
+    triggers: bool = True
+    prompt_id: str = ""
+    redelivered: bool = False
+    from_run: bool = False
+    """Whether a run said it, in its own name (``ctx.hub``, ``state``)."""
+    metadata_json: Json = msgspec.field(name="metadata", default=NULL)
+
+    @property
+    def metadata(self) -> Any:
+        return decode_value(self.metadata_json) or {}
+
+
+class SessionResult(Event, tag="session:result", home="in"):
+    """A child's session is over; keyed ``<child run>#<session>``.
+
+    ``answers`` are the keys of the parent's messages that the session took (``open`` for its
+    first); ``final`` says that the child's run is over, too.
+    """
+
+    child_run_id: str = ""
+    child_agent: str = ""
+    name: str = ""
+    session: int = 1
+    success: bool = True
+    outcome: OutcomeName = "completed"
+    reason: str = ""
+    content: str = ""
+    files: tuple[FileRef, ...] = ()
+    answers: tuple[str, ...] = ()
+    final: bool = False
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a message about it carries beside its text (C-09)."""
+        return {"reference": self.child_run_id, "name": self.name, "reason": self.reason}
+
+
+class SessionReply(Event, tag="session:reply", home="in"):
+    """The answer to a prompt; the first one counts (H-10)."""
+
+    prompt_id: str = ""
+    content: str = ""
+    source: str = ""
+
+
+class SessionTimer(Event, tag="session:timer", home="in"):
+    """A timer of the run has fired."""
+
+    timer: str = ""
+
+
+class SessionVariables(Event, tag="session:variables", home="in"):
+    """Variables are wanted, or (in the inbox) were provided; names only (V-01, V-02).
+
+    ``names`` are missing, or were given.  Where they are wanted, the rest is the creation that
+    waits for them; where they were provided, ``child_run_id`` is the run they belong to.
+    """
+
+    request_id: str = ""
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    child_run_id: str = ""
+    child_agent: str = ""
+    name: str = ""
+    message: str = ""
+    files: tuple[FileRef, ...] = ()
+    owner: str = ""
+    """The agent that asked, which the run may no longer be."""
+    expires_at: int = 0
+    provided_at: int = 0
+
+
+class SessionAbort(Event, tag="session:abort", home="in"):
+    """Interrupt the turn at work; without a ``run_id``, of every run of the hub (H-11)."""
+
+    reason: str = ""
+
+
+class SessionCancel(Event, tag="session:cancel", home="in"):
+    """Unwind the frames above the main agent; to a frame: it is popped, with those above it.
+
+    ``depth``: how many frames are left of the stack, where it is being unwound already.
+    """
+
+    reason: str = ""
+    depth: int = 0
+
+
+class SessionClose(Event, tag="session:close", home="in"):
+    """Accept nothing more, handle what waits, then end (R-17)."""
+
+    reason: str = ""
+
+
+class SessionTerminate(Event, tag="session:terminate", home="in"):
+    """End now and for good; its acceptance closes the inbox (T-05)."""
+
+    reason: str = ""
+
+
+class SessionReset(Event, tag="session:reset", home="in"):
+    """Forget the context but for ``message``."""
+
+    message: str = ""
+
+
+class SessionPrompt(Event, tag="session:prompt", home="own"):
+    """A question to ``to``: a run, a service, or ``user``, whoever listens (H-10)."""
+
+    prompt_id: str = ""
+    question: str = ""
+    to: str = "user"
+    options: tuple[str, ...] = ()
+    timeout: float | None = None
+    pauses: bool = False
+    """Whether the asking model's call ``interrupt`` waits for it, over restarts (I-15)."""
+
+
+class SessionPromptEnd(Event, tag="session:prompt:end", home="own"):
+    """A prompt can no longer be answered; channels take it off the screen."""
+
+    prompt_id: str = ""
+    reason: str = ""
+
+
+class SessionPush(Event, tag="session:push", home="own"):
+    """A frame takes the conversation over: in its caller's lane, with the call's ``call_id``.
+
+    ``depth`` counts the frames of the stack from now on, the main agent's included.  The rest is
+    what the frame was begun with (IA's ``StackFrameMeta``): ``model`` as it is named, ``tools``
+    by name, ``variables`` without their values.
+    """
+
+    frame_run_id: str = ""
+    frame_agent: str = ""
+    depth: int = 0
+    model: str = ""
+    max_iterations: int = 0
+    tools: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    message: str = ""
+
+
+class SessionPop(Event, tag="session:pop", home="own"):
+    """A frame gives the conversation back: in its caller's lane, beside the call's one result.
+
+    ``depth`` counts the frames that are left.  ``is_error``: it did not call ``complete``.
+    """
+
+    frame_run_id: str = ""
+    frame_agent: str = ""
+    depth: int = 0
+    is_error: bool = False
+
+
+InLane: TypeAlias = (
+    SessionOpen
+    | SessionMessage
+    | SessionResult
+    | SessionReply
+    | SessionTimer
+    | SessionVariables
+    | SessionAbort
+    | SessionCancel
+    | SessionClose
+    | SessionTerminate
+    | SessionReset
+)
+
+
+class SessionTaken(Event, tag="session:taken", home="own"):
+    """The owner takes these items out of its inbox, by name and with their contents."""
+
+    items: tuple[InLane, ...] = ()
+
+
+class SessionDropped(Event, tag="session:dropped", home="own"):
+    """The owner takes these items out of its inbox unread; each becomes a dead letter (T-09).
+
+    ``reason`` is the letter's: of a reply, how its prompt had ended (G-09).
+    """
+
+    items: tuple[InLane, ...] = ()
+    reason: str = ""

@@ -1,0 +1,221 @@
+"""The rules of an inbox, which every store keeps (H-07, H-09, I-13, P-14).
+
+asked in this order                             else
+─────────────────────────────────────────────   ──────────────────────────────
+accepted before under its source and key        duplicate, or ``key reused``
+the inbox is closed for such an item            ``ended``, ``terminated``
+a message, but the run's agent is gone          ``agent gone``
+as many messages wait as may                    ``inbox full``
+
+An opening is for the run that there is already (``NewRun``); a child from outside needs an open
+parent.
+
+What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
+its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
+new item where it comes to: accepted already, so neither a limit nor a key is asked for again.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from msgspec import structs
+
+from hubbub.hub.events import (
+    Event,
+    InLane,
+    SessionMessage,
+    SessionOpen,
+    SessionReply,
+    SessionResult,
+    SessionVariables,
+)
+from hubbub.hub.store.journal import Commit, Delivery, NewRun, RunStatus
+
+__all__ = [
+    "InboxRow", "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
+    "numbered", "placed", "take_out", "without_key",
+]  # fmt: skip
+
+E = TypeVar("E", bound=Event)
+R = TypeVar("R", bound="InboxRow")
+
+
+class InboxRow(Protocol):
+    """What a store has of an address, as far as its inbox goes."""
+
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    agent: str
+    status: RunStatus
+    inbox: str
+    messages: int
+    in_seq: int
+    waiting: dict[int, InLane]
+
+
+def found_instead(row: InboxRow, delivery: Delivery) -> bool:
+    """Settle what an opening means for the run it came to; whether that is all there is to do.
+
+    Another run than the one to be made was found: it is told what the opener wanted to say.
+    """
+    new = delivery.new
+    if new is None:
+        return False
+    if row.run_id != new.run_id and new.found is not None:
+        delivery.event = new.found
+        return False
+    if row.in_seq:
+        delivery.outcome = "duplicate"
+        return True
+    return False
+
+
+def placed(
+    new: NewRun, delivery: Delivery, find: Callable[[str], InboxRow | None]
+) -> NewRun | None:
+    """A child that names its parent alone, where it stands; ``None``, and refused, if it cannot."""
+    parent = find(new.parent_run_id or "")
+    if parent is not None and parent.inbox == "open" and parent.status != "ended":
+        return structs.replace(new, root_run_id=parent.root_run_id)
+    delivery.outcome = "rejected"
+    delivery.reason = f"there is no open run {new.parent_run_id!r} to be its parent"
+    return None
+
+
+def without_key(new: NewRun, delivery: Delivery) -> NewRun:
+    """An opening by a descriptor whose key is another run's (``NewRun.by_descriptor``)."""
+    if isinstance(delivery.event, SessionOpen):  # What opened it says the same of it.
+        delivery.event = structs.replace(delivery.event, session_key="")
+    return structs.replace(new, session_key="")
+
+
+def judge(row: InboxRow, delivery: Delivery, known: Event | None) -> bool:
+    """Whether the inbox takes the delivery; if not, its outcome and reason say why.
+
+    ``known`` is what was accepted under the delivery's source and key.
+    """
+    event = delivery.event
+    # First of all: who repeats what was accepted is told so, whatever came since.
+    if known is not None:
+        if isinstance(known, SessionOpen) and known.message is not None:
+            known = known.message
+        same = isinstance(known, _ONCE) or _same(known, event)
+        delivery.outcome = "duplicate" if same else "rejected"
+        delivery.reason = "" if same else "key reused"
+        return False
+    if row.inbox != "open" and _is_closed(row, delivery, event):
+        reason = "ended" if row.inbox == "closing" else row.inbox
+    elif (
+        delivery.agents is not None
+        and isinstance(event, SessionMessage)
+        and row.agent not in delivery.agents
+    ):
+        reason = "agent gone"
+    elif delivery.limit and row.messages >= delivery.limit:
+        reason = "inbox full"
+    else:
+        return True
+    delivery.outcome, delivery.reason = "rejected", reason
+    return False
+
+
+def _is_closed(row: InboxRow, delivery: Delivery, event: InLane) -> bool:
+    if row.status == "ended":
+        return True
+    if row.inbox == "closing":
+        return isinstance(event, SessionMessage)
+    return not (row.inbox == "terminated" and delivery.closes == "terminated")
+
+
+def numbered(row: InboxRow, event: E) -> E:
+    """``event`` as the next item of the run's in lane, which has been counted already."""
+    return structs.replace(
+        event,
+        run_id=row.run_id,
+        root_run_id=row.root_run_id,
+        parent_run_id=row.parent_run_id,
+        agent=row.agent,
+        lane="in",
+        seq=row.in_seq,
+    )
+
+
+def can_be_left_over(item: InLane) -> bool:
+    """Whether somebody wants to hear that nobody will handle the item (T-09)."""
+    return isinstance(item, SessionMessage | SessionResult | SessionReply)
+
+
+def lenders(
+    commit: Commit, borrower: R, find: Callable[[str], R | None]
+) -> list[tuple[R, int]] | None:
+    """Where the items wait that a commit takes from other inboxes of its tree.
+
+    ``None`` if one of them does not, or not any more: then the whole commit is a conflict.
+    """
+    if len(set(commit.lent)) < len(commit.lent):
+        return None
+    found = []
+    for run_id, seq in commit.lent:
+        row = find(run_id)
+        if (
+            row is None
+            or row is borrower
+            or row.root_run_id != borrower.root_run_id
+            or row.status == "ended"
+            or seq not in row.waiting
+        ):
+            return None
+        found.append((row, seq))
+    return found
+
+
+def take_out(row: InboxRow, seq: int) -> None:
+    """An item does not wait any more."""
+    if row.waiting.pop(seq).__class__ is SessionMessage:
+        row.messages -= 1
+
+
+def heir_of(commit: Commit, find: Callable[[str], R | None]) -> R | None:
+    """Where a commit's leftovers go: to the run that it names, or, if that is over, the one below.
+
+    A stack that is unwound ends from below.
+    """
+    row = find(commit.leave_to) if commit.leave_to != commit.run_id else None
+    seen = {commit.run_id, commit.leave_to}
+    while row is not None and row.status == "ended" and row.parent_run_id is not None:
+        if row.parent_run_id in seen:  # Damage: nobody has what is left.
+            return None
+        seen.add(row.parent_run_id)
+        row = find(row.parent_run_id)
+    return row
+
+
+def moved(commit: Commit, heir: InboxRow | None) -> list[SessionMessage]:
+    """The messages among a commit's leftovers as the next items of ``heir``, in order.
+
+    They are leftovers no more.  An heir that takes no messages gets none.
+    """
+    if heir is None or heir.status == "ended" or heir.inbox != "open":
+        return []
+    found = []
+    for item in commit.leftovers:
+        if isinstance(item, SessionMessage):
+            heir.in_seq += 1
+            # Judged under its key where it was sent to; here that key is free.
+            found.append(numbered(heir, structs.replace(item, key="")))
+    commit.leftovers = [x for x in commit.leftovers if not isinstance(x, SessionMessage)]
+    return found
+
+
+_ONCE: Final = (SessionReply, SessionResult, SessionVariables)
+"""What counts once whatever a second one says."""
+
+_UNSTAMPED: Final = {
+    "run_id": "", "root_run_id": "", "parent_run_id": None, "agent": "", "lane": "", "seq": 0,
+}  # fmt: skip
+
+
+def _same(known: Event, event: Event) -> bool:
+    """Whether two items say the same: everything but when they came and where they stand."""
+    return structs.replace(known, at=0, **_UNSTAMPED) == structs.replace(event, at=0, **_UNSTAMPED)

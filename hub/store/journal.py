@@ -1,0 +1,312 @@
+"""``Journal``: the port of a store.  One log per run, two lanes, one commit a step.
+
+* The **own lane** of a run is its truth: dense ``seq`` from 1, written by the run's owner,
+  fenced by ``Commit.expect``.
+* The **in lane** is what others sent: numbered by the store, deduplicated by (run, source,
+  key), refused once the inbox is closed.
+* The **hub lane** takes what belongs to no run's scope.
+
+A ``Commit`` is all or nothing and never fails for a recipient's sake: each delivery gets its own
+outcome.  ``submit`` is plain: it may call ``commit.done`` at once (memory) or later from the same
+event loop (disk, network), but always in the order of submission.  Positions number all durable
+events of the store in that order.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.events.descriptors import Descriptor
+
+__all__ = [
+    "Addressing",
+    "Commit",
+    "Delivery",
+    "Journal",
+    "LoadedRun",
+    "NewRun",
+    "RunInfo",
+    "RunStatus",
+    "Selection",
+]
+
+RunStatus: TypeAlias = Literal["active", "waiting", "parked", "ended"]
+"""``waiting``: at work, but for a child to finish; there is nothing to go on with until it has."""
+
+Addressing: TypeAlias = Literal[
+    "run", "name", "key", "descriptor", "only", "newest", "every", "below"
+]
+"""How ``Delivery.to`` is meant:
+
+    run     by run id
+    name    the one live run of an agent
+    key     the open run of a session key; else of the user that the key spells
+    descriptor  the open run that a ``user``, ``cron`` or ``heartbeat`` stands for, as JSON text
+    only    the one open conversation there is: of those that people hold, else of all roots
+    newest  the open run with a descriptor of that type that a user spoke to last (P-05); what a
+            program began stands for nobody (``recency_of``)
+    every   all live runs
+    below   all live descendants of a run that are not being terminated already
+"""
+
+
+class NewRun(Struct, frozen=True, kw_only=True):
+    """The address that a ``session:open`` creates if there is none yet.
+
+    There is one if a run has this id, if an open run has this session key, or if an open run
+    stands for the same user, cron task or heartbeat: asked and made in one write, in this order.
+    """
+
+    run_id: str
+    root_run_id: str
+    """Empty: that of its parent, which must be open."""
+    parent_run_id: str | None
+    agent: str
+    session_key: str = ""
+    name: str = ""
+    wake_at: int | None = None
+    """When the run must be looked at even if nothing arrives (µs since the epoch)."""
+    descriptor: Descriptor | None = None
+    by_descriptor: bool = False
+    """Whether the descriptor alone says whom it is for: its key finds nobody, and is given to the
+    new run unless an open one has it."""
+    found: InLane | None = None
+    """What is delivered instead to an open run that was found."""
+
+
+class Delivery:
+    """One item for one inbox.  The store fills in the last three fields."""
+
+    __slots__ = (
+        "agents", "by", "closes", "event", "key", "limit", "new", "outcome", "reason", "run_ids",
+        "source", "to", "touches",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        event: InLane,
+        to: str,
+        *,
+        by: Addressing = "run",
+        source: str = "",
+        key: str = "",
+        limit: int = 0,
+        closes: Literal["", "closing", "terminated"] = "",
+        new: NewRun | None = None,
+        touches: bool = False,
+        agents: Container[str] | None = None,
+    ) -> None:
+        self.event: InLane = event
+        self.to = to
+        self.by = by
+        self.source = source
+        self.key = key
+        self.limit = limit
+        """Waiting messages from which on this one is refused; 0 for what is exempt."""
+        self.closes = closes
+        self.new = new
+        self.touches = touches
+        """Whether its acceptance counts for how recently a user spoke to the run (P-05)."""
+        self.agents = agents
+        """Refused as ``agent gone`` by a run that is none of these agents' (P-14)."""
+        self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
+        self.reason = ""
+        self.run_ids: tuple[str, ...] = ()
+
+
+class Commit:
+    """What is written together.
+
+    ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
+    every event as it stands in the store, in order, ``leftovers`` the items that a closed inbox
+    still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
+    item in ``taken`` or ``lent`` does not wait there), or the store's own words: why it has
+    failed, or why this commit cannot be written for its own contents, which is no other's trouble.
+    """
+
+    __slots__ = (
+        "after", "agent", "before", "deliveries", "done", "error", "events", "expect", "lane",
+        "leave_to", "leftovers", "lent", "notes", "receipt", "run_id", "status", "taken",
+        "trailing", "written",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        run_id: str = "",
+        events: Sequence[Event] = (),
+        *,
+        expect: int = 0,
+        taken: Iterable[int] = (),
+        deliveries: Sequence[Delivery] = (),
+        status: RunStatus | None = None,
+        agent: str = "",
+        notes: Mapping[str, str] | None = None,
+        lent: Sequence[tuple[str, int]] = (),
+        leave_to: str = "",
+    ) -> None:
+        self.run_id = run_id
+        self.agent = agent
+        """The agent that the run is from now on, if that has changed (D-10)."""
+        self.events = events
+        self.expect = expect
+        self.taken = taken
+        self.deliveries = deliveries
+        self.status = status
+        self.notes = notes
+        """Texts to remember by key, in the place of what stood there."""
+        self.lent = lent
+        """Items of other inboxes that are taken, too, by run id and number: those of the
+        conversation that a takeover frame holds (I-13)."""
+        self.leave_to = leave_to
+        """Where the messages go that an ending run's inbox still holds, instead of into
+        ``leftovers``: to the inbox of that run, in order, behind what waits there (I-13)."""
+        self.written: list[Event] = []
+        self.leftovers: Sequence[InLane] = ()
+        self.error = ""
+        self.done: Callable[[Commit], None] | None = None
+        # The hub's own notes; the store does not look at them.
+        self.lane: Any = None
+        self.before: Callable[[Commit], None] | None = None
+        self.after: Callable[[Commit], None] | None = None
+        self.receipt: Any = None
+        self.trailing: list[Event] | None = None
+
+    def forget_outcome(self) -> None:
+        """Be as before it was tried to be written; for a store that tries once more."""
+        self.written = []
+        self.leftovers = ()
+        self.error = ""
+        for delivery in self.deliveries:
+            delivery.outcome = ""
+            delivery.reason = ""
+            delivery.run_ids = ()
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """What the store knows of an address."""
+
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    agent: str
+    name: str
+    session_key: str
+    status: RunStatus
+    inbox: Literal["open", "closing", "terminated", "ended"]
+    waiting: int
+    created_at: int
+    wake_at: int | None = None
+    descriptor: Descriptor | None = None
+
+
+class LoadedRun(Struct, frozen=True, kw_only=True):
+    """A run as its owner needs it to go on."""
+
+    info: RunInfo
+    events: Sequence[Event]
+    """The own lane, in order, from number ``after`` on."""
+    waiting: Sequence[InLane]
+    """The untaken items, in order."""
+    after: int = 0
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event in the own lane."""
+        return self.after + len(self.events)
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """Which events a reader wants; ``match`` looks at the type."""
+
+    run_id: str | None = None
+    root_run_id: str | None = None
+    match: Callable[[str], bool] | None = None
+
+    def wants(self, event: Event) -> bool:
+        return (
+            (self.run_id is None or event.run_id == self.run_id)
+            and (self.root_run_id is None or event.root_run_id == self.root_run_id)
+            and (self.match is None or self.match(event.type))
+        )
+
+
+class Journal(Protocol):
+    """A store of events and inboxes.  See the module's docstring for its guarantees."""
+
+    @property
+    def name(self) -> str:
+        """What cursors and messages call this store."""
+        ...
+
+    @property
+    def tip(self) -> int:
+        """The position of the last committed event; 0 when there is none."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why the store accepts nothing any more; empty while it does."""
+        ...
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What people must hear of the opening, one line each."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def aclose(self) -> None:
+        """Flush and let go of every resource; idempotent."""
+        ...
+
+    def submit(self, commit: Commit) -> None: ...
+
+    async def flush(self) -> None:
+        """Return when everything submitted so far is done."""
+        ...
+
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        """A run, as of one moment; of its own lane what comes after number ``after``."""
+        ...
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        """The last event in a run's own lane that is of one of these types."""
+        ...
+
+    async def info(self, run_id: str) -> RunInfo | None: ...
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        """Every live run (or every run), of one tree or of all, by creation."""
+        ...
+
+    async def ready(self) -> Sequence[str]:
+        """Runs with work to go on with: active ones, and parked ones with mail."""
+        ...
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        """Live runs that must be looked at at a certain time, and that time."""
+        ...
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        """The runs that a delivery addressed like this would be meant for."""
+        ...
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        """What commits have noted under keys that begin with ``prefix``."""
+        ...
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events after a position, and the position reached."""
+        ...
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        """Where the event of that identity stands, or ``None`` when it is not kept."""
+        ...
+
+    def depths(self) -> tuple[int, int, int]:
+        """Live runs, parked runs, and items waiting in all inboxes."""
+        ...

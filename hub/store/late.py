@@ -1,0 +1,140 @@
+"""``LateJournal``: any journal, committing a little later, as a disk or a server does.
+
+Every test of hub and runs is also run over one of these, so that nothing relies on a commit
+being done when ``submit`` returns.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import anyio
+import anyio.lowlevel
+
+from hubbub.hub.events import Event
+from hubbub.hub.store.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.hub.task_host import TaskHost
+
+__all__ = ["LateJournal"]
+
+
+class LateJournal:
+    """Commits in order, ``turns`` turns of the event loop after ``submit``."""
+
+    def __init__(self, inner: Journal, *, turns: int = 1) -> None:
+        self._inner = inner
+        self._turns = turns
+        self._queue: deque[Commit] = deque()
+        self._work = anyio.Event()
+        self._idle = anyio.Event()
+        self._is_attended = False
+        self._tasks = TaskHost()
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def tip(self) -> int:
+        return self._inner.tip
+
+    @property
+    def failure(self) -> str:
+        return self._inner.failure
+
+    @property
+    def problems(self) -> Sequence[str]:
+        return self._inner.problems
+
+    async def open(self) -> None:
+        self._work, self._idle = anyio.Event(), anyio.Event()
+        self._idle.set()
+        await self._inner.open()
+        await self._tasks.open()
+        self._tasks.start(self._commit_late(), name="late journal", lives_on=True)
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        await self._inner.aclose()
+
+    def submit(self, commit: Commit) -> None:
+        if self._idle.is_set():  # Else somebody may wait for the event that is there.
+            self._idle = anyio.Event()
+        self._queue.append(commit)
+        self._work.set()
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted and not handed on yet; nobody is told of it."""
+        self._queue.clear()
+
+    async def _commit_late(self) -> None:
+        self._is_attended = True
+        try:
+            await self._commit_on()
+        finally:
+            self._is_attended = False
+            self._idle.set()
+
+    async def _commit_on(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            while self._queue:
+                for _ in range(self._turns):
+                    await anyio.lowlevel.checkpoint()
+                self._hand_on()
+            self._idle.set()
+
+    def _hand_on(self) -> None:
+        """One group commit: whatever was submitted meanwhile is done together."""
+        for _ in range(len(self._queue)):
+            self._inner.submit(self._queue.popleft())
+
+    async def flush(self) -> None:
+        while self._queue:
+            if self._is_attended:
+                await self._idle.wait()
+            else:
+                self._hand_on()
+        await self._inner.flush()
+
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.load(run_id, after=after)
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.latest(run_id, types)
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.info(run_id)
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.runs(live=live, root_run_id=root_run_id)
+
+    async def ready(self) -> Sequence[str]:
+        return await self._inner.ready()
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        return await self._inner.timed()
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.find(to, by)
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        return await self._inner.notes(prefix)
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.read(selection, after=after, until=until, limit=limit)
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        await anyio.lowlevel.checkpoint()
+        return await self._inner.position(run_id, lane, seq)
+
+    def depths(self) -> tuple[int, int, int]:
+        return self._inner.depths()

@@ -1,0 +1,1 @@
+"""What runs do besides deciding: models, tools, hooks, files, children, questions."""

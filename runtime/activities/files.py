@@ -1,0 +1,186 @@
+"""``FileArea`` and ``KeyArea``: what a run keeps beside its conversation (T-01, T-07).
+
+Both are part of the run's journal: a write is on record when it returns, and comes back with the
+run.  Which names may be used stands in ``hubbub.agents.state.area``.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from hubbub.agents.state.area import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_KEYS,
+    MAX_VALUE_BYTES,
+    Area,
+    key_problem,
+    path_problem,
+    without_root,
+)
+from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
+from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
+from hubbub.hub.texts import check_label
+from hubbub.hub.values import decode_value, encode_value
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["FileArea", "FileStat", "KeyArea"]
+
+BIG: int = 1 << 20
+"""Contents from this size on are digested off the event loop."""
+
+Record = Callable[[Event], Awaitable[None]]
+
+
+class FileStat(Struct, frozen=True):
+    """A file: its name, its size in bytes, and the SHA-256 digest of its content."""
+
+    path: str
+    size: int
+    digest: str
+
+
+class FileArea:
+    """The files of one run.  Names are relative paths with ``/``; nothing leads out of them.  A
+    leading ``/`` or ``/attachments/``, as models write it, means the area's root.
+
+    Every call raises ``BadPath`` for a name that is none; what other runs were given of a file
+    are copies, which later writes do not change.
+    """
+
+    __slots__ = ("_area", "_record", "_root", "_runtime")
+
+    def __init__(
+        self, runtime: "Runtime", root_run_id: str, area: Callable[[], Area], record: Record
+    ) -> None:
+        self._runtime = runtime
+        self._root = root_run_id
+        self._area = area
+        self._record = record
+
+    async def write(self, path: str, content: str | bytes) -> FileStat:
+        """Write a file, or replace it; on record when this returns.
+
+        Raises ``LimitExceeded`` (64 MiB a file, 10,000 files a run) and ``BadValue``.
+        """
+        path = _name(path)
+        if isinstance(content, str):
+            content = _encoded(content)
+        if not isinstance(content, bytes | bytearray):
+            raise BadValue("content", f"a str or bytes is wanted, not {type(content).__name__}")
+        content = bytes(content)
+        if len(content) > MAX_FILE_BYTES:
+            raise LimitExceeded("bytes of a file", MAX_FILE_BYTES, "write several files")
+        files = self._area().files
+        if path not in files and len(files) >= MAX_FILES:
+            raise LimitExceeded("files of a run", MAX_FILES, "delete some first")
+        digest = await self._digest(content)
+        await self._runtime.ports.blobs.put(self._root, digest, content)
+        ref = FileRef(path=path, digest=digest, size=len(content))
+        await self._record(AgentFile(files=(ref,)))
+        return FileStat(path, len(content), digest)
+
+    async def _digest(self, content: bytes) -> str:
+        if len(content) < BIG:
+            return hashlib.sha256(content).hexdigest()
+        return await self._runtime.ports.offload.run(lambda: hashlib.sha256(content).hexdigest())
+
+    async def read(self, path: str) -> bytes:
+        """The content of a file.  Raises ``NoSuchFile``."""
+        ref = self._find(path)
+        content = await self._runtime.ports.blobs.get(self._root, ref.digest)
+        if content is None:
+            raise NoSuchFile(path, "its content is no longer kept")
+        return content
+
+    async def read_text(self, path: str) -> str:
+        """The content of a file as text (UTF-8; what is not is replaced)."""
+        return (await self.read(path)).decode(errors="replace")
+
+    def list(self, folder: str = "") -> tuple[str, ...]:
+        """The names of all files, or of those under ``folder``, sorted."""
+        if folder not in _ALL:
+            folder = f"{_name(folder.rstrip('/') if isinstance(folder, str) else folder)}/"
+        else:
+            folder = ""
+        return tuple(sorted(path for path in self._area().files if path.startswith(folder)))
+
+    def stat(self, path: str) -> FileStat:
+        """Size and digest of a file.  Raises ``NoSuchFile``."""
+        ref = self._find(path)
+        return FileStat(ref.path, ref.size, ref.digest)
+
+    async def delete(self, path: str) -> None:
+        """Delete a file.  Raises ``NoSuchFile``."""
+        await self._record(AgentFile(deleted=(self._find(path).path,)))
+
+    def _find(self, path: str) -> FileRef:
+        ref = self._area().files.get(_name(path))
+        if ref is None:
+            raise NoSuchFile(path, "list() shows the files there are")
+        return ref
+
+
+class KeyArea:
+    """Values of one run by key: anything JSON can hold, a fresh copy each time."""
+
+    __slots__ = ("_area", "_record")
+
+    def __init__(self, area: Callable[[], Area], record: Record) -> None:
+        self._area = area
+        self._record = record
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or ``default``."""
+        check_label("key", key)
+        found = self._area().keys.get(key)
+        return default if found is None else decode_value(found)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Set a key; on record when this returns.
+
+        Raises ``BadValue`` and ``LimitExceeded`` (1,000 keys a run, 1 MiB a value).
+        """
+        if problem := key_problem(key):
+            raise BadValue("key", problem)
+        encoded = encode_value(key, value)
+        if len(bytes(encoded)) > MAX_VALUE_BYTES:
+            raise LimitExceeded("bytes of a value", MAX_VALUE_BYTES, "write a file")
+        keys = self._area().keys
+        if key not in keys and len(keys) >= MAX_KEYS:
+            raise LimitExceeded("keys of a run", MAX_KEYS, "delete some first")
+        await self._record(AgentKey(key=key, value_json=encoded))
+
+    async def delete(self, key: str) -> None:
+        """Delete a key; no-op if it is not there."""
+        check_label("key", key)
+        if key in self._area().keys:
+            await self._record(AgentKey(key=key, deleted=True))
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys, sorted."""
+        return tuple(sorted(self._area().keys))
+
+
+_ALL: Final = ("", "/", "/attachments", "/attachments/")
+"""How all files are meant."""
+
+
+def _name(path: object) -> str:
+    """The name that is meant by ``path``."""
+    name = without_root(path) if isinstance(path, str) else path
+    if problem := path_problem(name):
+        raise BadPath(path, problem)
+    assert isinstance(name, str)
+    return name
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise BadValue("content", f"{error.reason}; write bytes instead") from error

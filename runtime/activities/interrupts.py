@@ -1,0 +1,77 @@
+"""``Pauses``: runs that wait for a person's answer (``interrupt``, I-15), over restarts.
+
+    a call pauses ─► a note in the same commit, a prompt that can be replied to, a timer
+    it is answered ─► all three go; nobody answers in time ─► ``session:timer`` to the run
+
+The note is what the next runtime on the store finds; the run itself stays where it is.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from hubbub.agents.state.thread import Thread
+from hubbub.hub import events as e
+from hubbub.hub.logs import log
+from hubbub.hub.prompts import asker_of
+from hubbub.hub.store.journal import Commit
+from hubbub.runtime.kernel.timers import Timer
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Pauses"]
+
+NOTE: Final = "pause/"
+
+
+class Pauses:
+    """The paused runs of one runtime."""
+
+    __slots__ = ("_runtime", "_timers")
+
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self._timers: dict[str, Timer] = {}
+
+    async def begin(self) -> None:
+        """Go on waiting where an earlier runtime did."""
+        for key, note in (await self._runtime.hub.journal.notes(NOTE)).items():
+            prompt_id = key.removeprefix(NOTE)
+            if not note or prompt_id in self._timers:
+                continue
+            try:
+                self._wait(prompt_id, int(note))
+            except ValueError as error:
+                log.warning("pause.unreadable", prompt_id=prompt_id, error=str(error))
+
+    def follow(self, before: Thread, after: Thread, commit: Commit) -> None:
+        """A run's state is about to change; ``commit`` says so."""
+        old, new = before.pause, after.pause
+        if old is new or (old is not None and new is not None and old.key == new.key):
+            return
+        notes: dict[str, str] = {}
+        if old is not None:
+            notes[NOTE + old.key] = ""
+            ends = (x for x in commit.events if isinstance(x, e.SessionPromptEnd))
+            self._forget(old.key, next((x.reason for x in ends if x.prompt_id == old.key), ""))
+        if new is not None:
+            notes[NOTE + new.key] = str(new.expires_at)
+            self._wait(new.key, new.expires_at)
+        commit.notes = {**(commit.notes or {}), **notes}
+
+    def _wait(self, prompt_id: str, expires_at: int) -> None:
+        runtime = self._runtime
+        run_id = asker_of(prompt_id)
+        runtime.hub._prompts.pause(prompt_id, run_id)
+        seconds = max(0.0, (expires_at - runtime.ports.clock.now()) / 1_000_000)
+
+        def expire() -> None:
+            if not runtime.hub.is_closed and not runtime.is_leaving:
+                runtime.hub._deliver(e.SessionTimer(timer=prompt_id), to=run_id)
+
+        self._timers[prompt_id] = runtime.timers.after(seconds, expire)
+
+    def _forget(self, prompt_id: str, reason: str) -> None:
+        self._runtime.hub._prompts.end(prompt_id, reason or "closed")
+        timer = self._timers.pop(prompt_id, None)
+        if timer is not None:
+            timer.cancel()

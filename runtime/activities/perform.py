@@ -1,0 +1,444 @@
+"""Performing activities: the one place where a model is called, a tool or a hook is run.
+
+What happens here is not recorded by itself; it becomes a signal, and what that means is decided
+in ``hubbub.agents.turn.interpret``.
+"""
+
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
+
+import anyio
+import msgspec
+from msgspec import structs
+
+from hubbub.agents.definitions.arguments import BadArguments
+from hubbub.agents.definitions.built_in import USE_SKILL
+from hubbub.agents.definitions.tools import (
+    Tool,
+    ToolError,
+    ToolResult,
+    alone,
+    error_text,
+    render_failure,
+)
+from hubbub.agents.model import (
+    Model,
+    ModelMessage,
+    ModelReply,
+    ModelRequest,
+    Usage,
+    reply_problem,
+)
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.standalone.stack import activated_in, first_message
+from hubbub.agents.state.area import find_files
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.decide import (
+    Activity,
+    CallModel,
+    Kind,
+    Receive,
+    RunTool,
+    StartChild,
+    TellHooks,
+)
+from hubbub.agents.turn.request import build_request
+from hubbub.agents.turn.retry import Failure
+from hubbub.agents.turn.signals import (
+    Delegated,
+    ModelFailed,
+    ModelReplied,
+    Noticed,
+    Signal,
+    Taken,
+    ToolFinished,
+)
+from hubbub.agents.turn.stop import paths_of
+from hubbub.agents.turn.takeover import message_of_skill, request_of
+from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker, words_of
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.raised import is_contained
+from hubbub.hub.run_hub import RunHub, RunScope
+from hubbub.runtime.activities.call_tool import invoke
+from hubbub.runtime.activities.child_lookup import look_up_call, look_up_frame, look_up_start
+from hubbub.runtime.activities.deltas import Deltas
+from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.activities.hooks import (
+    filtered_items,
+    filtered_reply,
+    filtered_result,
+    filtered_results,
+    run_hooks,
+)
+from hubbub.runtime.activities.off_loop import OffLoop
+from hubbub.runtime.activities.thread_state import ThreadState, recorder
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = [
+    "MODEL_TIMEOUT",
+    "AtWork",
+    "Performer",
+    "perform",
+    "timed_out",
+    "timeout_of",
+    "together",
+]
+
+MODEL_TIMEOUT = 600.0
+"""Seconds that one model call may take (S-10)."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+TIMED_OUT = "timed out: the tool did not finish within {:g} s"
+
+
+class Performer(Protocol):
+    """The run that an activity is performed for."""
+
+    @property
+    def lane(self) -> OwnLane: ...
+
+    @property
+    def thread(self) -> Thread: ...
+
+    @property
+    def side(self) -> ActiveSide | None: ...
+
+    @property
+    def notices(self) -> deque[tuple[str, Any]]: ...
+
+    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]: ...
+
+    def receiving_side(self, side: ActiveSide) -> ActiveSide: ...
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None: ...
+
+
+async def perform(activity: Activity, at_work: "AtWork") -> Signal:
+    """Do what ``activity`` says and return what came of it; only cancellation is raised."""
+    run, runtime, side = at_work.run, at_work.runtime, at_work.side
+    try:
+        match activity:
+            case RunTool():
+                return await _run_call(activity, at_work)
+            case CallModel():
+                return await _call_model(activity, at_work)
+            case StartChild():
+                return look_up_start(activity, at_work.thread, side, runtime, run.lane)
+            case Receive(kind="result"):
+                waiting = run.waiting_items("result")
+                state = at_work.state()
+                items = await filtered_results(side, state, run.thread, waiting, run.lane.run_id)
+                return Taken(items, runtime.trees.room(run.lane.root_run_id))
+            case Receive(kind=kind):
+                items = await filtered_items(
+                    run.receiving_side(side), at_work.state(), run.waiting_items(kind),
+                    run.lane.run_id,
+                )  # fmt: skip
+                return Taken(items, runtime.trees.room(run.lane.root_run_id))
+            case TellHooks():
+                while run.notices:
+                    point, value = run.notices[0]
+                    await run_hooks(side, point, at_work.state(), value, run.lane.run_id)
+                    run.notices.popleft()
+                return Noticed()
+            case _:
+                assert_never(activity)
+    except BaseException as error:
+        if isinstance(error, Exception) or not is_contained(error):
+            raise
+        shown = at_work.masker().error(error)
+        log.error("activity.ended_from_within", run_id=run.lane.run_id, exc_info=shown)
+        return _ended_from_within(activity, error_text(error, at_work.masker()))
+
+
+async def together(
+    activities: tuple[Activity, ...], do: Callable[[Activity], Awaitable[Signal]]
+) -> list[Signal]:
+    """Do activities side by side; what they came to, in their order."""
+    if len(activities) == 1:
+        return [await do(activities[0])]
+    signals: dict[int, Signal] = {}
+
+    async def one(number: int, activity: Activity) -> None:
+        signals[number] = await do(activity)
+
+    async with anyio.create_task_group() as group:
+        for number, activity in enumerate(activities):
+            group.start_soon(one, number, activity)
+    return [signals[number] for number in sorted(signals)]
+
+
+class AtWork:
+    """What an activity needs at hand, and the scope it acts in.
+
+    Once that is no longer live, whatever the activity still emits is dropped (S-10).
+    """
+
+    __slots__ = ("run", "runtime", "side", "thread", "work")
+
+    def __init__(self, runtime: "Runtime", run: Performer, work: RunScope) -> None:
+        side = run.side
+        self.thread = run.thread
+        if side is None:
+            raise UnknownAgent(self.thread.agent, runtime.definitions.names)
+        self.runtime = runtime
+        self.run = run
+        self.side = side
+        self.work = work
+
+    def state(self, call_id: str = "") -> ThreadState:
+        """What a tool or hook sees of the run."""
+        run, work = self.run, self.work
+        where: dict[str, Any] = {"turn": self.thread.turn}
+        if self.thread.two_sided:
+            where |= {"side": self.side.name, "label": self.side.config.label}
+        hub = RunHub(self.runtime.hub, work, call_id=call_id, **where)
+        return ThreadState(
+            self.runtime, run.lane, lambda: run.thread,
+            recorder(run.record, lambda: work.is_live),
+            hub=hub, side=self.side, call_id=call_id,
+        )  # fmt: skip
+
+    def environment(self) -> Environment:
+        return Environment.of(self.runtime, self.run.lane, self.side)
+
+    def masker(self) -> Masker:
+        """What is said of a failure goes through it."""
+        return self.environment().masker(self.side)
+
+    def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: BaseException) -> ToolResult:
+        """A tool raised: log it, once, and put it into words for the model."""
+        mask = self.masker()
+        # What a tool says plainly is its answer; it is nobody's mistake.
+        is_answer = isinstance(alone(problem), ToolError)
+        (log.info if is_answer else log.error)(
+            "tool.raised", tool=tool.name, agent=self.run.lane.agent, run_id=self.run.lane.run_id,
+            call_id=call_id, exc_info=mask.error(problem),
+        )  # fmt: skip
+        return render_failure(problem, mask)
+
+
+def _ended_from_within(activity: Activity, text: str) -> Signal:
+    match activity:
+        case RunTool():
+            return ToolFinished(activity.step, activity.index, text, True)
+        case CallModel():
+            return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
+        case _:
+            return Noticed()
+
+
+# ── calls ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _run_call(activity: RunTool, at: AtWork) -> Signal:
+    """Run a tool, or look up what a call of a child needs."""
+    side = at.side
+    tool = side.tool_of(activity.name, activity.arguments)
+    if tool is None:
+        if activity.name in side.offered:
+            return look_up_call(activity, at.thread, side, at.runtime, at.run.lane)
+        text = f"the tool {activity.name!r} is gone"
+        return ToolFinished(activity.step, activity.index, text, True, ran=False)
+    state = at.state(f"{activity.step}.{activity.index}")
+    try:
+        result, ran = await _run_tool(tool, activity, at, state)
+    except BaseException as error:
+        # A tool may give the conversation away; what it raises passes every ``except Exception``.
+        if (frame := activated_in(error)) is None:
+            raise
+        request = request_of(frame.agent_name, first_message(frame))
+        return look_up_frame(activity, request, side, at.runtime, at.run.lane)
+    if result.is_error:  # Clients quote what they were called with.
+        result = structs.replace(result, content=at.masker()(result.content))
+    if side.hooks:
+        result = await filtered_result(side, state, result, at.run.lane.run_id)
+    return ToolFinished(
+        activity.step, activity.index, result.content, result.is_error, result.attachments, ran
+    )
+
+
+async def _run_tool(
+    tool: Tool[..., Any], activity: RunTool, at: AtWork, state: ThreadState
+) -> tuple[ToolResult, bool]:
+    """A tool's result, and whether it was called at all."""
+    has_needs = bool(tool.variables or at.side.bindings)
+    if has_needs and (problem := _not_ready(tool, activity, at)):
+        return ToolResult(problem, is_error=True), False
+    try:
+        arguments = activity.arguments
+        if activity.name == USE_SKILL:  # What carries the skill out takes the message alone.
+            arguments = message_of_skill(arguments)
+        kwargs = tool.parse(arguments)
+    except BadArguments as error:
+        return render_failure(error), False
+    offload = at.runtime.ports.offload
+    failed = partial(at.tool_failed, tool, state.call_id)
+    given = state if tool.is_async else OffLoop(state, at.runtime.hub)
+    if not at.side.hooks:
+        return await invoke(tool, kwargs, given, offload, failed), True
+    # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
+    with anyio.move_on_after(tool.timeout):
+        return await invoke(tool, kwargs, given, offload, failed), True
+    assert tool.timeout is not None
+    return ToolResult(TIMED_OUT.format(tool.timeout), is_error=True), True
+
+
+def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
+    """Why a tool is not called: files or variables that are not there (A-01, D-09)."""
+    bound = at.side.bindings.get(tool.name)
+    if bound is not None:
+        paths = paths_of(bound[1], activity.arguments)
+        if absent := find_files(at.thread.area, paths)[1]:
+            names = ", ".join(map(repr, absent))
+            return f"there is no file {names}; write it first, or name one that is there"
+    required = [each.name for each in tool.variables if each.required]
+    if required:
+        env = at.environment()
+        if unset := [name for name in required if env.find(name) is None]:
+            return f"{tool.name} cannot run: {', '.join(unset)} is not set"
+    return ""
+
+
+# ── models ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def _call_model(activity: CallModel, at: AtWork) -> Signal:
+    runtime, side, run_id = at.runtime, at.side, at.run.lane.run_id
+    if activity.delay:
+        await runtime.ports.clock.sleep(activity.delay)
+    try:
+        model = (
+            runtime.resolved.model(side.prompt.model)
+            if side.is_plain
+            else runtime.resolved.model_of(side, at.run.lane.ancestors, runtime.definitions)
+        )
+        if side.is_plain:
+            request = build_request(at.thread, side, runtime.resolved.specs_of(side))
+        else:
+            request = await _request(at)
+        answer = model.call(request, Deltas(runtime, at.work, activity, at.thread.turn, side))
+        if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
+            return _no_reply(model, "its call is to be an async function", activity, run_id)
+        reply = await answer
+        # A mere text, as most answers are, is looked at without a call.
+        is_text = (
+            reply.__class__ is ModelReply and reply.text.__class__ is str
+            and reply.calls == () == reply.thinking and reply.usage.__class__ is Usage
+            and reply.stop_reason.__class__ is str is reply.model.__class__
+        )  # fmt: skip
+        if not is_text and (problem := reply_problem(reply)):
+            return _no_reply(model, problem, activity, run_id)
+        _encode(reply)  # What cannot be written down it has not said.
+        if side.hooks:
+            reply = await filtered_reply(side, at.state(), reply, run_id)
+        return ModelReplied(reply, activity.turn, () if side.is_plain else _delegations(reply, at))
+    except ProviderError as error:
+        failure = Failure(
+            kind=error.kind,
+            error=at.masker()(words_of(error)),
+            retryable=error.retryable,
+            retry_after=error.retry_after,
+            jitter=runtime.ports.ids.random(),
+        )
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        text = f"its answer is no text: {half} is half of a surrogate pair"
+        failure = Failure(
+            kind="garbled", error=text, retryable=True, jitter=runtime.ports.ids.random()
+        )
+    except HubbubError as error:
+        runtime.remember_error(run_id, error)
+        failure = Failure(kind="setup", error=at.masker()(words_of(error)), retryable=False)
+    except BaseException as error:
+        if not is_contained(error):
+            raise
+        mask = at.masker()
+        log.error("model.raised", run_id=run_id, exc_info=mask.error(error))
+        text = f"the model object raised {type(error).__name__}: {words_of(error)}"
+        failure = Failure(kind="bug", error=mask(text, 2000), retryable=False)
+    log.warning(
+        "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt,
+        kind=failure.kind, error=failure.error,
+    )  # fmt: skip
+    return ModelFailed(failure, activity.turn)
+
+
+def _no_reply(model: Model, problem: str, activity: CallModel, run_id: str) -> Signal:
+    """A model of a user's own has returned something else."""
+    text = f"the model {model.name!r} returned no reply: {problem}"
+    log.warning(
+        "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt, kind="bug",
+        error=text,
+    )  # fmt: skip
+    return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
+
+
+def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:
+    """What the calls of children that run first come to; later ones are looked up in their turn."""
+    side, thread, step = at.side, at.thread, at.thread.step + 1
+    first = reply.calls if side.prompt.parallel_tool_calls else reply.calls[:1]
+    return tuple(
+        [
+            look_up_call(
+                RunTool(step, index, call.name, call.arguments), thread, side, at.runtime,
+                at.run.lane,
+            )
+            for index, call in enumerate(first)
+            if side.delegates(call.name, call.arguments)
+        ]
+    )  # fmt: skip
+
+
+async def _request(at: AtWork) -> ModelRequest:
+    """What the model is shown for this step."""
+    side, thread, runtime = at.side, at.thread, at.runtime
+    messages: tuple[ModelMessage, ...] | None = None
+    if "filter_messages" in side.hooks:
+        messages = await run_hooks(
+            side, "filter_messages", at.state(), thread.view, at.run.lane.run_id
+        )
+    env = at.environment()
+    if side.prompt.variables:
+        required = [each.name for each in side.prompt.variables if each.required]
+        if unset := [name for name in required if env.find(name) is None]:
+            raise MissingVariable(side.prompt.name, unset)
+    return build_request(
+        thread, side, runtime.resolved.specs_with_children(side, env.is_enabled),
+        messages=messages, statuses=runtime.runs.statuses_of(at.run.lane.run_id),
+        value_of=env.find,
+    )  # fmt: skip
+
+
+def timeout_of(activity: Activity, side: ActiveSide | None) -> float | None:
+    """Seconds that an activity may take."""
+    if isinstance(activity, CallModel):
+        return MODEL_TIMEOUT + activity.delay
+    if side is None or not isinstance(activity, RunTool) or side.hooks:
+        return None
+    tool = side.tools.get(activity.name)
+    return tool.timeout if tool is not None else None
+
+
+def timed_out(activity: Activity, seconds: float) -> Signal:
+    """What it means that an activity took longer."""
+    match activity:
+        case CallModel():
+            text = f"the model did not answer within {seconds - activity.delay:g} s"
+            failure = Failure(kind="timeout", error=text, retryable=True)
+            return ModelFailed(failure, activity.turn)
+        case RunTool():
+            text = TIMED_OUT.format(seconds)
+            return ToolFinished(activity.step, activity.index, text, True, is_late=True)
+        case _:
+            return Noticed()

@@ -1,0 +1,330 @@
+"""``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11, T-01)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
+from msgspec import structs
+
+from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
+from hubbub.agents.model import ModelMessage
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.standalone.turns import give_away
+from hubbub.agents.state.area import Area, find_files
+from hubbub.agents.state.family import NOTICE
+from hubbub.agents.state.registry import SubagentRegistryEntry, entry_of
+from hubbub.agents.state.thread import Thread
+from hubbub.hub.errors import BadValue, CallerError, NoSuchFile
+from hubbub.hub.events import AgentRead, AgentStatus, Event
+from hubbub.hub.masking import Masker
+from hubbub.hub.message import Message, Sayable, session_message
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_label, check_text
+from hubbub.runtime.activities.agent_messages import tell_agent
+from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.activities.files import FileArea, KeyArea
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = [
+    "Outside", "ThreadState", "foreign_state", "notify_parent", "recorder", "result_of_spawn",
+]  # fmt: skip
+
+
+class ThreadState:
+    """One run (``RunState``).
+
+    ``thread`` gives its state when it is looked at; ``record`` writes into its journal, and
+    refuses where the run is another one's: all but sending to it and terminating it is then for
+    looking only.
+    """
+
+    __slots__ = (
+        "_by", "_env", "_lane", "_record", "_runtime", "_side", "_thread", "call_id", "hub",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        lane: OwnLane,
+        thread: Callable[[], Thread],
+        record: "Pen",
+        *,
+        hub: Any,
+        side: ActiveSide | None = None,
+        call_id: str = "",
+        by: "ThreadState | None" = None,
+    ) -> None:
+        self._by = by or self
+        """The run that looks."""
+        self._runtime = runtime
+        self._lane = lane
+        self._thread = thread
+        self._record = record
+        self._side = side
+        self._env: Environment | None = None
+        self.hub = hub
+        self.call_id = call_id
+
+    # ── who ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def run_id(self) -> str:
+        return self._lane.run_id
+
+    @property
+    def root_run_id(self) -> str:
+        return self._lane.root_run_id
+
+    @property
+    def parent_run_id(self) -> str | None:
+        return self._lane.parent_run_id
+
+    @property
+    def agent(self) -> str:
+        return self._lane.agent
+
+    @property
+    def messages(self) -> Sequence[ModelMessage]:
+        return self._thread().view
+
+    @property
+    def terminated(self) -> int | None:
+        return self._thread().terminated
+
+    @property
+    def status(self) -> str:
+        """What the parent's registry says of this run."""
+        return self._thread().status
+
+    # ── variables, files, keys ───────────────────────────────────────────────────────────────
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._environment
+
+    @property
+    def _environment(self) -> Environment:
+        if self._env is None:
+            self._env = Environment.of(self._runtime, self._lane, self._side)
+        return self._env
+
+    def masker(self) -> Masker:
+        """What is said of this run's failures goes through it."""
+        return self._environment.masker(self._side)
+
+    def set_env(self, name: str, value: str) -> None:
+        self._record.check()
+        self._environment.set(name, value)
+
+    @property
+    def files(self) -> FileArea:
+        return FileArea(self._runtime, self.root_run_id, self._area, self._record)
+
+    @property
+    def kv(self) -> KeyArea:
+        return KeyArea(self._area, self._record)
+
+    def _area(self) -> Area:
+        return self._thread().area
+
+    # ── what is said ─────────────────────────────────────────────────────────────────────────
+
+    def queue_message(self, message: Sayable) -> Receipt:
+        return self._send(message, triggers=True)
+
+    def inject_message(self, message: Sayable) -> Receipt:
+        return self._send(message, triggers=False)
+
+    def _send(self, message: Sayable, *, triggers: bool) -> Receipt:
+        """Send to this run on behalf of the one that looks; its files go along as copies."""
+        if self._by is self:
+            self._record.check()
+        event = session_message(message, source=self._by.run_id, triggers=triggers)
+        if self._by is not self and event.attachments:
+            files, absent = find_files(self._by._area(), event.attachments)
+            if absent:
+                raise NoSuchFile(absent[0], "nothing was sent; list() shows the files there are")
+            event = structs.replace(event, attachments=(), files=files)
+        return self._runtime.hub._deliver(event, to=self.run_id)
+
+    def notify_parent(self, content: str) -> Receipt:
+        if not self._record.is_own:
+            self._record.check()
+        return notify_parent(self._runtime, self._lane, content)
+
+    async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
+        self._record.check()
+        return await tell_agent(self._runtime, self._lane, text, agent_id)
+
+    def set_status(self, status: str) -> None:
+        if not isinstance(status, str):
+            raise CallerError(f"set_status: a text is wanted, not {type(status).__name__}")
+        self.hub.emit(AgentStatus(status=status))
+
+    # ── relatives ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def children(self) -> Sequence[SubagentRegistryEntry]:
+        statuses = self._runtime.runs.statuses_of(self.run_id)
+        return tuple(entry_of(child, statuses) for child in self._thread().family.registry)
+
+    async def get_child_thread(self, reference: str) -> "ThreadState | None":
+        check_label("reference", reference)
+        if self._thread().family.find(reference) is None:
+            return None
+        return await foreign_state(self._runtime, reference, by=self._by)
+
+    async def get_parent_thread(self) -> "ThreadState | None":
+        parent = self.parent_run_id
+        return None if parent is None else await foreign_state(self._runtime, parent, by=self._by)
+
+    async def terminate(self, reason: str = "") -> Receipt:
+        return await self._runtime.terminate(self.run_id, reason)
+
+    def spawn(
+        self,
+        agent: Any,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        result: str | None = None,
+    ) -> Any:
+        self._record.check()
+        fate = result_of_spawn(result, "call")
+        child = self._runtime.spawn(
+            self.run_id, agent, input, name=name, result=fate, call_id=self.call_id
+        )
+        if fate == "call":
+            read = AgentRead(child_run_id=child.run_id, call_id=self.call_id)
+            child.on_read = lambda: self._record.note(read)
+        return child
+
+    # ── takeover ─────────────────────────────────────────────────────────────────────────────
+
+    def use_agent(self, name: str, message: str) -> NoReturn:
+        self._give_away(USE_AGENT, name, message)
+
+    def use_skill(self, name: str, message: str) -> NoReturn:
+        self._give_away(USE_SKILL, name, message)
+
+    def _give_away(self, tool: str, name: str, message: str) -> NoReturn:
+        self._record.check()
+        check_label("name", name)
+        check_text("message", message)
+        if self._side is None or not self.call_id:
+            raise CallerError(f"{tool}: only a tool can give the conversation away; call it there")
+        frame_id = f"{self.run_id}.{self.call_id}"
+        give_away(self._runtime.definitions, self._side, tool, name, message, frame_id)
+
+    def __repr__(self) -> str:
+        return f"<ThreadState {self.agent} {self.run_id}>"
+
+
+def result_of_spawn(result: str | None, default: str) -> str:
+    """What is to become of the result of a child that code starts (G-10)."""
+    if result is None:
+        return default
+    if result not in ("handle", "message", "ignore"):
+        raise BadValue("result", f'"handle", "message" or "ignore" is wanted, not {result!r}')
+    return result
+
+
+def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
+    """Queue a silent message for a run's parent (C-20)."""
+    if not isinstance(content, str):
+        raise CallerError(f"notify_parent: a text is wanted, not {type(content).__name__}")
+    check_text("content", content)
+    if lane.parent_run_id is None:
+        raise CallerError(f"run {lane.run_id} is a root: it has no parent to notify")
+    text = NOTICE.format(lane.run_id, content)
+    message = Message(text, silent=True, metadata={"reference": lane.run_id})
+    return runtime.hub.send_to_run(lane.parent_run_id, message, source=lane.run_id)
+
+
+async def foreign_state(
+    runtime: "Runtime", run_id: str, *, by: ThreadState | None = None
+) -> ThreadState | None:
+    """Another run's state, for the run ``by``: live while it is in memory, else as the journal
+    has it."""
+    found = await runtime.runs.look_at(run_id)
+    if found is None:
+        return None
+    lane, thread = found
+    outside = Outside(runtime, run_id)
+    return ThreadState(runtime, lane, thread, _ForeignPen(run_id), hub=outside, by=by)
+
+
+class Outside:
+    """The hub as far as another run's state needs it: nothing is emitted in its name."""
+
+    __slots__ = ("_run_id", "_runtime")
+
+    def __init__(self, runtime: "Runtime", run_id: str) -> None:
+        self._runtime = runtime
+        self._run_id = run_id
+
+    def emit(self, event: Event) -> None:
+        raise CallerError(f"{event.type}: only run {self._run_id} itself may say so")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime.hub, name)
+
+
+class Pen:
+    """What writes into a run's journal on behalf of one of its calls, while that lasts."""
+
+    __slots__ = ("_is_live", "_write")
+
+    is_own = True
+
+    def __init__(
+        self,
+        write: Callable[[Event, Callable[[], None] | None], None],
+        is_live: Callable[[], bool],
+    ) -> None:
+        self._write = write
+        self._is_live = is_live
+
+    def check(self) -> None:
+        """Raise ``CallerError`` where nothing may be written (any more)."""
+        if not self._is_live():
+            raise CallerError("this call is over; what it still writes is not kept")
+
+    def note(self, event: Event) -> None:
+        """Write ``event``, if that still counts."""
+        if self._is_live():
+            self._write(event, None)
+
+    async def __call__(self, event: Event) -> None:
+        """Write ``event``; it is on record when this returns."""
+        self.check()
+        done = anyio.Event()
+        self._write(event, done.set)
+        await done.wait()
+
+
+class _ForeignPen(Pen):
+    """Another run's: it writes nothing."""
+
+    __slots__ = ("_run_id",)
+
+    is_own = False
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def check(self) -> None:
+        raise CallerError(
+            f"run {self._run_id} is another run: its files, keys, variables, children and words "
+            "are its own; send it a message"
+        )
+
+
+def recorder(
+    write: Callable[[Event, Callable[[], None] | None], None], is_live: Callable[[], bool]
+) -> Pen:
+    """What writes into a run's journal and returns when it is on record."""
+    return Pen(write, is_live)

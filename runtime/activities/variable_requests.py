@@ -1,0 +1,178 @@
+"""``pending`` and ``provide``: variables for a child whose creation waits for them (V-02).
+
+The creation is kept in the parent's journal, names only; the values go where only the runtime
+looks, under the id of the child that they start.  What is refused has stored nothing.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from hubbub.agents.resolution.sides import ChildTool
+from hubbub.agents.state.family import Deferred
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.child_calls import ChildRequest, refusal_of_creation
+from hubbub.hub.errors import Closed, VariablesRefused
+from hubbub.hub.events import AgentChild, AgentComplete, SessionOpen, SessionVariables
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.stream import EventStream
+from hubbub.hub.texts import readable, text_problem
+from hubbub.runtime.activities.child_lookup import transfer, wanted
+from hubbub.runtime.activities.environment import Environment
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["PendingVariables", "pending", "provide"]
+
+MAX_VALUE_CHARS: Final = 1 << 20
+
+
+class PendingVariables(Struct, frozen=True, kw_only=True):
+    """A creation that waits for variables: names only."""
+
+    request_id: str
+    agent: str
+    required: tuple[str, ...]
+    missing: tuple[str, ...]
+    expires_at: int
+    """µs since the epoch."""
+
+
+async def pending(runtime: "Runtime", parent_run_id: str, request_id: str) -> PendingVariables:
+    """See ``Runtime.pending_variables``."""
+    waiting = await _find(runtime, parent_run_id, request_id)
+    deferred, missing = waiting.deferred, waiting.missing
+    return PendingVariables(
+        request_id=request_id, agent=deferred.agent, required=deferred.required,
+        missing=missing, expires_at=deferred.expires_at,
+    )  # fmt: skip
+
+
+async def provide(
+    runtime: "Runtime", parent_run_id: str, request_id: str, values: Mapping[str, str]
+) -> tuple[str, str]:
+    """See ``Runtime.provide_variables``."""
+    waiting = await _find(runtime, parent_run_id, request_id)
+    _check_values(request_id, waiting, values)
+    _check_room(runtime, request_id, waiting)
+    now = runtime.ports.clock.now()
+    child_run_id = runtime.ports.ids.run_id(now)
+    addressing, agent = runtime.hub.addressing, waiting.deferred.agent
+    for name, value in {**waiting.given, **values}.items():
+        addressing.put_value(child_run_id, name, value, is_scoped=True)
+    event = SessionVariables(
+        request_id=request_id, names=tuple(values), child_run_id=child_run_id,
+        child_agent=agent, provided_at=now,
+    )  # fmt: skip
+    root = waiting.lane.root_run_id
+    try:
+        async with runtime.hub.subscribe(_FATES, root_run_id=root, lossless=True) as events:
+            receipt = await runtime.hub._deliver(event, to=parent_run_id)
+            _check_accepted(request_id, receipt)
+            await _wait_started(events, request_id, parent_run_id, child_run_id)
+    except VariablesRefused:
+        addressing.drop_values(child_run_id)
+        raise
+    return child_run_id, agent
+
+
+def _check_accepted(request_id: str, receipt: Receipt) -> None:
+    if receipt.status == "duplicate":
+        raise VariablesRefused(request_id, "booted", "its subagent has been started already")
+    if not receipt.accepted:
+        problem = f"its parent takes nothing more ({receipt.reason})"
+        raise VariablesRefused(request_id, "ended", problem)
+
+
+_FATES: Final = (SessionOpen.type, AgentChild.type, AgentComplete.type)
+
+
+async def _wait_started(
+    events: EventStream, request_id: str, parent_run_id: str, child_run_id: str
+) -> None:
+    """Wait until the parent has taken the variables at its next boundary and started the child."""
+    async for event in events:
+        match event:
+            case SessionOpen() if event.run_id == child_run_id:
+                return
+            case AgentChild() if event.child_run_id == child_run_id and event.error:
+                raise VariablesRefused(request_id, "cap", event.error)
+            case AgentComplete() if event.run_id == parent_run_id:
+                raise VariablesRefused(request_id, "ended", f"run {parent_run_id} is over")
+    raise Closed("the runtime", "the subagent is started when a runtime is opened on its store")
+
+
+class _Waiting(Struct, frozen=True, gc=False):
+    """A creation that waits for variables, as it stands now."""
+
+    deferred: Deferred
+    lane: OwnLane
+    thread: Thread
+    child: ChildTool | None
+    missing: tuple[str, ...]
+    given: Mapping[str, str]
+    """What is copied into its scope from its parent's (C-05)."""
+
+    def __repr__(self) -> str:
+        return f"<waiting {self.deferred.request_id}>"
+
+
+async def _find(runtime: "Runtime", parent_run_id: str, request_id: str) -> _Waiting:
+    found = await runtime.runs.look_at(parent_run_id)
+    if found is None:
+        raise VariablesRefused(request_id, "unknown", f"there is no run {parent_run_id!r}")
+    lane, thread_of = found
+    thread = thread_of()
+    family = thread.family
+    deferred = next((d for d in family.deferred if d.request_id == request_id), None)
+    if deferred is None:
+        if request_id in family.booted:
+            raise VariablesRefused(request_id, "booted", "its subagent has been started already")
+        raise VariablesRefused(request_id, "unknown", f"run {parent_run_id} has not asked for it")
+    if thread.phase == "ended":
+        raise VariablesRefused(request_id, "ended", f"run {parent_run_id} is over")
+    if runtime.ports.clock.now() >= deferred.expires_at:
+        remedy = "have the subagent called again"
+        raise VariablesRefused(request_id, "expired", f"it was to be answered sooner; {remedy}")
+    side = runtime.definitions.find_side(deferred.owner, deferred.side)
+    child = side.children.get(deferred.agent) if side is not None else None
+    given: dict[str, str] = {}
+    missing = deferred.required
+    if child is not None:
+        env = Environment.of(runtime, lane, side)
+        given = {v.name: v.value.reveal() or "" for v in transfer(env, child)}
+        lacks = wanted(runtime, env, child, given)[1]
+        missing = tuple(name for name in deferred.required if name in lacks)
+    return _Waiting(deferred, lane, thread, child, missing, given)
+
+
+def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str]) -> None:
+    required = waiting.deferred.required
+    if not isinstance(values, Mapping):
+        raise VariablesRefused(request_id, "value", "a mapping of names to texts is wanted")
+    unwanted = [readable(str(name)) for name in values if name not in required]
+    if unwanted:
+        problem = f"{', '.join(unwanted)} is not wanted; wanted: {', '.join(required)}"
+        raise VariablesRefused(request_id, "unwanted", problem, unwanted)
+    wrong = [
+        name
+        for name, value in values.items()
+        if text_problem(value) or len(value) > MAX_VALUE_CHARS
+    ]
+    if wrong:
+        problem = f"{', '.join(wrong)}: a text of at most {MAX_VALUE_CHARS:,} characters is wanted"
+        raise VariablesRefused(request_id, "value", problem, wrong)
+    left = [name for name in waiting.missing if name not in values]
+    if left:
+        problem = f"{', '.join(left)} must be given, too"
+        raise VariablesRefused(request_id, "incomplete", problem, left)
+
+
+def _check_room(runtime: "Runtime", request_id: str, waiting: _Waiting) -> None:
+    request = ChildRequest(agent=waiting.deferred.agent)
+    room = runtime.trees.room(waiting.lane.root_run_id)
+    if refused := refusal_of_creation(waiting.thread, request, waiting.child, True, room):
+        raise VariablesRefused(request_id, "cap", refused)

@@ -1,0 +1,245 @@
+"""What the commands over a store print for people: lines of printable text.
+
+Times are UTC.  Whatever comes out of a store is escaped where a terminal would obey it.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from hubbub.agents.definitions.skills import SKILL_PREFIX
+from hubbub.agents.model import AssistantMessage, ModelMessage
+from hubbub.hub.events import FileRef
+from hubbub.hub.events.descriptors import encode_descriptor
+from hubbub.hub.values import Json
+from hubbub.runtime.inspection.backup import Backup
+from hubbub.runtime.inspection.event_words import Said, gist
+from hubbub.runtime.inspection.replay import Replayed
+from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
+from hubbub.runtime.schedules.status import ScheduleStatus
+from hubbub.runtime.stores.sqlite.file import Stored
+from hubbub.runtime.text import printable
+
+__all__ = [
+    "backup_line", "event_line", "replay_lines", "report_lines", "run_lines", "schedule_lines",
+    "short",
+]  # fmt: skip
+
+WIDTH: Final = 300
+"""Characters of a text in a conversation, unless all are asked for."""
+NARROW: Final = 100
+
+MAX_INDENT: Final = 10
+"""Frames that a text is indented by."""
+
+_STATUS: Final = {"active": "at work", "waiting": "waits for a child", "parked": "idle"}
+_INBOX: Final = {"closing": ", closing", "terminated": ", being terminated"}
+
+
+def short(text: str, width: int | None = NARROW) -> str:
+    """``text`` on one line, cut to a width."""
+    if width is not None and len(text) > width:
+        text = f"{text[: width - 1]}…"
+    return printable(text)
+
+
+# ── lists ────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_lines(runs: Runs, now: int, *, ended: bool) -> Iterator[str]:
+    """A table of runs, children under their parents."""
+    if not runs.runs:
+        yield "no runs" if ended else "no live runs; --all lists those that have ended"
+        return
+    header = ("run", "agent", "status", "age", "waiting", "session key")
+    yield from _table(header, [_run_row(run, now) for run in runs.runs])
+    if runs.more:
+        yield f"… and {runs.more:,} more trees; --limit N shows more"
+
+
+def _run_row(run: ShownRun, now: int) -> tuple[str, ...]:
+    under = f"{'   ' * (run.depth - 1)}└─ " if run.depth else ""
+    agent = run.agent if run.name in ("", run.agent) else f"{run.agent} ({run.name})"
+    return (
+        f"{under}{run.run_id}", agent, _status(run), _ago(run.created_at, now),
+        str(run.waiting) if run.waiting else "", run.session_key,
+    )  # fmt: skip
+
+
+def _status(run: ShownRun) -> str:
+    if run.status == "ended":
+        return f"ended ({run.outcome})" if run.outcome else "ended"
+    return f"{_STATUS.get(run.status, run.status)}{_INBOX.get(run.inbox, '')}"
+
+
+def schedule_lines(statuses: Sequence[ScheduleStatus], now: int) -> Iterator[str]:
+    """A table of schedules."""
+    if not statuses:
+        yield "no schedules; they are given with Runtime(schedules=…)"
+        return
+    header = ("schedule", "kind", "agent", "next", "last", "outcome", "run")
+    rows = [
+        (
+            one.uid, one.kind, one.agent, _moment(one.next_at), _moment(one.last_fired_at),
+            one.last_outcome, one.run_id,
+        )
+        for one in statuses
+    ]  # fmt: skip
+    yield from _table(header, rows)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    shown = [header, *([short(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(header))]
+    for row in shown:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+# ── one run ──────────────────────────────────────────────────────────────────────────────────
+
+
+def report_lines(report: RunReport, now: int, *, full: bool) -> Iterator[str]:
+    """Everything about a run."""
+    run = report.run
+    name = f" ({short(run.name)})" if run.name not in ("", run.agent) else ""
+    yield f"{run.run_id}  {short(run.agent)}{name}"
+    yield from _facts(report, now)
+    yield from _listed("children", [_child_line(child) for child in report.children])
+    yield from _listed("files", [_file_line(ref) for ref in report.files])
+    yield from _listed("keys", _key_lines(report.keys, full))
+    waiting = [f"{one.seq}  {one.type}  {short(one.text)}".rstrip() for one in report.waiting]
+    yield from _listed("waiting", waiting)
+    said = [_said_line(one, full) for one in report.conversation]
+    if report.earlier:
+        said.insert(0, f"… {report.earlier:,} earlier lines; --full shows all")
+    yield from _listed("conversation", said)
+    if report.failure:
+        yield f"last error: {short(report.failure, None if full else WIDTH)}"
+
+
+def _facts(report: RunReport, now: int) -> Iterator[str]:
+    run, usage = report.run, report.usage
+    yield f"status: {_status(run)}"
+    yield f"began: {_moment(run.created_at)}, {_ago(run.created_at, now)} ago"
+    if run.session_key:
+        yield f"session key: {short(run.session_key)}"
+    if report.descriptor is not None:
+        descriptor = bytes(encode_descriptor(report.descriptor))
+        yield f"descriptor: {short(descriptor.decode(), WIDTH)}"
+    if report.ancestors:
+        yield f"below: {' › '.join(map(short, report.ancestors))}"
+    if report.stack:
+        names = [short(each.removeprefix(SKILL_PREFIX)) for each in report.stack]
+        yield f"stack: {' › '.join(names)}"
+    yield f"progress: session {report.session}, step {report.step}, {report.seq:,} records"
+    if usage.input_tokens or usage.output_tokens:
+        yield f"tokens: {usage.input_tokens:,} in, {usage.output_tokens:,} out"
+
+
+def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"{title}:"
+        for line in lines:
+            yield f"  {line}"
+
+
+def _child_line(child: ShownRun) -> str:
+    return f"{child.run_id}  {short(child.agent)}  {_status(child)}"
+
+
+def _file_line(ref: FileRef) -> str:
+    return f"{short(ref.path)}  {_size(ref.size)}"
+
+
+def _key_lines(keys: dict[str, Json], full: bool) -> list[str]:
+    width = None if full else NARROW
+    return [
+        f"{short(key)} = {short(bytes(value).decode(errors='replace'), width)}"
+        for key, value in keys.items()
+    ]
+
+
+def _said_line(said: Said, full: bool) -> str:
+    files = f" [{', '.join(said.files)}]" if said.files else ""
+    indent = "  " * min(said.depth, MAX_INDENT)
+    return f"{indent}{short(said.who)}: {short(said.text + files, None if full else WIDTH)}"
+
+
+def replay_lines(state: Replayed, *, full: bool) -> Iterator[str]:
+    """A run as it was."""
+    width = None if full else WIDTH
+    yield f"{state.run_id}  {short(state.agent)}  after record {state.seq} ({_moment(state.at)})"
+    yield f"phase: {state.phase}{', in a session' if state.in_session else ''}"
+    side = f", {state.side}" if state.side else ""
+    yield f"at: session {state.session}, turn {state.turn}, step {state.step}{side}"
+    yield f"status: {short(state.status)}, attempt {state.attempt}"
+    yield from _listed("children", [short(run_id) for run_id in state.children])
+    yield from _listed("files", [_file_line(ref) for ref in state.files])
+    yield from _listed("keys", _key_lines(state.keys, full))
+    said = [line for each in state.conversation for line in _message_lines(each, width)]
+    yield from _listed("conversation", said)
+    said_b = [line for each in state.conversation_b for line in _message_lines(each, width)]
+    yield from _listed("conversation of side B", said_b)
+    if state.draft:
+        yield f"being said: {short(state.draft, width)}"
+    calls = [f"{x.name}({short(x.arguments)}): {x.status}" for x in state.calls]
+    yield from _listed("open calls", calls)
+
+
+def _message_lines(message: ModelMessage, width: int | None) -> Iterator[str]:
+    if not isinstance(message, AssistantMessage):
+        yield f"{short(message.role)}: {short(message.content, width)}"
+        yield from (f"  {short(note, width)}" for note in message.notes)
+        return
+    if message.text:
+        yield f"assistant: {short(message.text, width)}"
+    for call in message.calls:
+        failed = " failed" if call.is_error else ""
+        yield f"assistant: → {short(call.name)}({short(call.arguments)})"
+        yield f"{short(call.name)}{failed}: {short(call.output, width)}"
+
+
+# ── one line ─────────────────────────────────────────────────────────────────────────────────
+
+
+def event_line(stored: Stored) -> str:
+    """An event: where, when, which run, who, what."""
+    event = stored.event
+    head = f"{stored.position}  {_moment(event.at, 'milliseconds')}  {short(event.run_id) or '-'}"
+    tail = short(gist(event).strip())
+    return f"{head}  {short(event.agent) or '-'}  {short(event.type)}  {tail}".rstrip()
+
+
+def backup_line(backup: Backup, seconds: float) -> str:
+    """What was copied."""
+    return (
+        f"{printable(backup.folder)}: {backup.runs:,} runs, {backup.events:,} events, "
+        f"{backup.contents:,} contents of files, {_size(backup.size)} in {seconds:.1f} s; it "
+        "holds the values of secrets, too"
+    )
+
+
+def _size(size: int) -> str:
+    for unit, length in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= length:
+            return f"{size / length:.1f} {unit}"
+    return f"{size} B"
+
+
+def _moment(at: int | None, precision: str = "seconds") -> str:
+    if not at:
+        return "-"
+    try:
+        text = datetime.fromtimestamp(at / 1_000_000, UTC).isoformat(timespec=precision)
+    except (ValueError, OverflowError, OSError):  # No time that a calendar has.
+        return str(at)
+    return text.replace("+00:00", "Z")
+
+
+def _ago(at: int, now: int) -> str:
+    seconds = max(0, (now - at) // 1_000_000)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,1 @@
+"""The demos: whole systems on scripted models, offline."""

@@ -1,0 +1,1 @@
+"""What a store holds: shown, exported, imported, checked, copied."""

@@ -1,0 +1,134 @@
+"""A run as a regression test: a pytest file beside the recording that it plays again.
+
+    test_chat_9f3b21aa.py        one test: what was said is said again, each run does the same
+    test_chat_9f3b21aa.jsonl     the run and everything below it, as ``hubbub export`` writes it
+
+The test is source that a person may read and change.  It holds no words of the run and, as the
+recording, no values of secrets.  ``hubbub.runtime.simulation.playback`` plays it.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from hubbub.hub.errors import OperatorError
+from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.loading.agents import load_agents
+from hubbub.runtime.stores.sqlite.file import BY_ID, StoreFile
+
+__all__ = ["RecordedTest", "recorded_test"]
+
+_TEXT: Final = '''\
+"""Run {run_id} of {agent}, as it went.
+
+Written by ``hubbub export --as-test``.  What was said to it is said again, at the same times, to
+{whose}.
+
+Compared is what each run does: texts and questions, calls of tools with their arguments and
+answers, children with their modes, takeovers, what sessions and runs come to.  Ids, times, usage
+and the words of prompts may change.
+"""
+
+from pathlib import Path
+
+from hubbub.runtime.simulation.playback.play import replay_recording
+
+RECORDING = Path(__file__).with_name({recording!r})
+{folder}
+
+def test_{name}_does_what_it_did() -> None:
+    replay_recording({arguments}).check()
+'''
+_OWN: Final = """the agents of {agents}.  No model is asked and NO TOOL IS CALLED: they answer as
+they did.  Tools without effects outside may be called for real; name them:
+``real_tools=["look_up"]``.  Functions of code agents do run, and their steps (``ctx.step``)"""
+_STAND_INS: Final = """stand-ins made from the recording.  No model is asked and no tool is called:
+they answer as they did.  To test your own agents, name them, and where their module lies:
+``replay_recording(RECORDING, "MODULE:AGENT", folder=Path(__file__).parent)``"""
+
+
+class RecordedTest(Struct, frozen=True):
+    """Both files: where they go, and their lines.  Nothing has been written yet."""
+
+    path: Path
+    recording: Path
+    text: str
+    lines: Generator[bytes, None, None]
+
+
+def recorded_test(
+    store: StoreFile,
+    run_id: str,
+    *,
+    agents: str | None = None,
+    out: Path | None = None,
+    contents: bool = True,
+) -> RecordedTest:
+    """A regression test of a run and everything below it.
+
+    The test asks no model and calls no tool.  ``agents`` is ``MODULE:AGENT``, whose agents are
+    tested; it is loaded, so that what is wrong shows now.  Raises ``OperatorError`` for a run that
+    another one began, for agents that are not there, and for a file that is no ``.py`` or has no
+    folder.
+    """
+    agent, root, parent = store.db.execute(
+        f"SELECT agent, root_run_id, parent_run_id FROM run WHERE {BY_ID}", (run_id,)
+    ).fetchone()
+    if parent is not None:
+        raise OperatorError(f"run {run_id}: another run began it; make a test of its root, {root}")
+    if agents is not None:
+        if not agents.strip():
+            raise OperatorError("--agents: write MODULE:AGENT, for example my_agents:assistant")
+        _check_agents(agents, _agents_of(store, run_id))
+    name = f"{_identifier(agent)}_{_identifier(run_id[-8:])}"
+    path = Path(f"test_{name}.py") if out is None else out
+    if path.suffix != ".py":
+        raise OperatorError(f"--out {path}: a test is a Python file; name one that ends in .py")
+    if not path.parent.is_dir():
+        raise OperatorError(f"--out {path}: there is no folder {path.parent}; make it first")
+    recording = path.with_suffix(".jsonl")
+    folder = "" if agents is None else _folder_line(agents, path)
+    arguments = "RECORDING" if agents is None else f"RECORDING, {agents!r}"
+    text = _TEXT.format(
+        run_id=run_id, agent=agent, name=name, recording=recording.name, folder=folder,
+        arguments=f"{arguments}, folder=FOLDER" if folder else arguments,
+        whose=_STAND_INS if agents is None else _OWN.format(agents=agents),
+    )  # fmt: skip
+    return RecordedTest(path, recording, text, export_run(store, run_id, contents=contents))
+
+
+def _folder_line(agents: str, test: Path) -> str:
+    """Where the module of ``MODULE:AGENT`` lies, as the test finds it from wherever it is run."""
+    name = agents.partition(":")[0]
+    found = sys.modules[name].__file__
+    if found is None or {"site-packages", "dist-packages"} & {*Path(found).parts}:
+        return ""
+    above = name.count(".") + (Path(found).stem == "__init__")
+    way = os.path.relpath(Path(found).resolve().parents[above], test.resolve().parent)
+    below = "" if way == "." else f" / {Path(way).as_posix()!r}"
+    return f"FOLDER = Path(__file__).parent{below}\n"
+
+
+def _agents_of(store: StoreFile, root: str) -> Iterator[str]:
+    rows = store.db.execute("SELECT DISTINCT agent FROM run WHERE root_run_id = ?", (root,))
+    return (agent for (agent,) in rows)
+
+
+def _check_agents(agents: str, wanted: Iterable[str]) -> None:
+    loaded = load_agents(agents)
+    known = {each.name for each in loaded.agents} | {x.agent_name for x in loaded.skills}
+    missing = sorted(name for name in set(wanted) - known if not name.startswith("skill:"))
+    if missing:
+        raise OperatorError(
+            f"--agents {agents}: the run also used {', '.join(missing)}; name a module that has "
+            "all of them, or leave --agents out for stand-ins"
+        )
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower() or "run"

@@ -1,0 +1,263 @@
+"""``Lanes``: the events of a store, one by one in their order, against themselves.
+
+    row of ``event`` × what came before in its lane  →  problems
+
+Rules
+-----
+* An event's checksum continues that of the event before it: of its run, both lanes together, or
+  of the hub's lane.  One damaged event is one problem; the chain goes on behind it.
+* Both lanes of a run, and the hub's, number their events from 1 without a gap.
+* A body is an event, and says of itself what its columns say.  What a run's events say of its
+  parent is the same in all of them.
+* What comes in is something that an inbox takes, beginning with what opened the run; what is
+  written by the run is not.
+* What is in an inbox is what came in and was not taken: by its owner, or by a takeover frame of
+  the same tree, which says so in a lane of its own (I-13).  An item is taken once at most, and
+  none after its run has ended: what waited then was moved or is left over.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hubbub.agents.state.area import MAX_FILE_BYTES, path_problem
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import (
+    CATALOGUE,
+    AgentChild,
+    AgentComplete,
+    AgentHandoff,
+    Event,
+    FileRef,
+    InLane,
+    SessionDropped,
+    SessionMessage,
+    SessionOpen,
+    SessionTaken,
+)
+from hubbub.hub.events.codec import decode_event
+from hubbub.runtime.stores.sqlite.file import files_of
+
+__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "file_problem"]
+
+FROM_BACKUP: Final = (
+    "put a backup in the store's place, or import an export of the run with --replace"
+)
+
+
+class Problem(Struct, frozen=True):
+    """Something that is not as it should be: where, what, and what to do about it."""
+
+    where: str
+    what: str
+    remedy: str
+    heals: bool = False
+    """Whether it is no damage: a folder that is behind is brought in line by the next runtime."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.where}: {self.what}; {self.remedy}"
+
+
+class Lane:
+    """How far a run's two lanes (or, as its own, the hub's) have come."""
+
+    __slots__ = (
+        "agents", "born", "chains", "children", "has_ended", "in_seq", "is_clear", "is_dense",
+        "is_sound", "name", "opened", "parent", "root", "seq", "untaken",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seq = 0
+        self.in_seq = 0
+        self.born = 0
+        """The position of the first event."""
+        self.chains: tuple[int, ...] = (0,)
+        """What the last event's checksum may be: as written and, where they differ, as it comes
+        to.  Either the event or its checksum has changed, and the next one shows which."""
+        self.untaken: dict[int, bool] = {}
+        """In-lane numbers of what was not taken, and whether it is a message."""
+        self.is_clear = True
+        """Whether every event so far could be read that may have taken something from here."""
+        self.is_sound = True
+        """Whether nothing was wrong with its events so far."""
+        self.is_dense = True
+        """Whether no number of the in lane is missing so far."""
+        self.has_ended = False
+        self.root: Any = 0
+        """The number of its tree's root."""
+        self.parent: str | None = None
+        """The run above it, as its first event says."""
+        self.agents: set[str] = set()
+        """The agents that it has been of."""
+        self.opened: SessionOpen | None = None
+        self.children: set[str] = set()
+        """The runs that it has on record as its children."""
+
+
+class Lanes:
+    """Takes rows of ``event`` in order of position."""
+
+    def __init__(self, table: str, run_id_of: Callable[[int], str | None]) -> None:
+        self._table = table
+        self._run_id_of = run_id_of
+        self.events = 0
+        self.runs: dict[Any, Lane] = {}
+        self._by_id: dict[str, Lane] = {}
+        self.hub = Lane("")
+        self.digests: dict[str, tuple[int, int]] = {}
+        """Position that first names a content, and its size, by digest."""
+
+    def take(self, row: Sequence[Any]) -> Iterator[Problem]:
+        """What is wrong with the next event."""
+        self.events += 1
+        lane = self.hub if row[3] == "hub" else self._lane(row[1], row[2])
+        for problem in self._look(lane, row):
+            lane.is_sound = False
+            yield problem
+
+    def _look(self, lane: Lane, row: Sequence[Any]) -> Iterator[Problem]:
+        position, run, root, name, seq, type_, crc, body = row
+        where = f"{self._table}: position {position}"
+        if lane.name:
+            where = f"{where}: run {lane.name}"
+        if not isinstance(body, bytes):
+            body = b""
+        yield from _chained(lane, where, crc, body)
+        yield from _numbered(lane, where, name, seq)
+        lane.born = lane.born or position
+        try:
+            event = decode_event(body)
+        except (BadValue, ValueError, RecursionError) as error:
+            lane.is_clear = False
+            yield Problem(where, f"its body is no event ({error})", FROM_BACKUP)
+            if name == "in":
+                lane.untaken[seq] = type_ == SessionMessage.type
+            elif type_ in (SessionTaken.type, SessionDropped.type):
+                self._blur(root)
+            return
+        said = (event.type, event.lane, event.seq, event.run_id, event.root_run_id)
+        columns = (type_, name, seq, self._name(run), self._name(root))
+        if said != columns:
+            yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
+        if name in ("own", "in") and (what := _foreign(lane, position, event)):
+            yield Problem(where, what, FROM_BACKUP)
+        yield from self._follow(lane, name, seq, where, event)
+        for ref in files_of(event):
+            self.digests.setdefault(ref.digest, (position, ref.size))
+
+    def _follow(
+        self, lane: Lane, name: Any, seq: Any, where: str, event: Event
+    ) -> Iterator[Problem]:
+        if name == "in":
+            lane.untaken[seq] = isinstance(event, SessionMessage)
+            if seq == 1 and isinstance(event, SessionOpen):
+                lane.opened = event
+        elif name != "own":
+            return
+        elif isinstance(event, SessionTaken | SessionDropped):
+            for item in event.items:
+                if what := self._taken(item.run_id, item.seq):
+                    yield Problem(where, what, FROM_BACKUP)
+        elif isinstance(event, AgentComplete):
+            lane.has_ended = True
+        elif isinstance(event, AgentChild):
+            lane.children.add(event.child_run_id)
+
+    def _taken(self, run_id: str, seq: int) -> str:
+        """An item is taken, by its run or by a frame; why it cannot be, empty if it can."""
+        lane = self._by_id.get(run_id)
+        if lane is None:  # A frame may have come here in an export without those above it.
+            return ""
+        if lane.untaken.pop(seq, None) is not None and not lane.has_ended:
+            return ""
+        if lane.has_ended:
+            return f"it takes in {seq} of run {run_id}, which had ended"
+        if lane.is_dense and 0 < seq <= lane.in_seq:
+            return f"it takes in {seq} of run {run_id}, which was taken before"
+        return ""
+
+    def _blur(self, root: Any) -> None:
+        """A record of what was taken cannot be read: it may be from any inbox of the tree."""
+        for lane in self.runs.values():
+            lane.is_clear = lane.is_clear and lane.root != root
+
+    def _lane(self, run: Any, root: Any) -> Lane:
+        lane = self.runs.get(run)
+        if lane is None:
+            lane = self.runs[run] = Lane(self._run_id_of(run) or f"number {run}")
+            lane.root = root
+            self._by_id[lane.name] = lane
+        return lane
+
+    def _name(self, run: Any) -> str | None:
+        if run == 0:
+            return ""
+        lane = self.runs.get(run)
+        return lane.name if lane is not None else self._run_id_of(run)
+
+
+def _foreign(lane: Lane, position: Any, event: Event) -> str:
+    """Why an event cannot stand where it does, whatever its columns say; empty if it can."""
+    if position == lane.born:
+        lane.parent = event.parent_run_id
+    lane.agents.add(event.agent)
+    if isinstance(event, AgentHandoff):
+        lane.agents.add(event.to)
+    if event.parent_run_id != lane.parent:
+        return f"its parent is {event.parent_run_id!r}, that of the event before it {lane.parent!r}"
+    if event.at < 0:
+        return f"its time is {event.at}"
+    comes_in = isinstance(event, InLane)
+    if event.lane == "own" and comes_in:
+        return f"{event.type} stands in the lane of what the run itself has written"
+    if event.lane == "in" and event.seq == 1 and not isinstance(event, SessionOpen):
+        return f"the run is opened by {event.type}"
+    if event.lane == "in" and not comes_in and event.__class__ in _OURS:
+        return f"{event.type} stands in an inbox, which does not take it"
+    return next((what for ref in files_of(event) if (what := file_problem(ref))), "")
+
+
+def file_problem(ref: FileRef) -> str:
+    """Why nobody can have a file of that name and content; empty where somebody can."""
+    if what := path_problem(ref.path):
+        return f"it names a file {ref.path!r}; {what}"
+    if not _DIGEST.fullmatch(ref.digest):
+        return f"it names a content {ref.digest!r}, which is no digest"
+    if not 0 <= ref.size <= MAX_FILE_BYTES:
+        return f"it names a content of {ref.size} bytes"
+    return ""
+
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_OURS: Final = frozenset(CATALOGUE)
+"""Others may be of a later version, which knows what it does."""
+
+
+def _chained(lane: Lane, where: str, crc: Any, body: bytes) -> Iterator[Problem]:
+    found = [zlib.crc32(body, chain) for chain in lane.chains]
+    if crc in found:
+        lane.chains = (crc,)
+        return
+    yield Problem(where, "it has changed, or the event before it is missing", FROM_BACKUP)
+    is_sound = isinstance(crc, int) and 0 <= crc < 1 << 32
+    lane.chains = (crc, found[0]) if is_sound else (found[0],)
+
+
+def _numbered(lane: Lane, where: str, name: Any, seq: Any) -> Iterator[Problem]:
+    if name not in ("own", "in", "hub"):
+        yield Problem(where, f"its lane is {name!r}, not own, in or hub", FROM_BACKUP)
+        return
+    wanted = (lane.in_seq if name == "in" else lane.seq) + 1
+    if seq != wanted:
+        lane.is_dense = lane.is_dense and name != "in"
+        yield Problem(where, f"it is {name} {seq!r} where {name} {wanted} is due", FROM_BACKUP)
+    reached = seq if isinstance(seq, int) and seq > wanted else wanted
+    if name == "in":
+        lane.in_seq = reached
+    else:
+        lane.seq = reached

@@ -1,0 +1,221 @@
+"""``RunCheck``: whether the row of a run, its inbox and its family are what its events say.
+
+Asked by ``hubbub fsck`` of every run of a store, and by an import of those that it has put in, so
+that neither lets pass what the other would not.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from hubbub.hub.addressing import identity_of, is_run_id
+from hubbub.hub.errors import BadValue, HubbubError
+from hubbub.hub.events import Event, InLane, SessionOpen, SessionReset
+from hubbub.hub.events.descriptors import kind_of_descriptor, read_descriptor
+from hubbub.runtime.inspection.lanes import Lane
+from hubbub.runtime.inspection.replay import state_after
+from hubbub.runtime.schedules.scheduler import SOURCE
+from hubbub.runtime.stores.sqlite.file import BY_ID, IMPORTED
+from hubbub.runtime.stores.sqlite.reader import SqliteReader
+
+__all__ = ["MISFITS", "RunCheck", "is_key_of", "own_problems"]
+
+PAGE: Final = 1_000
+
+MISFITS: Final = (
+    HubbubError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError,
+    AttributeError, RecursionError, sqlite3.Error,
+)  # fmt: skip
+"""What values that do not fit together come to."""
+
+_STATUSES: Final = ("active", "waiting", "parked", "ended")
+_INBOXES: Final = ("open", "closing", "terminated", "ended")
+_COLUMNS: Final = (
+    "number", "run_id", "root_run_id", "parent_run_id", "agent", "name", "session_key", "kind",
+    "descriptor", "status", "inbox", "ready", "seq", "in_seq", "chain", "waiting", "messages",
+    "born", "recent", "created_at", "wake_at",
+)  # fmt: skip
+_TEXTS: Final = ("run_id", "root_run_id", "agent", "name", "session_key", "kind")
+_LATEST: Final = 253_402_300_800_000_000
+"""The end of the year 9999 (µs), behind which there are no times."""
+
+
+def is_key_of(event: Event, source: str, key: str) -> bool:
+    """Whether an item can have been accepted under a source and a key."""
+    match event:
+        case SessionOpen():  # A schedule's.
+            return (source, key) == (SOURCE, event.correlation_id)
+        case SessionReset():
+            return source == SOURCE
+    return isinstance(event, InLane) and identity_of(event) == (source, key)
+
+
+class RunCheck:
+    """Looks at rows of ``run``, by a connection that sees them."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._gone = _known_gone(db)
+        self._reader = SqliteReader(db)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row, by column."""
+        number = -(1 << 62)
+        select = f"SELECT {', '.join(_COLUMNS)} FROM run WHERE number > ? ORDER BY number LIMIT"
+        while rows := self._db.execute(f"{select} {PAGE}", (number,)).fetchall():
+            for values in rows:
+                yield dict(zip(_COLUMNS, values, strict=True))
+            number = rows[-1][0]
+
+    def row(self, run_id: str) -> dict[str, Any]:
+        """The row of a run that is there."""
+        select = f"SELECT {', '.join(_COLUMNS)} FROM run WHERE {BY_ID}"
+        return dict(zip(_COLUMNS, self._db.execute(select, (run_id,)).fetchone(), strict=True))
+
+    def problems(self, row: dict[str, Any], lane: Lane) -> Sequence[str]:
+        """What is wrong with a row whose events have come to ``lane``."""
+        found = [
+            *own_problems(row, lane), *_counter_problems(row, lane), *_inbox_problems(
+                self._db, row, lane
+            ), *self._family_problems(row, lane),
+        ]  # fmt: skip
+        if not found and lane.is_sound and (what := self._unreadable(row["run_id"])):
+            found.append(what)
+        return found
+
+    def doubled_keys(self) -> Iterator[tuple[str, str]]:
+        """Session keys under which several runs are open, with these runs."""
+        select = (
+            "SELECT session_key, group_concat(run_id, ', ') FROM run "
+            "WHERE session_key <> '' AND inbox = 'open' GROUP BY session_key HAVING count(*) > 1"
+        )
+        yield from self._db.execute(select)
+
+    def _family_problems(self, row: dict[str, Any], lane: Lane) -> Iterator[str]:
+        run_id, root, parent = row["run_id"], row["root_run_id"], row["parent_run_id"]
+        if lane.born and lane.is_clear and lane.parent != parent:
+            yield f"its parent is {parent!r}, its events say {lane.parent!r}"
+        if parent is None:
+            if root != run_id:
+                yield f"it has no parent, but {root} as its root"
+            return
+        if root == run_id:
+            yield f"it is its own root, but has {parent} as its parent"
+        select = f"SELECT root_run_id FROM run WHERE {BY_ID}"
+        found = self._db.execute(select, (parent,)).fetchone()
+        if found is None and parent not in self._gone:
+            yield f"its parent {parent} is missing"
+        elif found is not None and found[0] != root:
+            yield f"its root is {root}, its parent's {found[0]}"
+        if root not in self._gone and not self._db.execute(select, (root,)).fetchone():
+            yield f"its root {root} is missing"
+        if self._db.execute(_IS_BELOW_ITSELF, (parent, run_id)).fetchone():
+            yield f"its parents stand in a circle: it is below itself, by {parent}"
+
+    def _unreadable(self, run_id: str) -> str:
+        """Why a runtime could not go on with a run; empty if it could."""
+        try:
+            loaded = self._reader.look(run_id)
+            if loaded is not None:
+                state_after(loaded.events)
+        except MISFITS as error:
+            return f"its events cannot be gone on with ({type(error).__name__}: {error})"
+        return ""
+
+
+_IS_BELOW_ITSELF: Final = """
+WITH RECURSIVE above (run_id) AS (
+  VALUES (?1)
+  UNION
+  SELECT run.parent_run_id FROM above
+  JOIN address ON address.run_id = above.run_id JOIN run USING (number)
+  WHERE run.parent_run_id IS NOT NULL
+)
+SELECT 1 FROM above WHERE run_id = ?2
+"""
+
+
+def own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
+    """What is wrong with a row by itself."""
+    if lane.name != row["run_id"]:
+        yield f"number {row['number']} stands for {lane.name} in the table of addresses"
+    for column in _TEXTS:
+        if not isinstance(row[column], str) or "\0" in row[column]:
+            yield f"{column} is {row[column]!r}, a text without NUL is wanted"
+    for column in ("run_id", "root_run_id", "parent_run_id"):
+        if isinstance(row[column], str) and not is_run_id(row[column]):
+            yield f"{column} is {row[column]!r}, which is no id of a run"
+    if row["status"] not in _STATUSES:
+        yield f"its status is {row['status']!r}, not one of {', '.join(_STATUSES)}"
+    elif lane.is_clear and lane.born and (row["status"] == "ended") != lane.has_ended:
+        yield f"its status is {row['status']}, its events say otherwise"
+    yield from _time_problems(row)
+    if row["inbox"] not in _INBOXES:
+        yield f"its inbox is {row['inbox']!r}, not one of {', '.join(_INBOXES)}"
+    elif (row["status"] == "ended") != (row["inbox"] == "ended") and row["inbox"] != "terminated":
+        yield f"its inbox is {row['inbox']}, its status {row['status']}"
+    if lane.born and lane.is_clear and row["agent"] not in lane.agents:
+        yield f"its agent is {row['agent']!r}, none of its events is of that"
+    opened = lane.opened
+    if opened is not None and opened.session_key != row["session_key"]:
+        yield f"its session key is {row['session_key']!r}, its opening's {opened.session_key!r}"
+    try:
+        text = row["descriptor"]
+        kind = kind_of_descriptor(None if text is None else read_descriptor(text))
+    except (BadValue, TypeError, UnicodeError) as error:
+        yield f"its descriptor cannot be read ({error})"
+    else:
+        if kind != row["kind"]:
+            yield f"its kind is {row['kind']!r}, its descriptor's {kind!r}"
+
+
+def _time_problems(row: dict[str, Any]) -> Iterator[str]:
+    created = row["created_at"]
+    if not isinstance(created, int) or not 0 <= created < _LATEST:
+        yield f"created_at is {created!r}, which is no time"
+        return
+    recent = row["recent"]  # 0 where no user is meant, as with a schedule's agent.
+    if not isinstance(recent, int) or (recent and not created <= recent < _LATEST):
+        yield f"recent is {recent!r}, before it was created, or no time"
+    wake = row["wake_at"]
+    if wake is not None and not (isinstance(wake, int) and created <= wake < _LATEST):
+        yield f"wake_at is {wake!r}, before it was created, or no time"
+
+
+def _counter_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
+    for column, counted in (("seq", lane.seq), ("in_seq", lane.in_seq), ("born", lane.born)):
+        if row[column] != counted:
+            yield f"{column} is {row[column]!r}, but its events say {counted}"
+    if row["chain"] not in lane.chains:
+        yield "its chain of checksums ends otherwise than its events' does"
+
+
+def _inbox_problems(db: sqlite3.Connection, row: dict[str, Any], lane: Lane) -> Iterator[str]:
+    untaken = {} if row["status"] == "ended" else lane.untaken
+    select = "SELECT seq FROM waiting WHERE run = ? ORDER BY seq"
+    waiting = [seq for (seq,) in db.execute(select, (row["number"],))]
+    if lane.is_clear:
+        present = frozenset(waiting)
+        if lost := [seq for seq in untaken if seq not in present]:
+            yield f"in {lost[0]!r} was not taken, but does not wait ({len(lost)} such)"
+        if extra := [seq for seq in waiting if seq not in untaken]:
+            yield f"in {extra[0]!r} waits, but was taken or never came ({len(extra)} such)"
+    if row["waiting"] != len(waiting):
+        yield f"waiting is {row['waiting']!r}, but {len(waiting)} items wait"
+    messages = sum(untaken.get(seq, False) for seq in waiting)
+    if lane.is_clear and row["messages"] != messages:
+        yield f"messages is {row['messages']!r}, but {messages} messages wait"
+    is_ready = row["status"] == "active" or (row["status"] != "ended" and bool(waiting))
+    if row["ready"] != is_ready:
+        yield f"ready is {row['ready']!r}, but it has {'' if is_ready else 'no '}work to go on with"
+
+
+def _known_gone(db: sqlite3.Connection) -> frozenset[str]:
+    """Runs that were not in the exports their descendants came in."""
+    select = (
+        "SELECT root_run_id, parent_run_id FROM note JOIN address ON address.run_id = "
+        "substr(note.key, length(?1) + 1) JOIN run USING (number) "
+        "WHERE substr(note.key, 1, length(?1)) = ?1 AND parent_run_id IS NOT NULL"
+    )
+    rows = db.execute(select, (IMPORTED,))
+    return frozenset(run_id for row in rows for run_id in row)

@@ -1,0 +1,1 @@
+"""What everything that runs shares: timers, budgets, families, outcomes, handles."""

@@ -1,0 +1,204 @@
+"""``Relatives``: what runs are to each other: who waits for whom, who stands above, who says what.
+
+Kept here is what no run's own journal says at once: the statuses of children that stay, by
+parent (C-14), and who waits for whom, those that have left memory meanwhile included (C-15).
+The rest is read from the journal when it is asked for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.hub import events as e
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import LoadedRun
+from hubbub.runtime.kernel.ancestry import runs_above
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Relatives"]
+
+
+class Relatives:
+    """The families of one runtime's runs."""
+
+    __slots__ = ("_code_waits", "_evicted", "_frames", "_runtime", "_statuses")
+
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self._evicted: dict[str, tuple[str, ...]] = {}
+        """The children that runs wait for that have left memory meanwhile."""
+        self._frames: dict[str, str] = {}
+        """The same, of those that wait for a frame."""
+        self._code_waits: dict[str, list[str]] = {}
+        """The runs that the code of runs waits for just now."""
+        self._statuses: dict[str, dict[str, str]] = {}
+        """By parent: what its children that stay say of themselves (C-14)."""
+
+    # ── coming and going ─────────────────────────────────────────────────────────────────────
+
+    def evicted(self, run_id: str, thread: Thread) -> None:
+        """A run leaves memory while it waits for its children."""
+        self._evicted[run_id] = _waited_for(thread)
+        if (call := thread.frame) is not None:
+            self._frames[run_id] = call.child
+
+    def came_back(self, run_id: str) -> None:
+        self._evicted.pop(run_id, None)
+        self._frames.pop(run_id, None)
+
+    def ended(self, run_id: str) -> None:
+        self._statuses.pop(run_id, None)
+
+    def forget_unstarted(self, events: Iterable[e.Event]) -> None:
+        """Let go of the values that were put away for children that were not started."""
+        for event in events:
+            if isinstance(event, e.AgentChild) and event.error and event.child_run_id:
+                self._runtime.hub.addressing.drop_values(event.child_run_id)
+
+    # ── statuses ─────────────────────────────────────────────────────────────────────────────
+
+    def statuses_of(self, run_id: str) -> Mapping[str, str]:
+        """What a run's children that stay say of themselves, by run id."""
+        return self._statuses.get(run_id, {})
+
+    def set_status(self, lane: OwnLane, thread: Thread) -> None:
+        """A child says what it is at; its parent's next step sees it."""
+        if lane.parent_run_id is not None and not thread.once:
+            self._statuses.setdefault(lane.parent_run_id, {})[lane.run_id] = thread.status
+
+    # ── read from the journal ────────────────────────────────────────────────────────────────
+
+    async def load(self, loaded: LoadedRun) -> None:
+        """Read what a run needs to know of its tree: the budget, and its children's statuses."""
+        info, journal = loaded.info, self._runtime.hub.journal
+        children = [event for event in loaded.events if isinstance(event, e.AgentChild)]
+        if info.parent_run_id is not None or children:
+            await self._runtime.trees.load(info.root_run_id, journal)
+        known = self._statuses.get(info.run_id, {})
+        for child in children:
+            if child.resumable and child.child_run_id not in known:
+                status = await self._status_on_record(child.child_run_id)
+                if status:
+                    statuses = self._statuses.setdefault(info.run_id, {})
+                    statuses.setdefault(child.child_run_id, status)
+
+    async def _status_on_record(self, run_id: str) -> str:
+        try:
+            loaded = await self._runtime.hub.journal.load(run_id)
+            return fold_all(EMPTY, loaded.events).status if loaded is not None else ""
+        except Exception as error:  # A child that cannot be read does not stop its parent (P-03).
+            log.warning("run.unreadable", run_id=run_id, error=str(error))
+            return ""
+
+    async def ancestors(self, loaded: LoadedRun) -> tuple[tuple[str, str], ...]:
+        """The runs above, as the journal knows them.  Raises ``BadValue`` for a circle."""
+        above = await runs_above(self._runtime.hub.journal, loaded.info)
+        return tuple((info.run_id, info.agent) for info in above)
+
+    async def lane_of(self, loaded: LoadedRun) -> OwnLane:
+        """The pen of a run, as it was read."""
+        info = loaded.info
+        return OwnLane(
+            self._runtime.hub,
+            run_id=info.run_id,
+            root_run_id=info.root_run_id,
+            parent_run_id=info.parent_run_id,
+            agent=info.agent,
+            seq=loaded.seq,
+            ancestors=await self.ancestors(loaded),
+        )
+
+    async def look_at(self, run_id: str) -> tuple[OwnLane, Callable[[], Thread]] | None:
+        """A run's lane and state: live while it is in memory, else as the journal has it."""
+        activation = self._runtime.runs.find_model_run(run_id)
+        if activation is not None:
+            run = activation
+            return run.lane, lambda: run.thread
+        await self._runtime.hub.journal.flush()
+        loaded = await self._runtime.hub.journal.load(run_id)
+        if loaded is None:
+            return None
+        thread = fold_all(EMPTY, loaded.events)
+        lane = await self.lane_of(loaded)
+        await self.load(loaded)
+        return lane, lambda: thread
+
+    # ── who has the conversation ─────────────────────────────────────────────────────────────
+
+    def has_conversation(self, lane: OwnLane) -> bool:
+        """Whether a frame is the one that its caller waits for, and so on down to the root.
+
+        As far as is known in memory; who is not there is brought there by ``Activations.lend``.
+        """
+        frame = lane.run_id
+        for run_id, _ in lane.ancestors:
+            if self.frame_of(run_id) != frame:
+                return False
+            frame = run_id
+        return frame == lane.root_run_id
+
+    def frame_of(self, run_id: str) -> str:
+        """The frame that a run in memory, or one that has left it while it waits, waits for."""
+        run = self._runtime.runs.find_model_run(run_id)
+        if run is not None:
+            call = run.thread.frame
+            return call.child if call is not None else ""
+        return self._frames.get(run_id, "")
+
+    async def frame_on_record(self, run_id: str) -> str:
+        """The same, of a run that need not have been in memory yet."""
+        frame = self.frame_of(run_id)
+        if frame or self._runtime.runs.find_model_run(run_id) is not None:
+            return frame
+        loaded = await self._runtime.hub.journal.load(run_id)
+        call = fold_all(EMPTY, loaded.events).frame if loaded is not None else None
+        return call.child if call is not None else ""
+
+    # ── who waits for whom ───────────────────────────────────────────────────────────────────
+
+    def interrupted_with(self, run_id: str) -> tuple[str, ...]:
+        """The runs that an interruption of ``run_id`` reaches: those that it waits for (T-10)."""
+        found: list[str] = [run_id]
+        for each in found:
+            found += [child for child in self._waited_by(each) if child not in found]
+        return tuple(found)
+
+    def waits_for(self, run_id: str, other: str) -> bool:
+        """Whether ``run_id`` waits, maybe through others, for ``other``: by a call, or in code."""
+        reached = [run_id]
+        for each in reached:
+            below = (*self._waited_by(each), *self._code_waits.get(each, ()))
+            reached += [run for run in below if run not in reached]
+        return other in reached[1:]
+
+    @contextmanager
+    def waiting_for(self, run_id: str, other: str) -> Iterator[None]:
+        """The code of ``run_id`` (if it is any run's) waits for ``other``, for the time being."""
+        if not run_id:
+            yield
+            return
+        waits = self._code_waits.setdefault(run_id, [])
+        waits.append(other)
+        try:
+            yield
+        finally:
+            waits.remove(other)
+            if not waits:
+                self._code_waits.pop(run_id, None)
+
+    def _waited_by(self, run_id: str) -> tuple[str, ...]:
+        run = self._runtime.runs.find_model_run(run_id)
+        return _waited_for(run.thread) if run is not None else self._evicted.get(run_id, ())
+
+
+def _waited_for(thread: Thread) -> tuple[str, ...]:
+    """The children that a run waits for."""
+    calls = thread.open.calls if thread.open is not None else ()
+    waited = [call.child for call in calls if call.status == "waiting" and call.child]
+    waited += [start.child for start in thread.family.starts if start.status == "waiting"]
+    return tuple(dict.fromkeys(waited))

@@ -1,0 +1,99 @@
+"""``Run``: a handle on a run, for the code that started it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hubbub.hub.events import AgentComplete, Event
+from hubbub.hub.message import Sayable
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.stream import EventStream
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.kernel.outcome import RunOutcome
+
+__all__ = [
+    "Run",
+]
+
+
+class Run:
+    """A run, by its id.  Any number of handles on one run may exist; none keeps it alive."""
+
+    __slots__ = ("_runtime", "agent", "cursor", "is_root", "on_read", "run_id")
+
+    def __init__(
+        self, runtime: "Runtime", run_id: str, agent: str, cursor: str = "", *, is_root: bool = True
+    ) -> None:
+        self._runtime = runtime
+        self.on_read: Callable[[], object] | None = None
+        """Told before what the run comes to is first asked for."""
+        self.run_id = run_id
+        self.agent = agent
+        self.is_root = is_root
+        self.cursor = cursor
+        """The cursor after the run's ``session:open``."""
+
+    async def result(self) -> RunOutcome:
+        """The latest session's outcome, once everything accepted so far is handled (R-14).
+
+        Returns when a model run is idle with an empty inbox, or the run has ended (a code run:
+        only then); never waits for a terminal event that need not come.  While a takeover frame has
+        the conversation and waits for the user, the outcome is that frame's, and ``run_id`` says so
+        (I-01).  Raises ``Closed`` when the runtime is left, ``UnknownRun`` when the run is no
+        longer kept.
+        """
+        self.will_read()
+        return await self._runtime.result(self.run_id)
+
+    async def finished(self) -> RunOutcome:
+        """Wait for the terminal event (R-18)."""
+        self.will_read()
+        return await self._runtime.finished(self.run_id)
+
+    def events(self, *, lossless: bool = True) -> EventStream:
+        """The run's events from its beginning on, as a stream; of a root with its whole tree's.
+
+        Ends after the run's terminal event.  Past durable events come from the journal.
+        """
+        run_id = self.run_id
+        self.will_read()
+        return self._runtime.hub.subscribe_until(
+            "*",
+            lambda event: (
+                isinstance(event, AgentComplete) and event.run_id == run_id and event.lane == "own"
+            ),
+            run_id=None if self.is_root else run_id,
+            root_run_id=run_id if self.is_root else None,
+            after=self.cursor or "start",
+            lossless=lossless,
+        )
+
+    def will_read(self) -> None:
+        """Say that what the run comes to is asked for here, before that is done."""
+        on_read, self.on_read = self.on_read, None
+        if on_read is not None:
+            on_read()
+
+    def send(self, message: Sayable) -> Receipt:
+        """Send a message to this run."""
+        return self._runtime.hub.send_to_run(self.run_id, message)
+
+    def interrupt(self, reason: str = "") -> Receipt:
+        """Interrupt the turn at work."""
+        return self._runtime.hub.interrupt(self.run_id, reason)
+
+    def close(self, reason: str = "") -> Receipt:
+        """Accept no more messages, handle what waits, then end the run."""
+        return self._runtime.hub.close_run(self.run_id, reason)
+
+    async def terminate(self, reason: str = "") -> Receipt:
+        """End the run, and its descendants, now."""
+        return await self._runtime.terminate(self.run_id, reason)
+
+    async def read(self) -> list[Event]:
+        """The run's durable events so far."""
+        return await self._runtime.hub.read(self.run_id)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.agent} {self.run_id}>"

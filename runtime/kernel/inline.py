@@ -1,0 +1,120 @@
+"""``Caller``: a task that waits for a run, and meanwhile lends itself to it.
+
+``rt.run`` waits for the run it started, so the run's activities may as well happen in that task:
+a task of their own would cost more than everything else the run does.  Everything said of
+activities holds all the same: they are cancelled alone, without the caller, when they are no
+longer wanted, and see nothing of the caller's context variables (H-12).
+"""
+
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from functools import partial
+from types import coroutine
+from typing import Any, TypeVar
+
+import anyio
+
+from hubbub.runtime.kernel.outcome import RunOutcome
+
+__all__ = ["Caller", "stepped"]
+
+T = TypeVar("T")
+
+
+class Caller:
+    """Does what the run it waits for wants done, one piece of work at a time."""
+
+    __slots__ = ("_is_done", "_scope", "_wake", "_work", "outcome")
+
+    def __init__(self) -> None:
+        self.outcome: RunOutcome | None = None
+        """How the run ended; ``None`` when it left memory without an end that is known here."""
+        self._is_done = False
+        self._scope: anyio.CancelScope | None = None
+        self._wake: anyio.Event | None = None
+        self._work: Coroutine[Any, Any, None] | None = None
+
+    # ── the run's side ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_free(self) -> bool:
+        return self._work is None and self._scope is None and not self._is_done
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have ``work`` done by the caller's task; only while that is free."""
+        self._work = work
+        if self._wake is not None:
+            self._notify()
+
+    def cancel(self) -> None:
+        """Cancel the work at hand, but not the caller."""
+        work, self._work = self._work, None
+        if work is not None:
+            work.close()  # It has not begun, and never will.
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    def dismiss(self, outcome: RunOutcome | None = None) -> None:
+        """Ask nothing more of the caller: the run has left memory."""
+        self._is_done = True
+        self.outcome = outcome
+        if self._wake is not None:
+            self._notify()
+
+    def _notify(self) -> None:
+        assert self._wake is not None
+        self._wake.set()
+        self._wake = None
+
+    # ── the caller's side ────────────────────────────────────────────────────────────────────
+
+    async def serve(self) -> None:
+        """Do what the run wants done, until it has left memory."""
+        while True:
+            work, self._work = self._work, None
+            if work is not None:
+                try:
+                    with anyio.CancelScope() as self._scope:
+                        await stepped(work, context=Context())
+                finally:
+                    self._scope = None
+            elif self._is_done:
+                return
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+
+
+@coroutine
+def stepped(
+    work: Coroutine[Any, Any, T],
+    *,
+    context: Context | None = None,
+    on_wait: Callable[[], object] | None = None,
+) -> Generator[Any, Any, T]:
+    """Await ``work``, in ``context`` if one is given.
+
+    ``on_wait`` is called once, just before ``work`` waits for something for the first time; not
+    at all when it ends without having to wait.
+    """
+    send: Callable[[Any], Any] = work.send
+    throw: Callable[[BaseException], Any] = work.throw
+    if context is not None:
+        send, throw = partial(context.run, send), partial(context.run, throw)  # type: ignore[call-arg]
+    try:
+        wanted = send(None)
+        if on_wait is not None:
+            on_wait()
+        while True:
+            try:
+                got = yield wanted
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:
+                wanted = throw(error)
+            else:
+                wanted = send(got)
+    except StopIteration as end:
+        value: T = end.value
+        return value

@@ -1,0 +1,125 @@
+"""``Mailbox``: what waits in a model run's inbox while the run is in memory.
+
+Whoever has a conversation also takes what people say to its root (I-13): the root's mailbox is
+*lent* to that frame, which takes nothing from it but what a person said.  Everything else in it,
+a child's words or an agent's, is the root's own.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+from hubbub.agents.state.commands import word_of
+from hubbub.agents.turn.decide import Kind, kind_of
+from hubbub.hub.addressing import is_from_user
+from hubbub.hub.events import InLane, SessionMessage, SessionResult
+
+__all__ = ["KINDS", "Mailbox"]
+
+_ORDER: Final[tuple[Kind, ...]] = ("control", "result", "message", "said", "stop", "back")
+
+KINDS: Final[tuple[frozenset[Kind], ...]] = tuple(
+    frozenset([kind for bit, kind in enumerate(_ORDER) if bits >> bit & 1])
+    for bits in range(1 << len(_ORDER))
+)
+"""Which kinds wait, by one bit each, so that asking the core allocates nothing."""
+
+_MESSAGES: Final = 4
+_SAID: Final = {"": 8, "stop": 24, "back": 40}
+_STOP: Final = 16
+
+
+class Mailbox:
+    """The untaken items of one run, in order; each is noted once."""
+
+    __slots__ = ("_seen", "control", "kept", "messages", "results", "said")
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self.control: list[InLane] = []
+        self.results: list[InLane] = []
+        self.kept: list[InLane] = []
+        """Results that are not to be taken yet."""
+        self.messages: list[InLane] = []
+        self.said = 0
+        """What people have said of the messages, as bits of ``KINDS``."""
+
+    def put(self, item: InLane) -> None:
+        """Note an item of the inbox; one that was noted before is passed over."""
+        if item.seq <= self._seen:
+            return
+        self._seen = item.seq
+        match kind_of(item):
+            case "control":
+                self.control.append(item)
+            case "result":
+                self.results.append(item)
+            case _:
+                self.messages.append(item)
+                self.said |= _bits(item)
+
+    def keep(self, children: Container[str]) -> None:
+        """Let the results of these children wait, and no others any more."""
+        items = sorted((*self.kept, *self.results), key=_number)
+        kept = [x for x in items if isinstance(x, SessionResult) and x.child_run_id in children]
+        self.results[:] = [item for item in items if item not in kept]
+        self.kept[:] = kept
+
+    @property
+    def lends(self) -> int:
+        """The bits of what whoever has the conversation may take out of here."""
+        return (_MESSAGES | self.said) & ~_STOP if self.said else 0
+
+    def waiting(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
+        """What waits of a kind, the conversation's messages among it, by when they came."""
+        if kind == "control":
+            return tuple(self.control)
+        if kind == "result":
+            return tuple(self.results)
+        items = self.messages
+        if lent is not None and kind != "stop":
+            items = [*items, *filter(_bits, lent.messages)]
+            items.sort(key=_came_at)
+        if kind == "message":
+            return tuple(items)
+        if kind == "said":
+            return tuple([item for item in items if _bits(item)][:1])
+        words = tuple([item for item in items if word_of(item) == kind])
+        return words if kind == "stop" else words[:1]
+
+    def take(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
+        """The same, and they wait no longer."""
+        if lent is None and not self.said:
+            of_kind = {"control": self.control, "result": self.results}
+            waiting = of_kind.get(kind, self.messages)
+            items = tuple(waiting)
+            waiting.clear()
+            return items
+        items = self.waiting(kind, lent)
+        self.remove(items)
+        if lent is not None:
+            lent.remove(items)
+        return items
+
+    def remove(self, items: Iterable[InLane]) -> None:
+        """These items wait no longer, as far as they are here."""
+        gone = {(item.run_id, item.seq) for item in items}
+        for waiting in (self.control, self.results, self.messages):
+            waiting[:] = [item for item in waiting if (item.run_id, item.seq) not in gone]
+        self.said = 0
+        for item in self.messages:
+            self.said |= _bits(item)
+
+
+def _bits(item: InLane) -> int:
+    """The bits of what a person said; 0 for every other item."""
+    if not (isinstance(item, SessionMessage) and is_from_user(item)):
+        return 0
+    return _SAID[word_of(item)]
+
+
+def _came_at(item: InLane) -> int:
+    return item.at
+
+
+def _number(item: InLane) -> int:
+    return item.seq

@@ -1,0 +1,38 @@
+"""``RunOutcome``: how a session or a run ended."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from hubbub.hub.events import OutcomeName, Usage
+from hubbub.hub.values import Json, decode_value
+
+__all__ = [
+    "RunOutcome",
+]
+
+
+class RunOutcome(Struct, frozen=True, kw_only=True):
+    """How a session, or a run, ended.
+
+    ``output`` is the last text of a model run, what the function returned for a code run; a
+    fresh copy each time.  ``reason`` says why, in words, where ``outcome`` is not ``completed``.
+    """
+
+    run_id: str
+    session: int
+    success: bool
+    outcome: OutcomeName
+    reason: str
+    output_json: Json
+    usage: Usage
+
+    @property
+    def output(self) -> Any:
+        return decode_value(self.output_json)
+
+    def __repr__(self) -> str:
+        return (
+            f"RunOutcome(run_id={self.run_id!r}, outcome={self.outcome!r}, "
+            f"output={self.output!r}, reason={self.reason!r}, usage={self.usage!r})"
+        )

@@ -1,0 +1,1 @@
+"""Definitions from files: skills and agents."""

@@ -1,0 +1,262 @@
+"""``AnthropicAnswer``: one answer of the Messages interface, event by event, into a reply.
+
+The events, and what each adds (anything else is skipped, as Anthropic asks of its clients):
+
+    message_start         the model's full name, usage so far
+    content_block_start   a block: text, thinking, redacted_thinking, tool_use
+    content_block_delta   text_delta, thinking_delta, signature_delta, input_json_delta
+    message_delta         the stop reason, usage so far
+    message_stop          the end; without it the stream was cut
+    error                 raised as if it were an HTTP status
+
+Text is the concatenation of all text blocks.  Usage is counted as Anthropic does, so
+``input_tokens`` leaves out what was read from or written to the cache.  Blocks of server-side
+tools are skipped: nobody here has to answer them.
+"""
+
+from typing import Any, Final, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.model import (
+    CallDelta,
+    Delta,
+    ModelReply,
+    OnDelta,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    Usage,
+)
+from hubbub.runtime.models.http.errors import Origin
+
+__all__ = ["AnthropicAnswer"]
+
+_STOP_REASONS: Final = {
+    "end_turn": "end",
+    "tool_use": "tools",
+    "max_tokens": "length",
+}
+_THINKING: Final = ("thinking", "redacted_thinking")
+_STATUS_OF_ERROR: Final = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class _Block(Struct):
+    """A content block: of a whole message, opening in a stream, or as far as it has come."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class _Delta(Struct):
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _Error(Struct):
+    type: str = ""
+    message: str = ""
+
+
+class _Message(Struct):
+    model: str = ""
+    content: list[_Block] = []
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class _Event(Struct):
+    type: str
+    index: int = -1
+    message: _Message | None = None
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+class _WholeMessage(_Message):
+    type: str = ""
+    error: _Error | None = None
+
+
+_decode_event: Final = msgspec.json.Decoder(_Event).decode
+_decode_message: Final = msgspec.json.Decoder(_WholeMessage).decode
+
+
+class _OpenBlock:
+    """A block with the pieces of its text or arguments."""
+
+    __slots__ = ("begun", "call_index", "pieces", "signature", "thought_index")
+
+    def __init__(self, begun: _Block, call_index: int, thought_index: int) -> None:
+        self.begun = begun
+        self.call_index = call_index
+        self.thought_index = thought_index
+        self.signature = begun.signature or ""
+        self.pieces: list[str] = [begun.text or begun.thinking or ""]
+
+    def arguments(self) -> str:
+        # Some servers put the whole input into the opening event and send no deltas.
+        return "".join(self.pieces) or msgspec.json.encode(self.begun.input or {}).decode()
+
+
+class AnthropicAnswer:
+    """Takes the events of one answer, hands on the deltas, ends up as the reply."""
+
+    def __init__(self, origin: Origin, on_delta: OnDelta | None) -> None:
+        self._origin = origin
+        self._on_delta = on_delta
+        self._blocks: dict[int, _OpenBlock] = {}
+        self._calls = 0
+        self._thoughts = 0
+        self._usage = _Usage()
+        self._stop_reason = ""
+        self._model = ""
+
+    def event(self, data: bytes) -> bool:
+        event = _decode_event(data)
+        match event.type:
+            case "content_block_delta":
+                self._grow(event.index, event.delta or _Delta())
+            case "content_block_start" if event.content_block is not None:
+                self._open(event.index, event.content_block)
+            case "message_start" if event.message is not None:
+                self._model = event.message.model
+                self._count(event.message.usage)
+            case "message_delta":
+                self._count(event.usage)
+                if event.delta is not None and event.delta.stop_reason:
+                    self._stop_reason = event.delta.stop_reason
+            case "message_stop":
+                return True
+            case "error":
+                self._refuse(event.error)
+            case _:
+                # ping, content_block_stop, and whatever Anthropic adds later.
+                pass
+        return False
+
+    def body(self, data: bytes) -> None:
+        message = _decode_message(data)
+        if message.error is not None or message.type != "message":
+            self._refuse(message.error)
+        self._model = message.model
+        self._stop_reason = message.stop_reason or ""
+        self._count(message.usage)
+        for index, block in enumerate(message.content):
+            self._open(index, block)
+
+    def may_end(self) -> bool:
+        # Only ``message_stop`` ends a stream, and then nobody asks any more.
+        return False
+
+    def reply(self, name: str) -> ModelReply:
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        stop_reason = _STOP_REASONS.get(self._stop_reason, self._stop_reason)
+        return ModelReply(
+            text="".join("".join(each.pieces) for each in blocks if each.begun.type == "text"),
+            thinking=tuple(map(_thinking, (each for each in blocks if _is_thinking(each)))),
+            calls=tuple(
+                ToolCall(
+                    id=each.begun.id or "",
+                    name=each.begun.name or "",
+                    arguments=each.arguments(),
+                )
+                for each in blocks
+                if each.begun.type == "tool_use"
+            ),
+            usage=Usage(
+                input_tokens=self._usage.input_tokens or 0,
+                output_tokens=self._usage.output_tokens or 0,
+                cache_read_tokens=self._usage.cache_read_input_tokens or 0,
+                cache_write_tokens=self._usage.cache_creation_input_tokens or 0,
+            ),
+            stop_reason=stop_reason or ("tools" if self._calls else "end"),
+            model=self._model or name,
+        )
+
+    def _open(self, index: int, block: _Block) -> None:
+        self._blocks[index] = _OpenBlock(block, self._calls, self._thoughts)
+        if block.type == "tool_use":
+            self._calls += 1
+            self._tell(CallDelta(self._calls - 1, block.name or "", ""))
+        elif block.type == "text" and block.text:
+            self._tell(TextDelta(block.text))
+        elif block.type in _THINKING:
+            self._thoughts += 1
+            if block.thinking:
+                self._tell(ThinkingDelta(block.thinking, self._thoughts - 1))
+
+    def _grow(self, index: int, delta: _Delta) -> None:
+        block = self._blocks.get(index)
+        if block is None:
+            raise msgspec.ValidationError(f"a delta of block {index}, which was never opened")
+        match block.begun.type, delta.type:
+            case "text", "text_delta":
+                block.pieces.append(delta.text)
+                self._tell(TextDelta(delta.text))
+            case "thinking", "thinking_delta":
+                block.pieces.append(delta.thinking)
+                self._tell(ThinkingDelta(delta.thinking, block.thought_index))
+            case "thinking", "signature_delta":
+                block.signature += delta.signature
+            case "tool_use", "input_json_delta":
+                block.pieces.append(delta.partial_json)
+                name = block.begun.name or ""
+                self._tell(CallDelta(block.call_index, name, delta.partial_json))
+
+    def _tell(self, delta: Delta) -> None:
+        if self._on_delta is not None:
+            self._on_delta(delta)
+
+    def _count(self, usage: _Usage | None) -> None:
+        # Totals, not increments: the last one given holds.
+        for field in _Usage.__struct_fields__ if usage is not None else ():
+            if (tokens := getattr(usage, field)) is not None:
+                setattr(self._usage, field, tokens)
+
+    def _refuse(self, error: _Error | None) -> NoReturn:
+        error = error or _Error(message="no message in the answer")
+        status = _STATUS_OF_ERROR.get(error.type, 500)
+        raise self._origin.refusal(status, f"{error.type} {error.message}")
+
+
+def _is_thinking(block: _OpenBlock) -> bool:
+    return block.begun.type in _THINKING
+
+
+def _thinking(block: _OpenBlock) -> Thinking:
+    if block.begun.type == "redacted_thinking":
+        return Thinking(redacted=block.begun.data or "")
+    return Thinking(text="".join(block.pieces), signature=block.signature)

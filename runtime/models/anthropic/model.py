@@ -1,0 +1,212 @@
+"""``AnthropicModel``: Anthropic's Messages interface and whatever speaks it (M-02).
+
+How a request becomes a body (``request_body``), beyond the rules of ``conversation``:
+
+* the results of an assistant turn's calls come first in the user turn that follows;
+* thinking goes back with the turns that have calls, signed blocks only: Anthropic asks for it
+  there, ignores it elsewhere, and refuses what another provider thought;
+* a system note within the conversation is user text between ``<system>`` tags;
+* notes are text blocks behind what they belong to: a message, a result, the system prompt, of
+  which the latter two are plain strings without them;
+* ``options`` comes last and wins; a value of ``None`` takes a field out.
+
+The interface's version is 2023-06-01, which every model and every compatible server knows.  The
+next one, 2026-10-21, gives nothing that is used here and refuses ``temperature``, ``top_p`` and
+``top_k``, which ``options`` may hold; ``headers={"anthropic-version": "2026-10-21"}`` asks for it.
+
+How the answer becomes a reply stands in ``anthropic_answer``.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hubbub.agents.model import (
+    AnsweredCall,
+    AssistantMessage,
+    ModelReply,
+    ModelRequest,
+    OnDelta,
+    UserMessage,
+)
+from hubbub.hub.errors import MissingKey
+from hubbub.hub.values import Secret
+from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
+from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
+from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
+from hubbub.runtime.models.http.messages import UserTurn, conversation
+
+__all__ = ["ANTHROPIC_KEY", "ANTHROPIC_URL", "AnthropicModel", "request_body"]
+
+ANTHROPIC_URL: Final = "https://api.anthropic.com"
+ANTHROPIC_KEY: Final = "ANTHROPIC_API_KEY"
+API_VERSION: Final = "2023-06-01"
+
+
+class AnthropicModel:
+    """A model behind the Messages interface.
+
+    ``base_url`` is the address without ``/v1/messages``; only Anthropic's own needs a ``key``.
+    ``headers`` are sent along, in place of ours if need be, and treated as secrets.  Usable on
+    any event loop, from any number of runs; ``aclose`` frees the connections of the running
+    loop.  Raises ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | Secret | None = None,
+        base_url: str = ANTHROPIC_URL,
+        max_tokens: int = 4096,
+        idle_timeout: float = IDLE_SECONDS,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        url, basic = clean_url(base_url)
+        # With or without the version: both are found in other programs' settings.
+        url = url.removesuffix("/v1")
+        secret_headers = {} if basic is None else {"authorization": basic}
+        if (clean := clean_key(key)) is not None:
+            secret_headers["x-api-key"] = clean
+        elif url == ANTHROPIC_URL:
+            raise MissingKey("Anthropic (pass key=, or name it 'anthropic:NAME')", ANTHROPIC_KEY)
+        secret_headers |= clean_headers(headers)
+        self._name = name
+        self._max_tokens = max_tokens
+        self._endpoint = Endpoint(
+            f"anthropic:{name}",
+            f"{url}/v1/messages",
+            key_variable=ANTHROPIC_KEY,
+            headers={"anthropic-version": API_VERSION},
+            secret_headers=secret_headers,
+            idle_timeout=idle_timeout,
+        )
+
+    @property
+    def name(self) -> str:
+        """The model's name at the provider."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"AnthropicModel({self._name!r}, {self._endpoint.origin.url!r})"
+
+    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
+        origin = self._endpoint.origin
+        body = request_body(request, model=self._name, max_tokens=self._max_tokens)
+        answer = AnthropicAnswer(origin, on_delta)
+        await self._endpoint.post(encode_body(body, origin), answer)
+        return answer.reply(self._name)
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+
+def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[str, Any]:
+    """The body of ``request``, ready to be encoded.  Pure."""
+    body: dict[str, Any] = {
+        "model": model,
+        "max_tokens": max_tokens,
+        "stream": True,
+        "messages": _messages(request),
+    }
+    if system := _system(request):
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+            for tool in request.tools
+        ]
+        body["tool_choice"] = _tool_choice(request)
+    for name, value in request.options.items():
+        if value is None:
+            body.pop(name, None)
+        else:
+            body[name] = value
+    return body
+
+
+def _system(request: ModelRequest) -> str | list[dict[str, Any]]:
+    notes = _text_blocks(request.system_notes)
+    if notes:
+        return _text_blocks([request.system]) + notes
+    return request.system if request.system.strip() else ""
+
+
+def _text_blocks(texts: Iterable[str]) -> list[dict[str, Any]]:
+    # A blank block is refused.
+    return [{"type": "text", "text": text} for text in texts if text.strip()]
+
+
+def _tool_choice(request: ModelRequest) -> dict[str, Any]:
+    if request.tool_choice == "none":
+        return {"type": "none"}
+    choice: dict[str, Any]
+    if request.tool_choice in ("auto", "any"):
+        choice = {"type": request.tool_choice}
+    else:
+        choice = {"type": "tool", "name": request.tool_choice}
+    if not request.parallel_tool_calls:
+        choice["disable_parallel_tool_use"] = True
+    return choice
+
+
+def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    for turn in conversation(request.messages):
+        if isinstance(turn, AssistantMessage):
+            messages.append({"role": "assistant", "content": _assistant_blocks(turn)})
+            if turn.calls:
+                messages.append({"role": "user", "content": _result_blocks(turn)})
+        elif messages and messages[-1]["role"] == "user":
+            messages[-1]["content"].extend(_user_blocks(turn))
+        else:
+            messages.append({"role": "user", "content": _user_blocks(turn)})
+    return messages
+
+
+def _user_blocks(turn: UserTurn) -> list[dict[str, Any]]:
+    return _text_blocks(text for message in turn.messages for text in _user_texts(message))
+
+
+def _user_texts(message: UserMessage) -> tuple[str, ...]:
+    texts = (message.content, *message.notes)
+    if message.role == "system":
+        return tuple(f"<system>\n{text}\n</system>" for text in texts)
+    return texts
+
+
+def _assistant_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for each in turn.thinking if turn.calls else ():
+        if each.redacted:
+            blocks.append({"type": "redacted_thinking", "data": each.redacted})
+        elif each.signature:
+            thought = {"type": "thinking", "thinking": each.text, "signature": each.signature}
+            blocks.append(thought)
+    if turn.text:
+        blocks.append({"type": "text", "text": turn.text})
+    for call in turn.calls:
+        # As the model wrote it, digits and all; ``conversation`` made sure it is an object.
+        arguments = msgspec.Raw(call.arguments.encode())
+        blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments})
+    return blocks
+
+
+def _result_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for call in turn.calls:
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id}
+        block["content"] = _result_content(call)
+        if call.is_error:
+            block["is_error"] = True
+        blocks.append(block)
+    return blocks
+
+
+def _result_content(call: AnsweredCall) -> str | list[dict[str, Any]]:
+    if call.notes:
+        return _text_blocks((call.output, *call.notes))
+    # An error without a text is refused.
+    return call.output or ("error" if call.is_error else "")

@@ -1,0 +1,1 @@
+"""One attempt over HTTP, as every provider shares it."""

@@ -1,0 +1,269 @@
+"""``OpenAIAnswer``: one answer of Chat Completions, chunk by chunk, into a reply.
+
+The servers that speak this interface differ; what is accepted:
+
+* the end is ``[DONE]``, or the end of the body once a ``finish_reason`` came; deltas after the
+  ``finish_reason`` still count; neither means the stream was cut;
+* call deltas belong together by ``index``; without one, a new id or a name begins a call and the
+  rest continues the last; an index used again with another id, or with a name after
+  complete arguments, begins a new call too;
+* a whole ``chat.completion`` body instead of a stream; arguments as an object instead of text;
+  content as a list of parts; ``reasoning_content`` or ``reasoning`` as thinking;
+* an ``error`` member in place of a chunk, raised as if it were an HTTP status;
+* a ``refusal`` is text with the stop reason ``refusal``, as is ``content_filter``.
+
+Usage is counted as OpenAI does: ``input_tokens`` includes what was read from the cache.
+"""
+
+from typing import Any, Final, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.model import (
+    CallDelta,
+    Delta,
+    ModelReply,
+    OnDelta,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    Usage,
+    parse_arguments,
+)
+from hubbub.runtime.models.http.errors import Origin, error_message
+
+__all__ = ["OpenAIAnswer"]
+
+_STOP_REASONS: Final = {
+    "stop": "end",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "refusal",
+}
+_STATUS_OF_WORD: Final = (
+    ("rate_limit", 429),
+    ("quota", 429),
+    ("overloaded", 529),
+    ("api_key", 401),
+    ("authentication", 401),
+    ("permission", 403),
+    ("not_found", 404),
+    ("invalid_request", 400),
+    ("context_length", 400),
+)
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _CallPiece(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Piece(Struct):
+    """A delta or a whole message: they have the same fields."""
+
+    content: str | list[Any] | None = None
+    refusal: str | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: list[_CallPiece] | None = None
+
+
+class _Choice(Struct):
+    index: int | None = 0
+    delta: _Piece | None = None
+    message: _Piece | None = None
+    finish_reason: str | None = None
+
+
+class _PromptDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+
+
+class _Chunk(Struct):
+    model: str | None = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode: Final = msgspec.json.Decoder(_Chunk).decode
+
+
+class _Call:
+    """A call as far as it has come."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        self.name = ""
+        self.arguments = ""
+
+
+class OpenAIAnswer:
+    """Takes the chunks of one answer, hands on the deltas, ends up as the reply."""
+
+    def __init__(self, origin: Origin, on_delta: OnDelta | None) -> None:
+        self._origin = origin
+        self._on_delta = on_delta
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._refused = False
+        self._stop_reason = ""
+        self._usage: _Usage | None = None
+        self._model = ""
+
+    def event(self, data: bytes) -> bool:
+        if data.strip() == b"[DONE]":
+            return True
+        self._take(_decode(data))
+        return False
+
+    def body(self, data: bytes) -> None:
+        whole = _decode(data)
+        if whole.error is None and not whole.choices:
+            raise msgspec.ValidationError("an answer without choices")
+        self._take(whole)
+
+    def may_end(self) -> bool:
+        return bool(self._stop_reason)
+
+    def reply(self, name: str) -> ModelReply:
+        usage = self._usage or _Usage()
+        details = usage.prompt_tokens_details or _PromptDetails()
+        thinking = "".join(self._thinking)
+        return ModelReply(
+            text="".join(self._text),
+            thinking=(Thinking(text=thinking),) if thinking else (),
+            calls=tuple(
+                ToolCall(id=call.id, name=call.name, arguments=call.arguments or "{}")
+                for call in self._calls
+            ),
+            usage=Usage(
+                input_tokens=usage.prompt_tokens or 0,
+                output_tokens=usage.completion_tokens or 0,
+                cache_read_tokens=details.cached_tokens or 0,
+                cache_write_tokens=details.cache_write_tokens or 0,
+            ),
+            stop_reason=self._stopped(),
+            model=self._model or name,
+        )
+
+    def _stopped(self) -> str:
+        if self._refused:
+            return "refusal"
+        reason = _STOP_REASONS.get(self._stop_reason, self._stop_reason) or "end"
+        if reason in ("end", "tools"):
+            # Servers differ in what they call an end with calls.
+            return "tools" if self._calls else "end"
+        return reason
+
+    def _take(self, chunk: _Chunk) -> None:
+        if chunk.error is not None:
+            self._refuse(chunk.error)
+        self._model = chunk.model or self._model
+        self._usage = chunk.usage or self._usage
+        for choice in chunk.choices or ():
+            if choice.index:
+                # ``n`` above 1, which options may ask for: only the first choice is the reply.
+                continue
+            self._stop_reason = choice.finish_reason or self._stop_reason
+            if (piece := choice.delta or choice.message) is not None:
+                self._grow(piece)
+
+    def _grow(self, piece: _Piece) -> None:
+        thought = piece.reasoning_content or piece.reasoning
+        if thought and isinstance(thought, str):
+            self._thinking.append(thought)
+            self._tell(ThinkingDelta(thought))
+        if text := _text_of(piece.content):
+            self._say(text)
+        if piece.refusal:
+            self._refused = True
+            self._say(piece.refusal)
+        for part in piece.tool_calls or ():
+            self._grow_call(part)
+
+    def _say(self, text: str) -> None:
+        self._text.append(text)
+        self._tell(TextDelta(text))
+
+    def _grow_call(self, part: _CallPiece) -> None:
+        function = part.function or _Function()
+        call = self._call_of(part, function)
+        if function.name and not call.name:
+            call.name = function.name
+        arguments = function.arguments or ""
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        call.arguments += arguments
+        self._tell(CallDelta(self._calls.index(call), call.name, arguments))
+
+    def _call_of(self, part: _CallPiece, function: _Function) -> _Call:
+        """The call that ``part`` belongs to, a new one if it belongs to none."""
+        known = self._known(part)
+        if known is None or _begins_another(known, part, function):
+            known = _Call(part.id or "")
+            self._calls.append(known)
+        if part.index is not None:
+            self._by_index[part.index] = known
+        known.id = known.id or part.id or ""
+        return known
+
+    def _known(self, part: _CallPiece) -> _Call | None:
+        if part.index is not None:
+            return self._by_index.get(part.index)
+        if part.id:
+            return next((call for call in self._calls if call.id == part.id), None)
+        return self._calls[-1] if self._calls else None
+
+    def _tell(self, delta: Delta) -> None:
+        if self._on_delta is not None:
+            self._on_delta(delta)
+
+    def _refuse(self, error: Any) -> NoReturn:
+        message = error_message(msgspec.json.encode(error))
+        fields = error if isinstance(error, dict) else {}
+        code = fields.get("code")
+        if isinstance(code, int) and 400 <= code < 600:
+            raise self._origin.refusal(code, message)
+        words = f"{fields.get('type')} {code}"
+        status = next((number for word, number in _STATUS_OF_WORD if word in words), 500)
+        raise self._origin.refusal(status, message)
+
+
+def _begins_another(known: _Call, part: _CallPiece, function: _Function) -> bool:
+    if part.id and known.id:
+        return part.id != known.id
+    if not function.name or not known.name:
+        return False
+    # A name again, with nothing to tell it apart: a further call if this one is whole, else a
+    # server that repeats the name in every delta.
+    try:
+        return bool(known.arguments) and parse_arguments(known.arguments) is not None
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+
+
+def _text_of(content: str | list[Any] | None) -> str:
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        return "".join(text for text in parts if isinstance(text, str))
+    return content or ""

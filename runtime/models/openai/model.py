@@ -1,0 +1,196 @@
+"""``OpenAIModel``: OpenAI's Chat Completions and the many servers that speak it (M-02).
+
+How a request becomes a body (``request_body``), beyond the rules of ``conversation``:
+
+* an assistant turn's calls are followed by one ``tool`` message each, in call order;
+* user messages between two assistant turns are one message, since the templates of many local
+  models insist on alternation; a system note keeps the role ``system`` and its place;
+* notes of user messages make the content a list of text parts, one for each text; those of a
+  result follow its output after a blank line, since many servers take only a string there; those
+  of the system prompt are system messages right behind it;
+* what the model thought is not sent back: the interface has no field for it;
+* ``parallel_tool_calls`` and ``tool_choice`` are sent only along with tools;
+* ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
+  it (``{"stream_options": None}``, ``{"parallel_tool_calls": None}``).
+
+How the answer becomes a reply stands in ``openai_answer``.
+"""
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, Final
+
+from hubbub.agents.model import (
+    AnsweredCall,
+    AssistantMessage,
+    ModelReply,
+    ModelRequest,
+    OnDelta,
+    UserMessage,
+)
+from hubbub.hub.errors import MissingKey
+from hubbub.hub.values import Secret
+from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
+from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
+from hubbub.runtime.models.http.messages import UserTurn, conversation
+from hubbub.runtime.models.openai.answer import OpenAIAnswer
+
+__all__ = ["OPENAI_KEY", "OPENAI_URL", "OpenAIModel", "request_body"]
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+OPENAI_KEY: Final = "OPENAI_API_KEY"
+
+
+class OpenAIModel:
+    """A model behind a Chat Completions interface.
+
+    ``base_url`` is the address without ``/chat/completions``, for example
+    ``http://localhost:11434/v1``; only OpenAI's own needs a ``key``.  ``headers`` are sent along,
+    in place of ours if need be, and treated as secrets.  Usable on any event loop, from any
+    number of runs; ``aclose`` frees the connections of the running loop.  Raises
+    ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | Secret | None = None,
+        base_url: str = OPENAI_URL,
+        idle_timeout: float = IDLE_SECONDS,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        url, basic = clean_url(base_url)
+        secret_headers = {} if basic is None else {"authorization": basic}
+        if (clean := clean_key(key)) is not None:
+            secret_headers["authorization"] = Secret(f"Bearer {clean.reveal()}")
+        elif url == OPENAI_URL:
+            raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI_KEY)
+        secret_headers |= clean_headers(headers)
+        self._name = name
+        self._endpoint = Endpoint(
+            f"openai:{name}",
+            f"{url}/chat/completions",
+            key_variable=OPENAI_KEY,
+            headers={},
+            secret_headers=secret_headers,
+            idle_timeout=idle_timeout,
+        )
+
+    @property
+    def name(self) -> str:
+        """The model's name at the provider."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self._name!r}, {self._endpoint.origin.url!r})"
+
+    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
+        origin = self._endpoint.origin
+        body = request_body(request, model=self._name)
+        answer = OpenAIAnswer(origin, on_delta)
+        await self._endpoint.post(encode_body(body, origin), answer)
+        return answer.reply(self._name)
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+
+def request_body(request: ModelRequest, *, model: str) -> dict[str, Any]:
+    """The body of ``request``, ready to be encoded.  Pure."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": _messages(request),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema,
+                },
+            }
+            for tool in request.tools
+        ]
+        body["tool_choice"] = _tool_choice(request.tool_choice)
+        body["parallel_tool_calls"] = request.parallel_tool_calls
+    for name, value in request.options.items():
+        if value is None:
+            body.pop(name, None)
+        else:
+            body[name] = value
+    if not body.get("stream"):
+        # Refused without streaming.
+        body.pop("stream_options", None)
+    return body
+
+
+def _tool_choice(choice: str) -> str | dict[str, Any]:
+    match choice:
+        case "auto" | "none":
+            return choice
+        case "any":
+            return "required"
+        case name:
+            return {"type": "function", "function": {"name": name}}
+
+
+def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": text}
+        for text in (request.system, *request.system_notes)
+        if text.strip()
+    ]
+    for turn in conversation(request.messages):
+        if isinstance(turn, UserTurn):
+            messages.extend(_user_messages(turn))
+        else:
+            messages.append(_assistant_message(turn))
+            messages.extend(
+                {"role": "tool", "tool_call_id": call.id, "content": _result_content(call)}
+                for call in turn.calls
+            )
+    return messages
+
+
+def _user_messages(turn: UserTurn) -> list[dict[str, Any]]:
+    return [
+        {"role": role, "content": _user_content(list(messages))}
+        for role, messages in groupby(turn.messages, key=_role)
+    ]
+
+
+def _role(message: UserMessage) -> str:
+    return "system" if message.role == "system" else "user"
+
+
+def _user_content(messages: list[UserMessage]) -> str | list[dict[str, Any]]:
+    if not any(each.notes for each in messages):
+        return "\n\n".join(each.content for each in messages)
+    texts = (text for each in messages for text in (each.content, *each.notes))
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def _assistant_message(turn: AssistantMessage) -> dict[str, Any]:
+    if not turn.calls:
+        return {"role": "assistant", "content": turn.text}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in turn.calls
+    ]
+    return {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
+
+
+def _result_content(call: AnsweredCall) -> str:
+    if not call.notes:
+        return call.output
+    return "\n\n".join(text for text in (call.output, *call.notes) if text.strip())

@@ -1,0 +1,1 @@
+"""Runs in memory: model runs, code runs, and what they give to users' code."""

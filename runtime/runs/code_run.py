@@ -1,0 +1,477 @@
+"""``CodeRun``: the run of a code agent, a function in a task of its own (AP).
+
+What may be written when is decided in ``hubbub.agents.code.lifecycle``; here the function is
+called, its inbox is kept and its end is committed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from hubbub.agents.code.durable_steps import Recorded
+from hubbub.agents.code.lifecycle import (
+    CodeThread,
+    admit,
+    completion,
+    fold_code,
+    opening,
+    refusal_of_restart,
+    report,
+    start_if_missing,
+    told,
+)
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.standalone.stack import activated_in
+from hubbub.agents.state.prompts import LOST, ends_of, find_prompt
+from hubbub.agents.state.thread import FAILURES
+from hubbub.agents.turn.intake import PROMPT_ENDED
+from hubbub.hub import events as e
+from hubbub.hub.errors import CallerError, Closed, InboxInUse
+from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
+from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker, words_of
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.raised import is_contained
+from hubbub.hub.run_hub import Closable, refuse_reserved
+from hubbub.hub.store.journal import Commit, Delivery
+from hubbub.hub.values import encode_value
+from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
+from hubbub.runtime.runs.context import RunContext
+from hubbub.runtime.runs.durable_steps import Execution
+from hubbub.runtime.runs.inbox import InboxReader
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
+
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["CodeRun"]
+
+_RESERVED: Final = frozenset(
+    event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
+) - {e.SessionPrompt, e.SessionPromptEnd} | {
+    e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
+    e.AgentImmediate, e.AgentRead, e.AgentRecord,
+}  # fmt: skip
+
+
+class CodeRun:
+    """One code run while its function runs."""
+
+    __slots__ = (
+        "_ending", "_handle", "_hosted", "_is_restored", "_kept", "_lingers", "_seen", "_step",
+        "definition", "execution", "lane", "messages", "questions", "reader", "runtime", "thread",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        definition: AgentDefinition,
+        lane: OwnLane,
+        thread: CodeThread,
+        recorded: Recorded,
+    ) -> None:
+        self.runtime = runtime
+        self.definition = definition
+        self.lane = lane
+        self.thread = thread
+        self.execution = Execution(self, recorded)
+        self.messages: deque[SessionMessage] = deque()
+        self.reader: InboxReader | None = None
+        self.questions = 0
+        """Questions to people that the agent waits for."""
+        self._seen = 0
+        self._step = 0
+        self._handle: TaskHandle[Any, None] | None = None
+        self._lingers: anyio.Event | None = None
+        self._ending = False
+        self._is_restored = False
+        """Whether this execution has begun after a restart, and has not got anywhere yet."""
+        self._kept: list[Closable] = []
+        self._hosted: list[TaskHandle[Any, None]] = []
+        """The handlers that read the inbox."""
+
+    # ── what arrives ─────────────────────────────────────────────────────────────────────────
+
+    def put(self, item: InLane) -> None:
+        """Take control and results at once; keep messages for the agent to read."""
+        if item.seq <= self._seen or self._ending:
+            return
+        self._seen = item.seq
+        match item:
+            case SessionMessage():
+                self.messages.append(item)
+                self.notify()
+            case e.SessionResult():
+                self.messages.append(told(item))
+                self.notify()
+            case e.SessionOpen():
+                emits = self.definition.emits_start_complete
+                self._append(opening(item, emits_start=emits), taken=(item,))
+            case e.SessionReply():
+                self._put_reply(item)
+            case e.SessionTerminate():
+                self.end("terminated", reason=item.reason, taken=(item,))
+            case e.SessionAbort():
+                self.end("interrupted", reason=item.reason or "interrupted", taken=(item,))
+            case e.SessionClose():
+                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+                self.notify()
+            case _:
+                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def _put_reply(self, item: e.SessionReply) -> None:
+        """The answer to an open prompt; any other is told of as nobody's (G-09)."""
+        prompt = find_prompt(self.thread.prompts, item.prompt_id)
+        if prompt is None or self._handle is None:  # Whoever asked was of a former execution.
+            self._append((e.SessionDropped(items=(item,), reason=PROMPT_ENDED),), taken=(item,))
+        else:
+            end = ends_of((prompt,), "answered")
+            self._append((e.SessionTaken(items=(item,)), *end), taken=(item,))
+
+    def wake(self, item: InLane) -> None:
+        self.put(item)
+
+    def pass_deadline(self) -> None:
+        self.end("timed_out", reason="the run's time is over")
+
+    @property
+    def depth(self) -> int:
+        """How far below its root the run is."""
+        return self.thread.depth
+
+    @property
+    def side_at_work(self) -> str:
+        """Code has no sides."""
+        return ""
+
+    @property
+    def is_at_boundary(self) -> bool:
+        """Whether the agent waits for a message or for a person, or is done."""
+        reads = self.reader is not None and self.reader.is_waiting
+        return self._handle is None or reads or self.questions > 0
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────
+
+    def resume(self, cause: str) -> None:
+        """Go on after a crash: end the run, or record a further attempt (R-02, P-15).
+
+        The function is called when that is on record: had it killed its process, that is counted.
+        """
+        recorded = self.execution.recorded
+        failure = refusal_of_restart(self.thread, self.definition.on_restart, cause)
+        if failure is not None:
+            if recorded.lost:
+                self._append(recorded.lost)
+            self.end("failed", reason=failure.error, failure=failure)
+            return
+        restore = e.AgentRestore(attempt=self.thread.attempt + 1, reason=cause)
+        self._is_restored = True
+        trials = self.runtime.runs.trials
+        mark = trials.mark if trials.turn == self.lane.run_id else None
+        asked = ends_of(self.thread.prompts, LOST)
+        events = (*start_if_missing(self.thread), restore, *asked, *recorded.lost)
+        # What was put here before is what the earlier executions have not consumed.
+        self.messages.extendleft(reversed(recorded.messages))
+        self._append(events, fold=mark, after=lambda _: self.begin())
+
+    def begin(self) -> None:
+        """Call the function, in a task of its own."""
+        if not self._ending:
+            self._handle = self.runtime.hub.tasks.start(self._run(), name=self.lane.run_id)
+
+    async def _run(self) -> None:
+        CURRENT_RUN.set(self.lane.run_id)
+        context = RunContext(self)
+        try:
+            opened = self.thread.opened
+            assert opened is not None and self.definition.execute is not None
+            execute = self.runtime.resolved.code_of(self.definition)
+            output = await execute(opened.input_json, context)
+            encoded = encode_value("output", output)
+        except BaseException as error:
+            if activated_in(error) is not None:
+                text = "ChildActivated: only a tool of a model agent gives the conversation away"
+                self._raised(CallerError(text))
+            elif is_contained(error):
+                self._raised(_only(error))
+            else:
+                raise
+        else:
+            self.runtime.remember_return(self.lane.run_id, encoded)
+            if self.reader is not None:
+                self.reader.finish()
+            self.end("completed", output=encoded)
+        finally:
+            self._handle = None
+            if self._lingers is not None:
+                self.runtime.linger(self, False)
+                self._lingers.set()
+                self._cancel()
+            self.runtime.progressed()
+
+    def _raised(self, error: BaseException) -> None:
+        if isinstance(error, Closed) and self.runtime.is_leaving:
+            return  # The hub closed under the agent: the next boot goes on.
+        if isinstance(error, Exception):  # Of others its caller would be ended, too.
+            self.runtime.remember_error(self.lane.run_id, error)
+        if self._ending:
+            log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
+            return
+        mask = self.masker()
+        kind, words = type(error).__name__, words_of(error)
+        failure = e.AgentFailed(error=mask(words, 2000), error_type=kind)
+        reason = mask(f"{kind}: {words}", 2000)
+        self.end("failed", reason=reason, failure=failure, exc_info=mask.error(error))
+
+    def masker(self) -> Masker:
+        """What is said of a failure goes through it."""
+        return Environment.of(self.runtime, self.lane, None).masker(None)
+
+    def end(
+        self,
+        outcome: OutcomeName,
+        *,
+        reason: str = "",
+        output: Any = None,
+        failure: e.AgentFailed | None = None,
+        taken: tuple[InLane, ...] = (),
+        **shown: BaseException,
+    ) -> None:
+        """Write the terminal event, first come first served, and cancel what still runs."""
+        if self._ending or self.runtime.is_gone:
+            return
+        self._ending = True
+        extra = {} if output is None else {"output": output}
+        events = completion(self.thread, outcome, reason=reason, failure=failure, **extra)
+        if taken:
+            events = (e.SessionTaken(items=taken), *events)
+        self._append(events, taken=taken, ends=True, mail=self._farewell(outcome))
+        self._tell_failure(**shown)
+
+    def _tell_failure(self, **shown: BaseException) -> None:
+        """A run that has failed says so, once, where anybody may see it."""
+        ending = self.thread.ending
+        if ending is not None and ending.outcome in FAILURES:
+            log.error(
+                "run.failed", run_id=self.lane.run_id, agent=self.lane.agent,
+                outcome=ending.outcome, reason=ending.reason, **shown,
+            )  # fmt: skip
+
+    def _farewell(self, outcome: OutcomeName) -> tuple[tuple[str, InLane], ...]:
+        """What is terminated takes its children with it (T-05)."""
+        if outcome != "terminated":
+            return ()
+        why = e.SessionTerminate(reason=f"run {self.lane.run_id} was terminated")
+        return tuple((child, why) for child in self.thread.children)
+
+    def open_prompt(self, event: e.SessionPrompt) -> None:
+        if self.is_live:
+            self.record(event, None)
+
+    def end_prompt(self, event: e.SessionPromptEnd) -> None:
+        if self.is_live and find_prompt(self.thread.prompts, event.prompt_id) is not None:
+            self.record(event, None)
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write an event of the runtime's own on the agent's behalf."""
+        events = (*start_if_missing(self.thread), event)
+        self._fold(events)
+        after = None if done is None else (lambda _commit: done())
+        self.lane.append(events, status="active", before=self._committed, after=after)
+
+    def _append(
+        self,
+        events: tuple[Event, ...],
+        *,
+        taken: tuple[InLane, ...] = (),
+        ends: bool = False,
+        mail: tuple[tuple[str, InLane], ...] = (),
+        fold: Callable[[Commit], None] | None = None,
+        after: Callable[[Commit], None] | None = None,
+    ) -> None:
+        # Folded at once, ahead of the commit: the store may refuse it only when this run has
+        # been lost to another owner, and then nothing it thinks matters any more.
+        self._fold(events)
+        ends = ends or self.thread.phase == "ended"
+        if ends and self.thread.ending is not None:
+            mail = (*mail, *report(self.thread, self.thread.ending))
+        self._ending = self._ending or ends
+        self.lane.append(
+            events,
+            taken=[item.seq for item in taken],
+            deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
+            status="ended" if ends else "active",
+            fold=fold,
+            before=self._committed,
+            after=self._ended if ends else after,
+        )
+
+    def _fold(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.thread = fold_code(self.thread, event)
+        is_over = self.thread.phase == "ended"
+        for event in events:
+            if isinstance(event, e.SessionPromptEnd):
+                # No reply is accepted from here on, whenever the store takes the record.
+                prompts = self.runtime.hub._prompts
+                prompts.end(event.prompt_id, event.reason, is_with_run=is_over)
+
+    def _committed(self, commit: Commit) -> None:
+        for event in commit.events:
+            if event.__class__ is e.SessionDropped:
+                self.runtime.runs.withheld.tell_dropped(event, commit)
+        if commit.error:
+            self._ending = True
+            self.close()
+            self.runtime.runs.refused(self, commit.error)
+        elif self._is_restored:
+            self._is_restored = not self.thread.got_on
+            asks = any(isinstance(event, e.SessionPrompt) for event in commit.events)
+            if asks or not self._is_restored:
+                self.runtime.runs.got_on(self.lane.run_id)
+
+    def _ended(self, commit: Commit) -> None:
+        self.close()
+        self.runtime.runs.left(self)
+
+    def close(self) -> None:
+        """Cancel the function, unrecorded, and end the run's subscriptions."""
+        self._ending = True
+        self._cancel()
+        self._end_subscriptions()
+
+    def outlived_restart(self) -> None:
+        """Write, once after a restart, that it has come as far as to wait (P-10)."""
+        if self.thread.restarts and not self._ending:
+            self._append((e.AgentPark(),))
+
+    def _cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        for handle in self._hosted:
+            handle.cancel()
+
+    def _end_subscriptions(self) -> None:
+        for subscription in self._kept:
+            subscription.close()
+        self._kept.clear()
+        self.notify()
+
+    # ── what the agent may do (RunScope) ─────────────────────────────────────────────────────
+
+    @property
+    def is_live(self) -> bool:
+        return not self._ending and not self.runtime.is_gone
+
+    def write(self, event: Event, done: Any) -> None:
+        refuse_reserved(event, _RESERVED)
+        events = admit(self.thread, event)
+        if not events:
+            log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
+            if done is not None:
+                done()
+            return
+        self._fold(events)
+        ends = self.thread.phase == "ended"
+        self._ending = ends
+        if ends:
+            self._tell_failure()
+
+        def after(commit: Commit) -> None:
+            if done is not None:
+                done()
+            if ends:
+                self._ended_by_agent()
+
+        mail = report(self.thread, self.thread.ending) if self.thread.ending is not None else ()
+        self.lane.append(
+            events,
+            deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
+            status="ended" if ends else None,
+            before=self._committed,
+            after=after if ends or done is not None else None,
+        )
+
+    def _ended_by_agent(self) -> None:
+        # Its function may still return or raise to its caller; nothing else of it counts.
+        self._end_subscriptions()
+        if self._handle is not None:
+            self._lingers = anyio.Event()
+            self.runtime.linger(self, True)
+        self.runtime.runs.left(self)
+
+    async def wait_function(self) -> None:
+        """Return when the function of a run that has said it is over has ended, too."""
+        if self._lingers is not None:
+            await self._lingers.wait()
+
+    def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
+        """Write that a child was started, together with its start."""
+        events = (*start_if_missing(self.thread), event)
+        for one in events:
+            self.thread = fold_code(self.thread, one)
+        self.lane.append(
+            events,
+            deliveries=(delivery,),
+            status="active",
+            before=self._committed,
+        )
+
+    def open_reader(self, reader: InboxReader) -> None:
+        """Make ``reader`` the one reader of the inbox; an idle one before it is superseded."""
+        if self.reader is not None:
+            if self.reader.is_waiting or self.reader.is_exclusive:
+                raise InboxInUse(self.lane.run_id)
+            self.reader.consume()
+        self.reader = reader
+
+    def read_inbox(self, *, for_handler: bool) -> InboxReader:
+        self.execution.refuse_inside_step('subscribe("session:message", ...)')
+        reader = InboxReader(self, is_handlers=for_handler)
+        self.open_reader(reader)
+        reader.is_exclusive = True
+        return reader
+
+    def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        self._hosted.append(self.runtime.hub.tasks.start(work, name=name))
+
+    def take(self, item: SessionMessage) -> None:
+        """Record that the agent has consumed a message, unless that is on record."""
+        if self._ending or self.runtime.is_gone or self.execution.was_consumed(item):
+            return
+        self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def number_step(self) -> int:
+        """The number of the next model step: no two of the run have the same (S-07)."""
+        self._step = max(self._step, self.thread.step) + 1
+        return self._step
+
+    def keep(self, subscription: Closable) -> None:
+        self._kept.append(subscription)
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_over(self) -> bool:
+        return self._ending
+
+    def notify(self) -> None:
+        """There is a message to read, or will never be one again."""
+        if self.reader is not None:
+            self.reader.on_message()
+
+    def will_wait(self) -> None:
+        """The agent is about to wait for a message."""
+        self.outlived_restart()
+        self.runtime.progressed()
+
+
+def _only(error: BaseException) -> BaseException:
+    """The one exception inside nested groups that hold nothing else."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

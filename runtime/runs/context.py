@@ -1,0 +1,256 @@
+"""``RunContext``: what a code agent is given besides its input (AP, R-01)."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.model import Model
+from hubbub.hub.errors import BadValue, RunEnded
+from hubbub.hub.events import AgentStatus, AgentText
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.run_hub import RunHub
+from hubbub.runtime.activities.agent_messages import tell_agent
+from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.thread_state import notify_parent, recorder, result_of_spawn
+from hubbub.runtime.runs.inbox import MessageStream
+
+if TYPE_CHECKING:
+    from hubbub.runtime.kernel.handle import Run
+    from hubbub.runtime.runs.code_run import CodeRun
+    from hubbub.runtime.runs.session import ModelSession
+
+__all__ = ["RunContext"]
+
+T = TypeVar("T")
+
+
+class RunContext:
+    """The run as its code sees it.
+
+    ``hub`` is the hub through this run's scope: what is emitted there carries the run's ids and
+    enters its journal.  ``attempt`` is 1, and grows with each restart after a crash.
+
+    With ``on_restart="resume"`` the function is executed again then, from its beginning and with
+    its input (P-15): ``step`` and ``spawn`` return what is on record, ``messages`` begins with
+    what was consumed before, ``kv`` and ``files`` hold what was written.  Everything else, such
+    as ``say`` or ``ask``, is done again, unless it is done in a step; so is sending a message,
+    which with a ``key`` is delivered once all the same.
+    """
+
+    __slots__ = ("_environment", "_run", "hub")
+
+    def __init__(self, run: "CodeRun") -> None:
+        self._run = run
+        self.hub = RunHub(run.runtime.hub, run)
+        self._environment: Environment | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self._run.lane.run_id
+
+    @property
+    def root_run_id(self) -> str:
+        return self._run.lane.root_run_id
+
+    @property
+    def parent_run_id(self) -> str | None:
+        return self._run.lane.parent_run_id
+
+    @property
+    def agent(self) -> str:
+        return self._run.lane.agent
+
+    @property
+    def attempt(self) -> int:
+        return self._run.thread.attempt
+
+    # ── what the run keeps ───────────────────────────────────────────────────────────────────
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables that have a value for this run (D-07)."""
+        return self._env
+
+    @property
+    def _env(self) -> Environment:
+        if self._environment is None:
+            self._environment = Environment.of(self._run.runtime, self._run.lane, None)
+        return self._environment
+
+    def set_env(self, name: str, value: str) -> None:
+        """Give this run, and every run below it, a value of a variable."""
+        if not self._run.is_live:
+            raise RunEnded(self.run_id, "ended")
+        self._env.set(name, value)
+
+    @property
+    def files(self) -> FileArea:
+        """The run's own files (T-07)."""
+        run = self._run
+        record = recorder(run.record, lambda: run.is_live)
+        return FileArea(run.runtime, self.root_run_id, lambda: run.thread.area, record)
+
+    @property
+    def kv(self) -> KeyArea:
+        """The run's own values by key."""
+        run = self._run
+        return KeyArea(lambda: run.thread.area, recorder(run.record, lambda: run.is_live))
+
+    def notify_parent(self, content: str) -> Receipt:
+        """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
+        return notify_parent(self._run.runtime, self._run.lane, content)
+
+    async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
+        """Queue a silent message for another agent (P-09): the one that is named, else the
+        parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
+        if not self._run.is_live:
+            raise RunEnded(self.run_id, "ended")
+        return await tell_agent(self._run.runtime, self._run.lane, text, agent_id)
+
+    # ── what the run says and hears ──────────────────────────────────────────────────────────
+
+    def messages(self, *, idle_timeout: float | None = None) -> MessageStream:
+        """This run's messages, for ``async for`` (R-07).
+
+        In order, one at a time, those sent before included; each is consumed when the next is
+        asked for or the run completes.  Ends when the run is closed, or after ``idle_timeout``
+        seconds without a message.
+
+        Executed again after a crash, the run first gets every message that it had consumed,
+        once more and in order, with ``redelivered`` set; then those it had not, the one at hand
+        at the crash among them.  Raises ``InboxInUse`` while another reader waits, and
+        ``InsideStep`` where a message is taken inside of a step.
+        """
+        stream = MessageStream(self._run, idle_timeout)
+        self._run.open_reader(stream)
+        return stream
+
+    def say(self, text: str) -> None:
+        """Say something to whoever listens: an ``agent:text`` event."""
+        self.hub.emit(AgentText(text=_words("say", text)))
+
+    def status(self, status: str) -> None:
+        """Say what the run is busy with: an ``agent:status`` event."""
+        self.hub.emit(AgentStatus(status=_words("status", status)))
+
+    async def ask(
+        self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
+    ) -> str:
+        """Ask the user and wait for the first reply (H-10).  Raises ``PromptTimeout``."""
+        self._run.questions += 1
+        try:
+            answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
+        finally:
+            self._run.questions -= 1
+        return answer
+
+    def spawn(
+        self,
+        agent: str | AgentDefinition,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        result: str | None = None,
+    ) -> "Run":
+        """Start a child under this run's root and return its handle (R-13).
+
+        The result comes by the handle; with ``result="message"`` it comes among ``messages()``,
+        too, once, silent and in the words that a model reads; with ``"ignore"`` nobody wants it.
+
+        Executed again after a crash,
+        the run's n-th call returns a handle on its n-th child, running or over, instead of
+        starting another; one that was not on record yet is started.  So the code must start the
+        same children in the same order each time: what it decides by belongs into steps.
+
+        Raises ``UnknownAgent``, ``BadValue``, ``LimitExceeded`` when the tree's budget is used
+        up, ``ChildChanged`` when the child on record is another agent's, and ``InsideStep``.
+        """
+        return self._run.execution.spawn(agent, input, name, result_of_spawn(result, "handle"))
+
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., Any], /, *args: Any, type: type[T], **kwargs: Any
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = ..., **kwargs: Any
+    ) -> Any: ...
+
+    async def step(
+        self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = Any, **kwargs: Any
+    ) -> Any:
+        """Call ``fn(*args, **kwargs)``, plain or async, and keep its result (P-15).
+
+        Returns once the result is on record.  Executed again after a crash, the run gets the
+        recorded result and ``fn`` is not called.  Steps are told apart by name and, where a name
+        comes again, by how often it came before; those of different names may run concurrently.
+
+            at = await ctx.step("started", time.time)
+            draw = await ctx.step("draw", random.randrange, 6)
+            order = await ctx.step("order", shop.order, "tea", type=Order)
+            yes = await ctx.step("allowed", ctx.ask, "Deploy?")
+
+        * **At least once**: a process that dies after ``fn`` did something and before that is on
+          record does it again.  Give such effects a key of their own (``ctx.run_id`` and the
+          step's name do), so that whoever is asked twice can tell.
+        * The result is anything msgspec encodes as JSON, and what is returned is what can be
+          read back, the first time, too: a fresh copy, a list for a tuple, a dict for a Struct;
+          or ``type``, where that is given.
+        * What ``fn`` raises is raised and not recorded: the next execution calls it again.  Such
+          a call counts among those of its name all the same, so retry inside of a step, or give
+          each try a name of its own.
+        * What is kept by itself has no place in a step: ``ctx.spawn``, ``ctx.messages()`` and
+          other steps raise ``InsideStep`` there.  ``ctx.session`` has: a conversation is kept by
+          nothing else.
+
+        Raises ``BadValue`` for a result that cannot be encoded or is no ``type``, and for a bad
+        name or ``fn``; ``RunEnded`` once the run is over, its result then being lost.
+        """
+        if not callable(fn):
+            if inspect.iscoroutine(fn):
+                fn.close()  # Or Python warns of it besides.
+            hint = f"ctx.step({name!r}, function, argument), not what function(argument) returns"
+            raise BadValue(f"step {name!r}", f"a function is wanted: {hint}")
+        return await self._run.execution.step(name, partial(fn, *args, **kwargs), type)
+
+    def session(
+        self,
+        *,
+        model: str | Model,
+        system: str = "",
+        tools: Iterable[Tool[..., Any]] = (),
+        parallel_tool_calls: bool = False,
+        max_steps: int | None = None,
+    ) -> "ModelSession":
+        """A conversation of this agent with a model (R-12).
+
+        It lives as long as the execution: executed again after a crash, the code begins its
+        conversations anew, and their steps count on.  One whose result must not be asked for
+        twice belongs into a step: ``await ctx.step("draft", converse)``.
+
+        async with ctx.session(model="anthropic:NAME", system="You help.") as session:
+            await session.send("Hello")
+            async for message in session.receive():
+                ...
+        """
+        from hubbub.runtime.runs.session import ModelSession
+
+        return ModelSession(
+            self._run,
+            model=model,
+            system=system,
+            tools=tuple(tools),
+            parallel_tool_calls=parallel_tool_calls,
+            max_steps=max_steps,
+        )
+
+
+def _words(what: str, text: str) -> str:
+    if not isinstance(text, str):
+        raise BadValue(what, f"a str is wanted, not {type(text).__name__}; use str(...)")
+    return text

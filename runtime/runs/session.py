@@ -1,0 +1,212 @@
+"""``ModelSession``: a code agent's own conversation with a model (R-12, AP).
+
+The same pure engine as a model run's, with two differences: messages come from ``send`` instead
+of the run's inbox, and of what the engine writes only the ``agent:*`` events of its steps enter
+the run's lane.
+
+Steps are numbered through the run, whichever of its conversations takes them (S-07): each gets
+its number when its model is first asked, and keeps it through every retry.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+from msgspec import structs
+
+from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
+from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.model import Model
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, Take, decide
+from hubbub.agents.turn.interpret import interpret
+from hubbub.agents.turn.signals import Delegated, Restored, Signal, Taken, ToolFinished
+from hubbub.hub import events as e
+from hubbub.hub.errors import Closed, RunFailed
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.message import Sayable, session_message
+from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runs.code_run import CodeRun
+
+__all__ = ["ModelSession"]
+
+_SHOWN: Final = (
+    e.AgentThinking, e.AgentText, e.AgentStep, e.AgentRetry, e.AgentToolStart,
+    e.AgentToolComplete, e.AgentInterrupted,
+)  # fmt: skip
+
+_NAME: Final = "session"
+_NOTHING: Final[frozenset[Kind]] = frozenset()
+_MESSAGE: Final[frozenset[Kind]] = frozenset(("message",))
+
+
+class ModelSession:
+    """Send and receive; ``async with`` closes it.  One ``receive`` at a time."""
+
+    def __init__(
+        self,
+        run: "CodeRun",
+        *,
+        model: str | Model,
+        system: str,
+        tools: tuple[Tool[..., Any], ...],
+        parallel_tool_calls: bool,
+        max_steps: int | None,
+    ) -> None:
+        prompt = PromptDefinition(
+            name=_NAME, prompt=system, model=model, tools=tools,
+            parallel_tool_calls=parallel_tool_calls,
+        )  # fmt: skip
+        side = SideConfig(prompt=prompt, max_steps=max_steps)
+        self._definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
+        self.side: ActiveSide = self._definitions.side(_NAME)
+        self._run = run
+        self.lane = run.lane
+        self._thread = Thread(agent=_NAME, phase="live")
+        self.notices: deque[tuple[str, Any]] = deque()
+        self._queue: deque[e.SessionMessage] = deque()
+        self._sent = 0
+        self._step = 0
+        """The number that the next step has been given."""
+        self._closed = False
+
+    async def send(self, message: Sayable) -> None:
+        """Say something to the model; it is read at the next step.  Raises ``Closed``."""
+        if self._closed:
+            raise Closed("the session", "open a new one with ctx.session(...)")
+        self._sent += 1
+        self._queue.append(structs.replace(session_message(message), lane="in", seq=self._sent))
+
+    def receive(self) -> "Received":
+        """Drive the model until its reply ends, yielding each event of its steps in order.
+
+        The events are those of the run's journal, text included once, as ``agent:text``.  Leaving
+        early loses nothing: the next ``receive`` goes on.  Raises ``RunFailed`` when the model
+        fails for good, ``Closed`` after ``close``.
+        """
+        if self._closed:
+            raise Closed("the session", "open a new one with ctx.session(...)")
+        return Received(self)
+
+    async def _go_on(self) -> list[Event] | None:
+        """Do what is due; returns its events, or ``None`` when the reply has ended."""
+        waiting: frozenset[Kind] = _MESSAGE if self._queue else _NOTHING
+        match self._decide(waiting):
+            case Take():
+                items = tuple(self._queue)
+                self._queue.clear()
+                return self._commit(Taken(items))
+            case Do(activities=activities):
+                events = []
+                for signal in await together(activities, self._perform):
+                    events += self._commit(signal)
+                return events
+            case _:
+                last = self._thread.outcome
+                if last is not None and last.outcome == "failed":
+                    raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
+                return None
+
+    def _decide(self, waiting: frozenset[Kind]) -> Command:
+        command = decide(self._thread, waiting)
+        is_asking = isinstance(command, Do) and isinstance(command.activities[0], CallModel)
+        if not is_asking or self._step > self._thread.step:
+            return command
+        self._step = self._run.number_step()
+        self._thread = structs.replace(self._thread, step=self._step - 1)
+        return decide(self._thread, waiting)
+
+    def _resume(self) -> list[Event]:
+        """Answer the calls that an earlier ``receive`` has left behind."""
+        return self._commit(Restored()) if self._thread.open is not None else []
+
+    @property
+    def thread(self) -> Thread:
+        """The conversation so far."""
+        return self._thread
+
+    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
+        """Nothing: its messages are its own."""
+        return ()
+
+    def receiving_side(self, side: ActiveSide) -> ActiveSide:
+        """Its one side."""
+        return side
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Write an event of a tool's into the run's lane."""
+        self._run.record(event, done)
+
+    def close(self) -> None:
+        """End the session; twice is a no-op, ``send`` after it an error."""
+        self._closed = True
+
+    @property
+    def text(self) -> str:
+        """The model's latest text."""
+        return self._thread.last_text
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def _perform(self, activity: Activity) -> Signal:
+        seconds = timeout_of(activity, self.side)
+        with anyio.move_on_after(seconds):
+            signal = await perform(activity, AtWork(self._run.runtime, self, self._run))
+            if not isinstance(signal, Delegated):
+                return signal
+            text = "ChildActivated: there is no conversation here that could be given away"
+            return ToolFinished(signal.step, signal.index, text, True)
+        assert seconds is not None
+        return timed_out(activity, seconds)
+
+    def _commit(self, signal: Signal) -> list[Event]:
+        decision = interpret(self._thread, signal, self._definitions)
+        self._thread = fold_all(self._thread, decision.events)
+        shown: list[Event] = [event for event in decision.events if isinstance(event, _SHOWN)]
+        for event in shown:
+            if self._run.is_live:
+                self._run.write(event, None)
+        return shown
+
+
+class Received:
+    """What a model says in one reply.  No generator: it may be left at any point, for good."""
+
+    __slots__ = ("_events", "_has_begun", "_session")
+
+    def __init__(self, session: ModelSession) -> None:
+        self._session = session
+        self._events: deque[Event] = deque()
+        self._has_begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        session = self._session
+        if not self._has_begun:
+            self._has_begun = True
+            self._events.extend(session._resume())
+        while not self._events:
+            events = None if session._closed else await session._go_on()
+            if events is None:
+                raise StopAsyncIteration
+            self._events.extend(events)
+        return self._events.popleft()

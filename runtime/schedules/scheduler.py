@@ -1,0 +1,370 @@
+"""``Scheduler``: fires schedules (P-07, P-08).
+
+    one task ──► one loop for each schedule: wait until the tick ──► at work? ──► fire, or skip
+          └────► one alarm, which looks at the clock for all of them
+
+* A fire is one commit: ``schedule:fire``, what is sent to the run (which is opened with it if
+  there is none), and the note that the tick is handled.  Whatever dies before it, nothing has
+  happened; after it, the tick is never fired again.
+* Ticks that passed while nothing ran, or while the machine slept, follow the schedule's misfire.
+* What is due when the clock was set is up to ``Past`` (see ``ticks``).
+* Schedules do not wait for one another, and what one raises is logged and stops none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+import anyio
+from anyio.abc import TaskGroup
+from msgspec.structs import replace
+
+from hubbub.hub import events as e
+from hubbub.hub.errors import Closed, StoreFailed, UnknownRun
+from hubbub.hub.events import Event
+from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
+from hubbub.hub.logs import log
+from hubbub.hub.store.journal import Commit, Delivery, RunInfo
+from hubbub.hub.values import encode_value
+from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
+from hubbub.runtime.schedules.schedules import Heartbeat, Schedule, agent_of, checked
+from hubbub.runtime.schedules.status import (
+    NOTES,
+    RUNNING,
+    ScheduleNote,
+    ScheduleStatus,
+    note_of,
+    past_of,
+    read_notes,
+    schedule_statuses,
+)
+from hubbub.runtime.schedules.ticks import ON_TIME, Missed
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
+
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Scheduler"]
+
+MAX_CAUGHT_UP: Final = 1_000
+"""Missed ticks that ``misfire="all"`` fires; older ones are skipped."""
+
+SOURCE: Final = "schedule"
+"""Who says it, as the run's inbox knows it."""
+
+
+class Scheduler:
+    """The schedules of one runtime; raises ``DefinitionError`` for what cannot be one."""
+
+    def __init__(self, runtime: "Runtime", schedules: Iterable[Schedule]) -> None:
+        self._runtime = runtime
+        self._schedules = checked(schedules, self._check_prompt)
+        self._task: TaskHandle[Any, None] | None = None
+
+    def _check_prompt(self, agent: str, prompt: str) -> None:
+        definition = self._runtime.definitions.agent(agent)
+        if definition.is_code:
+            self._runtime.resolved.input_of(definition)(encode_value("prompt", prompt))
+
+    async def begin(self) -> None:
+        """Take up every schedule where the journal says it was left."""
+        if not self._schedules:
+            return
+        hub = self._runtime.hub
+        now = hub.ports.clock.now()
+        notes = read_notes(await hub.journal.notes(NOTES))
+        alarm = Alarm(hub.ports.clock)
+        loops = [
+            _Loop(self._runtime, alarm, each, notes.get(each.uid), now) for each in self._schedules
+        ]
+        self._task = hub.tasks.start(_run_all(alarm, loops), name="hubbub schedules")
+
+    def stop(self) -> None:
+        """Fire nothing more; what was fired goes on as any run does."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def statuses(self) -> tuple[ScheduleStatus, ...]:
+        hub = self._runtime.hub
+        await hub.journal.flush()
+        notes = await hub.journal.notes(NOTES)
+        return schedule_statuses(notes, hub.ports.clock.now(), self._schedules)
+
+
+async def _run_all(alarm: Alarm, loops: Sequence["_Loop"]) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(alarm.run)
+        for loop in loops:
+            group.start_soon(loop.run, group)
+
+
+class _Loop:
+    """One schedule at work."""
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        alarm: Alarm,
+        schedule: Schedule,
+        kept: ScheduleNote | None,
+        now: int,
+    ) -> None:
+        self._runtime = runtime
+        self._hub = runtime.hub
+        self._clock = runtime.hub.ports.clock
+        self._alarm = alarm
+        self._schedule = schedule
+        self._uid = schedule.uid
+        self._agent = agent_of(schedule)
+        self._descriptor = encode_descriptor(
+            HeartbeatDescriptor()
+            if isinstance(schedule, Heartbeat)
+            else CronDescriptor(id=schedule.uid)
+        )
+        self._identity = bytes(self._descriptor).decode()
+        self._ticks = schedule.ticks
+        note = kept or ScheduleNote()
+        self._is_new = kept is None
+        self._note = note_of(schedule, note)
+        self._watching: anyio.CancelScope | None = None
+        self._past = past_of(self._note, now)
+        if (note.expression, note.timezone) != (self._note.expression, self._note.timezone):
+            # What was never planned is not missed.
+            self._past = replace(self._past, at=now, since=now)
+        self._is_first_seen = isinstance(schedule, Heartbeat) and not note.since
+
+    async def run(self, group: TaskGroup) -> None:
+        """Serve until cancelled."""
+        self._group = group
+        if self._is_first_seen:  # Else one that is restarted often would never come to beat.
+            self._note = replace(self._note, since=self._past.at)
+            self._write_note()
+        elif self._is_new:  # Nothing of its time is over yet, but people may ask for it.
+            notes = {f"{NOTES}{self._uid}": self._note.encoded()}
+            self._hub.journal.submit(Commit(notes=notes))
+        if self._note.outcome == RUNNING:
+            self._watch()
+        while not self._hub.is_closed:
+            try:
+                await self._serve()
+            except Exception as error:
+                log.error("schedule.failed", schedule=self._uid, exc_info=error)
+                await self._clock.sleep(MAX_NAP)
+
+    async def _serve(self) -> None:
+        """Handle every tick at its time."""
+        while True:
+            now = self._look()
+            due = self._ticks.due(self._past, now, keep=MAX_CAUGHT_UP + 1)
+            if due.ticks:
+                await self._handle(due, now)
+            else:
+                await self._alarm.wait(self._past.at, self._ticks.coming(self._past))
+
+    def _look(self) -> int:
+        """What the clock shows; if it was set, where the schedule stands now goes on record."""
+        now = self._clock.now()
+        past = self._past.seen(now)
+        if past != self._past:  # Else each restart would put a beat off.
+            self._past = past
+            self._write_note()
+        return now
+
+    # ── missed ticks ─────────────────────────────────────────────────────────────────────────
+
+    async def _handle(self, due: Missed, now: int) -> None:
+        """One tick that is due is fired; several, or one that is late, were missed."""
+        is_late = now - due.ticks[-1] > ON_TIME
+        if due.count == 1 and not is_late:
+            await self._fire(due.ticks[0])
+            return
+        match self._schedule.misfire:
+            case "skip" if is_late:
+                await self._skip(due.ticks[-1], "missed", due.count)
+            case "skip" | "latest":
+                await self._fire(due.ticks[-1], due.ticks[:-1], due.count - 1)
+            case "all":
+                await self._fire_all(due.ticks, due.count)
+            case _:
+                assert_never(self._schedule.misfire)
+
+    async def _fire_all(self, ticks: tuple[int, ...], count: int) -> None:
+        """Fire one missed tick after the other; what is due meanwhile comes while it is busy."""
+        if len(ticks) > MAX_CAUGHT_UP:
+            await self._skip(ticks[0], "missed", count - MAX_CAUGHT_UP)
+        for tick in ticks[-MAX_CAUGHT_UP:]:
+            while run_id := await self._busy_run():
+                await self._runtime.result(run_id)
+            if self._look() < tick:
+                return  # The clock was set back: what is left is still to come.
+            await self._fire(tick)
+        now = self._look()
+        meanwhile = self._ticks.due(self._past, now, keep=1)
+        if meanwhile.ticks:
+            await self._skip(meanwhile.ticks[-1], "busy", meanwhile.count)
+
+    # ── firing ───────────────────────────────────────────────────────────────────────────────
+
+    async def _fire(self, tick: int, passed: tuple[int, ...] = (), count: int = 0) -> None:
+        """Handle ``tick``, and ``count`` before it that are passed over."""
+        if await self._busy_run():
+            await self._skip(tick, "busy", count + 1)
+            return
+        live = await self._hub.journal.find(self._identity, "descriptor")
+        is_anew = bool(live) and self._note.run_agent not in ("", self._agent)
+        opening, message = self._mail(tick)
+        deliveries = (opening,) if message is None else (opening, message)
+        if is_anew:  # The schedule is another agent's now: it begins a run of its own.
+            why = e.SessionClose(reason=f"the schedule {self._uid!r} has another agent now")
+            deliveries = (self._hub.delivery(why, to=live[0]), *deliveries)
+        run_id = live[0] if live and not is_anew else opening.to
+        now = self._clock.now()
+        fire = e.ScheduleFire(
+            schedule=self._uid, tick=tick, at=now, run_id=run_id, root_run_id=run_id,
+            agent=self._agent,
+        )  # fmt: skip
+        events: tuple[Event, ...] = (fire,)
+        if count:
+            events = (fire, self._skipped(passed[-1], "missed", count))
+        self._stop_watching()
+        self._handled(tick, leaps=count > 0)
+        self._note = replace(
+            self._note, fired_at=now, run_id=run_id, run_agent=self._agent, outcome=RUNNING,
+            reason="", finished_at=0,
+        )  # fmt: skip
+        await self._commit(events, deliveries)
+        self._fired(opening, deliveries[-1])
+
+    def _mail(self, tick: int) -> tuple[Delivery, Delivery | None]:
+        """What finds or opens the run, and what is said to it where the opening does not say it.
+
+        A heartbeat is a reset, also for a run that has just been opened (P-16); a code agent,
+        which has no context to forget, gets its batch as its input.
+        """
+        key = f"{self._uid}@{tick}"
+        is_beat = isinstance(self._schedule, Heartbeat)
+        resets = is_beat and not self._runtime.definitions.agent(self._agent).is_code
+        opening = self._hub.delivery(
+            e.SessionOpen(
+                open_agent=self._agent,
+                input_json=encode_value("prompt", None if resets else self._schedule.prompt),
+                correlation_id=key,
+                descriptor_json=self._descriptor,
+            ),
+            to="",
+        )
+        opening.touches = False
+        if resets:
+            reset = e.SessionReset(message=self._schedule.prompt)
+            message = self._hub.delivery(reset, to=self._identity, by="descriptor")
+            message.source, message.key = SOURCE, key
+            return opening, message
+        opening.source, opening.key = SOURCE, key
+        assert opening.new is not None and isinstance(opening.new.found, e.SessionMessage)
+        found = replace(opening.new.found, source=SOURCE, key=key)
+        opening.new = replace(opening.new, found=found)
+        return opening, None
+
+    def _fired(self, opening: Delivery, said: Delivery) -> None:
+        """The fire is on record: see to its outcome."""
+        if opening.run_ids and opening.run_ids[0] != self._note.run_id:
+            # The run that was found had ended before the commit, which has opened another.
+            self._note = replace(self._note, run_id=opening.run_ids[0])
+        if said.outcome != "rejected":
+            log.info("schedule.fired", schedule=self._uid, run_id=self._note.run_id)
+            self._watch()
+            return
+        log.warning("schedule.rejected", schedule=self._uid, reason=said.reason)
+        self._note = replace(
+            self._note, outcome="rejected", reason=said.reason, finished_at=self._clock.now()
+        )
+        self._write_note()
+
+    async def _skip(self, tick: int, reason: str, count: int) -> None:
+        self._handled(tick, leaps=count > 1 or reason == "missed")
+        await self._commit((self._skipped(tick, reason, count),))
+        log.info("schedule.skipped", schedule=self._uid, reason=reason, count=count)
+
+    def _skipped(self, tick: int, reason: str, count: int) -> e.ScheduleSkip:
+        return e.ScheduleSkip(
+            schedule=self._uid, tick=tick, reason=reason, count=count, agent=self._agent,
+            at=self._clock.now(),
+        )  # fmt: skip
+
+    async def _busy_run(self) -> str:
+        """The schedule's run, if it is at work; a run whose agent is gone does not count (P-14).
+
+        The last one counts until it has ended, also when its key is free again already.
+        """
+        journal = self._hub.journal
+        await journal.flush()
+        found = await journal.find(self._identity, "descriptor")
+        for run_id in dict.fromkeys((*found, self._note.run_id)):
+            info = await journal.info(run_id)
+            known = self._runtime.definitions.names
+            if info is not None and _is_at_work(info) and info.agent in known:
+                return run_id
+        return ""
+
+    # ── the record ───────────────────────────────────────────────────────────────────────────
+
+    def _handled(self, tick: int, *, leaps: bool) -> None:
+        """Before it is on record, and whatever becomes of it: at most once is what is promised."""
+        self._past = self._past.handled(tick, self._clock.now(), leaps=leaps)
+        self._note = replace(self._note, last_tick=tick)
+
+    async def _commit(self, events: Sequence[Event], deliveries: Sequence[Delivery] = ()) -> None:
+        done = anyio.Event()
+        commit = Commit(events=events, deliveries=deliveries, notes=self._as_text())
+        commit.after = lambda _commit: done.set()
+        self._hub._submit(commit)
+        await done.wait()
+        if commit.error:
+            raise StoreFailed(self._hub.journal.name, commit.error)
+
+    def _write_note(self) -> None:
+        # A note alone is nothing that the hub could dispatch.
+        self._hub.journal.submit(Commit(notes=self._as_text()))
+
+    def _as_text(self) -> Mapping[str, str]:
+        past = self._past
+        since = self._note.since if isinstance(self._schedule, Heartbeat) else past.since
+        note = replace(self._note, at=past.at, since=since, spans=past.spans)
+        return {f"{NOTES}{self._uid}": note.encoded()}
+
+    # ── what came of it ──────────────────────────────────────────────────────────────────────
+
+    def _watch(self) -> None:
+        """Note how the session ends that the last fire has caused."""
+        self._stop_watching()
+        self._watching = anyio.CancelScope()
+        self._group.start_soon(self._note_outcome, self._watching, self._note.run_id)
+
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def _note_outcome(self, scope: anyio.CancelScope, run_id: str) -> None:
+        with scope:
+            outcome, reason = "unknown", "the store keeps the run no longer"
+            try:
+                found = await self._runtime.result(run_id)
+                outcome, reason = found.outcome, found.reason
+            except UnknownRun:
+                pass
+            except Closed:
+                return  # The next boot sees to it.
+            except Exception as error:
+                log.error("schedule.unwatched", schedule=self._uid, exc_info=error)
+                return
+            self._note = replace(
+                self._note, outcome=outcome, reason=reason, finished_at=self._clock.now()
+            )
+            self._write_note()
+
+
+def _is_at_work(info: RunInfo) -> bool:
+    if info.status == "parked":
+        return info.waiting > 0
+    return info.status != "ended"

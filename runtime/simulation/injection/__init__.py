@@ -1,0 +1,1 @@
+"""Faults put into models, tools, listeners and stores."""

@@ -1,0 +1,217 @@
+"""``DyingJournal``: any journal, whose process may be killed at any commit.
+
+    submit ─► alive: passed on, counted        ─► done: heard
+              at its last commit ``before``: dropped; dead when what is under way is heard
+              at its last commit ``after``: passed on; dead instead of hearing of it
+              at its last commit ``torn``: passed on; dead while it is written (``power_loss``)
+              dead: dropped
+
+Kill -9 is no cancellation: what the dead process still does in ``finally`` blocks, on being
+cancelled, must reach nobody.  So from the death on nothing is written and nothing is heard; who
+reads or flushes waits for ever (until it is cancelled).  What the store holds is then exactly the
+commits up to the death, in their order; of a batch that was torn, all or nothing.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import anyio
+
+from hubbub.hub.events import Event
+from hubbub.hub.store.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.runtime.simulation.injection.power_loss import TornStore
+from hubbub.runtime.simulation.story.faults import CrashMoment
+
+__all__ = ["DyingJournal", "Forgetful"]
+
+
+class Forgetful(Journal, Protocol):
+    """A journal that can be let go of in the middle of its work."""
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted and not being written yet; nobody is told of it."""
+        ...
+
+
+class DyingJournal:
+    """Passes everything on to ``inner``, and dies when it is told to.
+
+    ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
+    be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens,
+    and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` but for a
+    ``TornStore``.
+    Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
+    """
+
+    def __init__(
+        self,
+        inner: Forgetful,
+        on_death: Callable[[], None] | None = None,
+        *,
+        die_at: int = 0,
+        when: CrashMoment = "after",
+        sectors: int = 0,
+    ) -> None:
+        self.inner = inner
+        self.is_dead = False
+        self.commits = 0
+        """How many commits have been passed on."""
+        self._on_death = on_death
+        self._torn: TornStore | None = None
+        self._when: CrashMoment = when
+        self._last: float = math.inf
+        self._under_way = 0
+        self._has_dropped = False
+        if die_at:
+            self.doom(die_at, when, sectors)
+        self.is_leaving = False
+        """Whether the process is on its way out, where it must not be held up by its death: what
+        follows is cancelled anyway."""
+
+    # ── dying ────────────────────────────────────────────────────────────────────────────────
+
+    def die(self) -> None:
+        """Kill the process now; what is submitted and not written is lost.  Idempotent."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self.inner.forget_submitted()
+        if self._on_death is not None:
+            self._on_death()
+
+    def doom(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
+        """Let the ``commits``-th commit from now on be the last one, instead of another one."""
+        self._torn = self.inner if when == "torn" and isinstance(self.inner, TornStore) else None
+        self._sectors = sectors
+        self._when = "before" if when == "torn" and self._torn is None else when
+        self._last = self.commits + commits - (self._when == "before")
+
+    def spare(self) -> None:
+        """Let no commit be the last one any more, unless it has been submitted already."""
+        is_due = self.commits >= self._last and (self._when != "before" or self._has_dropped)
+        if not is_due:
+            self._last = math.inf
+
+    def _lose_power(self, kept: int) -> None:
+        """Die in the middle of a batch, of which so many commits are kept."""
+        self.commits += kept - self._under_way
+        self.die()
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        if self.is_dead or (self._torn is None and self.commits >= self._last):
+            self._has_dropped = True
+            if self._when == "before" and not self._under_way:
+                self.die()
+            return
+        self.commits += 1
+        self._under_way += 1
+        done, number = commit.done, self.commits
+        commit.done = lambda written: self._heard(written, number, done)
+        if self._torn is not None and number == self._last:
+            self._torn.lose_power(commit, self._sectors, self._lose_power)
+        self.inner.submit(commit)
+
+    def _heard(self, commit: Commit, number: int, done: Callable[[Commit], None] | None) -> None:
+        self._under_way -= 1
+        if self.is_dead:
+            return
+        if self._when == "after" and number == self._last:
+            self.die()
+            return
+        if done is not None:
+            done(commit)
+        if self._when == "before" and self._has_dropped and not self._under_way:
+            self.die()
+
+    async def flush(self) -> None:
+        if self.is_dead and self.is_leaving:
+            return
+        await self._alive()
+        await self.inner.flush()
+        if (self._has_dropped or self.is_dead) and not self.is_leaving:  # Never to be done.
+            await anyio.sleep_forever()
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def aclose(self) -> None:
+        """Let go of the store, as the system does for a process that is dead."""
+        if self.is_dead:
+            self.inner.forget_submitted()
+        await self.inner.aclose()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def tip(self) -> int:
+        return self.inner.tip
+
+    @property
+    def failure(self) -> str:
+        return self.inner.failure
+
+    @property
+    def problems(self) -> Sequence[str]:
+        return self.inner.problems
+
+    def depths(self) -> tuple[int, int, int]:
+        return self.inner.depths()
+
+    async def _alive(self) -> None:
+        if self.is_dead:
+            await anyio.sleep_forever()
+
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        await self._alive()
+        return await self.inner.load(run_id, after=after)
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        await self._alive()
+        return await self.inner.latest(run_id, types)
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        await self._alive()
+        return await self.inner.info(run_id)
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        await self._alive()
+        return await self.inner.runs(live=live, root_run_id=root_run_id)
+
+    async def ready(self) -> Sequence[str]:
+        await self._alive()
+        return await self.inner.ready()
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        await self._alive()
+        return await self.inner.timed()
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        await self._alive()
+        return await self.inner.find(to, by)
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        await self._alive()
+        return await self.inner.notes(prefix)
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        await self._alive()
+        return await self.inner.read(selection, after=after, until=until, limit=limit)
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        await self._alive()
+        return await self.inner.position(run_id, lane, seq)
+
+    def __getattr__(self, name: str) -> Any:
+        # ``secrets`` and ``blobs``, where the store has them (``Ports.of_store``).
+        return getattr(self.inner, name)

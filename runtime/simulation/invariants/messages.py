@@ -1,0 +1,222 @@
+"""What must hold of messages: each comes to something, once, in order.
+
+An item is known by the inbox it came to and its number there, wherever it was taken.  What an
+ending run leaves is
+
+    a letter       of a message, a result or an answer that nobody will handle
+    moved          a frame's messages, to the frame below: new items there, said at the same time
+    nothing        control, timers and variables: there is nobody left whom they could reach
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from hubbub.agents.state.commands import word_of
+from hubbub.hub import events as e
+from hubbub.hub.addressing import is_from_user
+from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.store.inbox_rules import can_be_left_over
+from hubbub.runtime.simulation.story.history import History, Sent
+
+__all__ = ["no_idle_run_with_mail", "no_message_lost", "order_kept"]
+
+Place: TypeAlias = tuple[str, int]
+"""The inbox and the number there."""
+
+
+def no_message_lost(history: History) -> Iterator[str]:
+    """Whatever an inbox has accepted comes to one thing: it is taken once, or it waits, or it is
+    told of by one letter, or moved to the frame below.
+
+    Whatever a user was told is accepted is in an inbox, and nothing is taken that never came.
+    """
+    yield from _unaccounted_sends(history)
+    records = _records(history)
+    letters = _letters(history)
+    ends = {own[-1].run_id: own[-1] for own in history.own.values() if own and _is_end(own[-1])}
+    left: dict[str, list[InLane]] = defaultdict(list)
+    for run_id, inbox in history.inbox.items():
+        end = ends.get(run_id)
+        for item in inbox:
+            place = (run_id, item.seq)
+            taken, told = records.pop(place, ()), letters[place]
+            if len(taken) > 1:
+                yield f"{_what(item)} was taken {len(taken)} times: {_ids(taken)}"
+            elif told > 1:
+                yield f"{_what(item)} has {told} dead letters"
+            elif told and taken and not isinstance(taken[0], e.SessionDropped):
+                yield f"{_what(item)} is a dead letter, but was taken ({taken[0].id})"
+            elif end is not None and not (taken or told) and can_be_left_over(item):
+                left[run_id].append(item)
+    for run_id, items in left.items():
+        yield from _without_outcome(history, ends[run_id], items)
+    for (run_id, seq), taken in records.items():
+        if seq and run_id in history.inbox:
+            yield f"run {run_id}: in {seq} was taken ({_ids(taken)}), but never came"
+
+
+def order_kept(history: History) -> Iterator[str]:
+    """What one sender says to one run is accepted and taken in the order it was said.
+
+    Words that give the conversation back overtake.
+    """
+    last: dict[tuple[str, str, bool], int] = {}
+    for event in history.events:
+        if not isinstance(event, e.SessionTaken):
+            continue
+        for item in event.items:
+            if not isinstance(item, SessionMessage) or not item.seq or word_of(item):
+                continue
+            sender = (item.run_id, item.source, is_from_user(item))
+            if item.seq < last.get(sender, 0):
+                yield f"{_what(item)} was taken by {event.id} after in {last[sender]}"
+            last[sender] = item.seq
+    yield from _order_of_runs(history)
+
+
+def no_idle_run_with_mail(history: History) -> Iterator[str]:
+    """At rest nothing waits in the inbox of a run that does nothing; nor does what a person said
+    to a conversation whose frame on top does nothing.
+
+    A code agent reads its messages when it likes, and a run that was left alone, for its
+    definition is gone, has been told of.  What was sent to a frame's own id is for that frame,
+    once the one above it is done.
+    """
+    if not history.is_settled:
+        return
+    gone = {x.run_id for x in history.errors if x.during == "agent:restore"}
+    for run_id, items in _waiting(history).items():
+        thread = history.threads[run_id]
+        if run_id in gone or thread.phase != "live":
+            continue
+        if not thread.in_session:
+            yield f"run {run_id} is idle, but has mail: {_whats(items)}"
+            continue
+        top = run_id if thread.origin.frame else _top(history, run_id)
+        if top == run_id or top in gone or history.threads[top].in_session:
+            continue
+        said = [x for x in items if isinstance(x, SessionMessage) and is_from_user(x)]
+        if said:
+            yield f"frame {top} is idle, but its conversation has mail: {_whats(said)}"
+
+
+# ── what becomes of items ────────────────────────────────────────────────────────────────────
+
+
+def _records(history: History) -> dict[Place, list[Event]]:
+    """Where each item was taken, or dropped."""
+    found: dict[Place, list[Event]] = defaultdict(list)
+    for event in history.events:
+        if isinstance(event, e.SessionTaken | e.SessionDropped):
+            for item in event.items:
+                found[item.run_id, item.seq].append(event)
+    return found
+
+
+def _letters(history: History) -> Counter[Place]:
+    """How many letters there are of what was accepted; what was refused has no number."""
+    messages = (letter.message for letter in history.dead_letters)
+    return Counter((x.run_id, x.seq) for x in messages if x is not None and x.seq)
+
+
+def _without_outcome(history: History, end: Event, items: list[InLane]) -> Iterator[str]:
+    """What an ended run has left, of which nobody knows anything."""
+    after = history.events[history.events.index(end) + 1 :]
+    moved = Counter(
+        _said(x)
+        for x in after
+        if isinstance(x, SessionMessage) and x.lane == "in" and x.root_run_id == end.root_run_id
+    )
+    is_untold = _is_unheard(history, end)
+    for item in items:
+        if isinstance(item, SessionMessage) and moved[_said(item)]:
+            moved[_said(item)] -= 1
+        elif not is_untold:
+            yield f"{_what(item)} was lost when its run ended ({end.id}): no letter tells of it"
+
+
+def _said(item: SessionMessage) -> tuple[int, str, str, str]:
+    """What stays the same of a message that is moved."""
+    return item.at, item.source, item.role, item.content
+
+
+def _is_end(event: Event) -> bool:
+    return isinstance(event, e.AgentComplete)
+
+
+def _is_unheard(history: History, event: Event) -> bool:
+    """Whether a process died when the event was written, and could tell nobody what it means."""
+    if not any(life.end in ("crashed", "killed") for life in history.lives):
+        return False
+    return all(each.event.id != event.id for each in history.heard)
+
+
+def _unaccounted_sends(history: History) -> Iterator[str]:
+    """What a user was told is accepted, and what of it is in no inbox."""
+    accepted: dict[tuple[str, str], list[Sent]] = defaultdict(list)
+    for sent in history.sent:
+        if sent.verb == "say" and sent.status == "accepted" and sent.run_id in history.inbox:
+            accepted[sent.run_id, sent.text].append(sent)
+    for (run_id, text), sends in accepted.items():
+        came = sum(
+            isinstance(x, SessionMessage) and x.content == text for x in history.inbox[run_id]
+        )
+        if came < len(sends):
+            life = sends[-1].life
+            yield (
+                f"run {run_id}: {text!r} was accepted {len(sends)} times (life {life}), "
+                f"but {came} came to its inbox"
+            )
+
+
+# ── order, rest ──────────────────────────────────────────────────────────────────────────────
+
+
+def _order_of_runs(history: History) -> Iterator[str]:
+    """What one run says to another, by the keys that it has on record."""
+    said: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for event in history.events:
+        if isinstance(event, e.AgentMessage) and event.lane == "own" and event.key:
+            said[event.run_id, event.to].append(event.key)
+    for (speaker, to), keys in said.items():
+        came = [
+            x.key for x in history.inbox.get(to, ())
+            if isinstance(x, SessionMessage) and x.source == speaker and x.key in keys
+        ]  # fmt: skip
+        if came != [key for key in keys if key in came]:
+            yield f"run {to}: messages of run {speaker} came as {came}, not as {keys}"
+
+
+def _waiting(history: History) -> Mapping[str, list[InLane]]:
+    """What was not taken from the inboxes of runs that are not over."""
+    records = _records(history)
+    found: dict[str, list[InLane]] = {}
+    for run_id, inbox in history.inbox.items():
+        own = history.own.get(run_id, ())
+        if not own or _is_end(own[-1]):
+            continue
+        items = [item for item in inbox if (run_id, item.seq) not in records]
+        if items:
+            found[run_id] = items
+    return found
+
+
+def _top(history: History, run_id: str) -> str:
+    """Who has the conversation of a run."""
+    while (call := history.threads[run_id].frame) is not None and call.child in history.threads:
+        run_id = call.child
+    return run_id
+
+
+def _what(item: InLane) -> str:
+    words = f" {item.content[:40]!r}" if isinstance(item, SessionMessage) else ""
+    return f"run {item.run_id}: {item.type}{words} ({item.id})"
+
+
+def _whats(items: Sequence[InLane]) -> str:
+    return "; ".join(_what(item).partition(": ")[2] for item in items)
+
+
+def _ids(events: list[Event]) -> str:
+    return ", ".join(event.id for event in events)

@@ -1,0 +1,167 @@
+"""``Recording``: a run and everything below it, as ``hubbub export`` has written it.
+
+Read for playing it again (``playback``): which run said and did what, in the store's one order.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import decode_event
+from hubbub.runtime.inspection.export import (
+    FORMAT,
+    ContentLine,
+    EndLine,
+    EventLine,
+    ExportLine,
+    HeaderLine,
+    RunLine,
+)
+from hubbub.runtime.simulation.playback.actions import Lane, names_of
+
+__all__ = ["BadRecording", "Placed", "RecordedRun", "Recording", "is_spawned", "read_recording"]
+
+_decoder: Final = msgspec.json.Decoder(ExportLine)
+
+
+class BadRecording(OperatorError):
+    """A file is no export, or not a whole one."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}; write it again: hubbub export RUN --as-test")
+
+
+class Placed(Struct, frozen=True):
+    """An event, and how many stand before it in the recording."""
+
+    place: int
+    event: Event
+
+
+class RecordedRun(Struct, kw_only=True):
+    """A run, with the events of its lanes in order."""
+
+    run_id: str
+    parent_run_id: str | None = None
+    """``None`` for the one that was exported, whoever began it."""
+    agent: str
+    """Its agent at the end: a run may be handed over."""
+    own: list[Placed] = field(default_factory=list)
+    inbox: list[Placed] = field(default_factory=list)
+
+    @property
+    def is_code(self) -> bool:
+        """Whether code is the agent: a session of a model is one of its sides'."""
+        started = any(isinstance(x.event, e.AgentStart) for x in self.own)
+        begun = (x.event for x in self.own if isinstance(x.event, e.SessionStart))
+        return started and not any(event.side for event in begun)
+
+    @property
+    def opening(self) -> e.SessionOpen:
+        """How it was begun."""
+        return next(x.event for x in self.inbox if isinstance(x.event, e.SessionOpen))
+
+    @property
+    def lane(self) -> Lane:
+        """What it wrote."""
+        own = [placed.event for placed in self.own]
+        taken = {
+            item.seq
+            for event in own
+            if isinstance(event, e.SessionTaken | e.SessionDropped)
+            for item in event.items
+        }
+        has_mail = any(placed.event.seq not in taken for placed in self.inbox)
+        return Lane(self.run_id, self.parent_run_id, self.opening.open_agent, own, has_mail)
+
+
+class Recording(Struct, kw_only=True):
+    """What was exported.  ``runs`` are in the order in which they began, the root first."""
+
+    name: str
+    root: str
+    runs: Mapping[str, RecordedRun]
+    contents: Mapping[str, bytes]
+    """Of files, by digest; empty for an export without them."""
+
+    @property
+    def began(self) -> int:
+        """When it began (µs)."""
+        return self.runs[self.root].opening.at
+
+    @property
+    def ended(self) -> int:
+        """When the last thing happened (µs)."""
+        return max(x.event.at for run in self.runs.values() for x in (*run.own, *run.inbox))
+
+    def owned(self) -> Iterator[Placed]:
+        """The own events of all runs, in order."""
+        found = (x for run in self.runs.values() for x in run.own)
+        return iter(sorted(found, key=lambda x: x.place))
+
+    def lanes(self) -> list[Lane]:
+        """What each run wrote, in the order in which they began."""
+        return [run.lane for run in self.runs.values()]
+
+    def transcript(self) -> list[str]:
+        """Who said what, a line each, run by run."""
+        lanes = self.lanes()
+        names = names_of(lanes)
+        return [
+            f"{names[lane.run_id]}: {event.text}"
+            for lane in lanes
+            for event in lane.events
+            if isinstance(event, e.AgentText)
+        ]
+
+
+def is_spawned(event: Event) -> bool:
+    """Whether code has started a child: a tool, or a code agent."""
+    return isinstance(event, e.AgentChild) and not (event.tool or event.takeover or event.immediate)
+
+
+def read_recording(path: Path) -> Recording:
+    """Read what ``hubbub export`` has written; raises ``BadRecording`` for anything else."""
+    runs: dict[str, RecordedRun] = {}
+    contents: dict[str, bytes] = {}
+    root, count, is_whole = "", 0, False
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BadRecording(str(path), error.strerror or str(error)) from error
+    try:
+        for count, line in enumerate(lines):
+            match _decoder.decode(line):
+                case HeaderLine() as header:
+                    root = header.run_id
+                    if header.format != FORMAT:
+                        problem = f"format {header.format}, and this version reads {FORMAT}"
+                        raise BadRecording(str(path), problem)
+                case RunLine() as run:
+                    parent = run.parent_run_id if run.run_id != root else None
+                    runs[run.run_id] = RecordedRun(
+                        run_id=run.run_id, parent_run_id=parent, agent=run.agent
+                    )
+                case EventLine() as placed:
+                    event = decode_event(bytes(placed.event))
+                    lanes = runs[event.run_id]
+                    lane = lanes.own if event.lane == "own" else lanes.inbox
+                    lane.append(Placed(count, event))
+                case ContentLine() as content:
+                    contents[content.digest] = b64decode(content.content)
+                case EndLine() as end:
+                    is_whole = end.lines == count
+                case _:
+                    pass
+    except (msgspec.DecodeError, KeyError, ValueError, BadValue) as error:
+        raise BadRecording(f"{path} line {count + 1}", str(error)) from error
+    if not is_whole or root not in runs or not runs[root].inbox:
+        raise BadRecording(str(path), "the export is not whole")
+    return Recording(name=path.name, root=root, runs=runs, contents=contents)

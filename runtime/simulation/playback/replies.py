@@ -1,0 +1,334 @@
+"""Recorded replies: a model and tools that answer as those of a recording did.
+
+    Replies          which answer is next, run by run, and when
+    RecordedModel    a model that gives them back
+    recorded_tool    a tool that is not called: its recorded result is given back
+
+An answer comes at the time at which it came, in virtual time, so whatever was said meanwhile is
+said meanwhile again.  What was never answered (a call that was interrupted, or cut off by the end
+of the recording) is not answered either.  Calls that failed and were tried again fail again.
+Ids in what is said are those of now (``counterparts``).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+import anyio
+from msgspec import Struct
+
+from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.agents.definitions.skills import SKILL_PREFIX
+from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
+from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
+from hubbub.hub import events as e
+from hubbub.hub.errors import ModelRefused, ModelUnavailable
+from hubbub.hub.events import Event
+from hubbub.hub.ports import Clock
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
+from hubbub.runtime.kernel.handle import Run
+from hubbub.runtime.simulation.playback.counterparts import Counterparts
+from hubbub.runtime.simulation.playback.recording import Placed, RecordedRun, Recording, is_spawned
+
+__all__ = ["RecordedModel", "Replies", "recorded_tool"]
+
+MOMENT: Final = 0.000_000_01
+"""Between two events of a recording, in seconds: what comes of one is over before the next."""
+
+STATE: Final = "__hubbub_state"
+"""The argument that brings a recorded tool its run; no parameter of a tool's own."""
+
+
+class _Answer(Struct, frozen=True):
+    """What a model call came to: a reply, or the words in which it failed."""
+
+    place: int
+    at: int
+    reply: ModelReply | None = None
+    problem: str = ""
+    retry: e.AgentRetry | None = None
+    """It was tried again."""
+
+
+class _Result(Struct):
+    """What a tool call came to, with what it wrote and started on the way."""
+
+    at: Placed
+    """Its result, or that it gave the conversation away."""
+    name: str
+    call_id: str
+    written: list[Placed]
+    is_cut_off: bool = False
+    """Whether it was interrupted: it came to nothing by itself."""
+    is_given: bool = False
+
+
+class Replies:
+    """The answers of a recording, each given once, to the run that corresponds to its own.
+
+    ``reach(place)`` is called before an answer is given: what stands before it in the recording
+    has happened by then.  ``counterparts`` says which run of the recording a run of now is; who
+    plays the recording fills it in.
+    """
+
+    def __init__(
+        self, recording: Recording, clock: Clock, reach: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.counterparts = Counterparts()
+        self._began = recording.began
+        self._runs = recording.runs
+        self._contents = recording.contents
+        self._clock = clock
+        self._reach = reach
+        self._answers = {run.run_id: list(_answers(run)) for run in recording.runs.values()}
+        self._results = {run.run_id: list(_results(run)) for run in recording.runs.values()}
+        self._waits = {run.run_id for run in recording.runs.values() if _waits_for_more(run)}
+        self._given: dict[str, int] = defaultdict(int)
+        self._children: dict[str, Run] = {}
+        """The children that code has started again, by their ids in the recording."""
+
+    # ── models ───────────────────────────────────────────────────────────────────────────────
+
+    async def reply(self, model: str) -> ModelReply:
+        """The next answer of the run at work; raises ``ModelRefused`` where there is none."""
+        run_id = self._recorded(model)
+        number, answers = self._given[run_id], self._answers[run_id]
+        if number >= len(answers):
+            if run_id in self._waits:
+                await anyio.sleep_forever()
+            problem = f"call {number + 1} of this run, and the recording has {len(answers)}"
+            raise ModelRefused(model, "script", problem)
+        answer = answers[number]
+        await self.wait_until(answer.at, answer.place)
+        # Counted only now: one that is interrupted meanwhile was not given.
+        self._given[run_id] = number + 1
+        if (retry := answer.retry) is not None:
+            problem = retry.error.removeprefix(f"{model}: ")
+            raise ModelUnavailable(model, retry.kind, problem, retry_after=retry.delay)
+        if answer.reply is None:
+            name, _, problem = answer.problem.rpartition(": ")
+            raise ModelRefused(name or model, "script", self.counterparts.as_now(problem))
+        return self.counterparts.as_now(answer.reply)
+
+    def _recorded(self, model: str) -> str:
+        run_id = self.counterparts.then_of(CURRENT_RUN.get())
+        if run_id is None:
+            raise ModelRefused(model, "script", "there is no such run in the recording")
+        return run_id
+
+    # ── tools ────────────────────────────────────────────────────────────────────────────────
+
+    async def result(self, name: str, state: RunState) -> ToolResult:
+        """What the call of a tool came to; what it wrote is written again.
+
+        Raises ``ToolError`` for a call that is not in the recording.
+        """
+        run_id = self.counterparts.then_of(state.run_id)
+        left = [x for x in self._results.get(run_id or "", ()) if not x.is_given]
+        found = next((x for x in left if x.call_id == state.call_id), None)
+        if found is None or not _is_of(found, name):
+            found = next((x for x in left if _is_of(x, name)), None)
+        if found is None:
+            if run_id in self._waits:
+                await anyio.sleep_forever()
+            raise ToolError(f"the recording has no further call of {name} in this run")
+        found.is_given = True
+        for placed in found.written:
+            await self.wait_until(placed.event.at, placed.place)
+            await self.write(placed.event, state)
+        if found.is_cut_off:
+            await anyio.sleep_forever()
+        await self.wait_until(found.at.event.at, found.at.place)
+        event = self.counterparts.as_now(found.at.event)
+        if isinstance(event, e.SessionPush):
+            _give_away(event, state)
+        assert isinstance(event, e.AgentToolComplete)
+        return ToolResult(event.output, event.is_error, event.attachments)
+
+    async def write(self, written: Event, state: RunState) -> None:
+        """Change a run's files or values, or start a child of it, as the recording says."""
+        match self.counterparts.as_now(written):
+            case e.AgentKey(deleted=True, key=key):
+                await state.kv.delete(key)
+            case e.AgentKey() as kept:
+                await state.kv.set(kept.key, kept.value)
+            case e.AgentFile() as file:
+                for ref in file.files:
+                    # Without contents (``--no-files``) a file is there, and empty.
+                    content = self._contents.get(ref.digest, b"")
+                    await state.files.write(ref.path, self.counterparts.as_now(content))
+                for path in file.deleted:
+                    if path in state.files.list():
+                        await state.files.delete(path)
+            case e.AgentChild():
+                # By its id in the recording: its counterpart is yet to begin.
+                assert isinstance(written, e.AgentChild)
+                self.spawn(written, state)
+            case e.AgentRead():
+                assert isinstance(written, e.AgentRead)
+                if (child := self._children.get(written.child_run_id)) is not None:
+                    child.will_read()
+            case _:
+                pass
+
+    def spawn(self, then: e.AgentChild, state: Any) -> None:
+        """Start a child that code has started, with the same input."""
+        if (run := self._runs.get(then.child_run_id)) is not None:
+            opening = self.counterparts.as_now(run.opening)
+            name = then.name if then.name != then.child_agent else None
+            fate = {"": "handle", "call": None}.get(then.result, then.result)
+            self._children[then.child_run_id] = state.spawn(
+                then.child_agent, opening.input, name=name, result=fate
+            )
+
+    async def wait_until(self, at: int, place: int) -> None:
+        """Return when this place of the recording is reached, and what stands before it is done."""
+        await self.sleep_until(at, place)
+        self._reach(place)
+
+    async def sleep_until(self, at: int, place: int) -> None:
+        """Return when it is time; of what happened at one time, what comes first goes first."""
+        moment = (at - self._began) / 1_000_000 + place * MOMENT
+        left = moment - self._clock.monotonic()
+        if left > 0:
+            await self._clock.sleep(left)
+
+
+class RecordedModel:
+    """A model that says what the recorded ones said, whoever asks."""
+
+    name = "recorded"
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        reply = await self._replies.reply(self.name)
+        if on_delta is not None and reply.text:
+            on_delta(TextDelta(reply.text))
+        return reply
+
+
+def recorded_tool(tool: Tool[..., Any], replies: Replies) -> Tool[..., Any]:
+    """``tool`` with its schema, whose calls come to what they came to; it is never called."""
+
+    async def give_back(**arguments: Any) -> ToolResult:
+        return await replies.result(tool.name, arguments[STATE])
+
+    return replace(tool, fn=give_back, is_async=True, state_parameter=STATE, timeout=None)
+
+
+# ── what a lane says ─────────────────────────────────────────────────────────────────────────
+
+
+def _answers(run: RecordedRun) -> Iterator[_Answer]:
+    """What each model call of the run came to, in order; those that came to nothing left out."""
+    words: list[Event] = []
+    last: e.AgentStep | None = None
+    for placed in run.own:
+        event = placed.event
+        if isinstance(event, e.AgentText | e.AgentThinking):
+            words.append(event)
+        elif isinstance(event, e.AgentStep):
+            yield _Answer(placed.place, event.at, _reply(event, words))
+            words, last = [], event
+        elif isinstance(event, e.AgentRetry):
+            yield _Answer(placed.place, event.at, retry=event)
+        elif isinstance(event, e.SessionEnd) and _is_of_model(event, last):
+            yield _Answer(placed.place, event.at, problem=event.reason)
+
+
+def _reply(step: e.AgentStep, words: list[Event]) -> ModelReply:
+    mine = [x for x in words if isinstance(x, e.AgentText | e.AgentThinking) and x.step]
+    return ModelReply(
+        text="".join(x.text for x in mine if isinstance(x, e.AgentText)),
+        thinking=tuple(
+            Thinking(text=x.text, signature=x.signature, redacted=x.redacted)
+            for x in mine
+            if isinstance(x, e.AgentThinking)
+        ),
+        calls=step.calls,
+        usage=step.usage,
+        stop_reason=step.stop_reason,
+        model=step.model,
+    )
+
+
+def _is_of_model(end: e.SessionEnd, last: e.AgentStep | None) -> bool:
+    """Whether a session failed because its model did, and not by a call that says so."""
+    if end.outcome != "failed" or not end.reason:
+        return False
+    called = last.calls if last is not None else ()
+    return not any(end.reason in call.arguments for call in called)
+
+
+def _results(run: RecordedRun) -> Iterator[_Result]:
+    """What each call of a tool came to that was carried out."""
+    written: list[Placed] = []
+    interrupted: set[int] = set()
+    names: dict[str, str] = {}
+    """The calls under way: what code has done by itself, it does again by itself."""
+    given_away: set[str] = set()
+    for placed in run.own:
+        event = placed.event
+        if names and _is_written(event):
+            written.append(placed)
+        elif isinstance(event, e.AgentInterrupted):
+            interrupted.add(event.turn)
+        elif isinstance(event, e.AgentToolStart):
+            names[event.call_id] = event.name
+        elif isinstance(event, e.SessionPush):
+            name = names.get(event.call_id, USE_AGENT)
+            if name not in (USE_AGENT, USE_SKILL):
+                given_away.add(event.call_id)
+                yield _Result(placed, name, event.call_id, written)
+                written = []
+        elif isinstance(event, e.AgentToolComplete):
+            names.pop(event.call_id, None)
+            if event.call_id in given_away:
+                continue
+            cut_off = event.turn in interrupted and event.is_error
+            # Of calls side by side, whichever ends first has written it: the area is the run's.
+            yield _Result(placed, event.name, event.call_id, written, cut_off)
+            written = []
+    for call_id, name in names.items():  # At work when the recording ended.
+        if call_id not in given_away:
+            yield _Result(run.own[-1], name, call_id, written, is_cut_off=True)
+            written = []
+
+
+def _is_written(event: Event) -> bool:
+    """Whether a tool may have written it; the children of code itself are numbered from 1."""
+    if isinstance(event, e.AgentChild):
+        return is_spawned(event) and not event.index
+    return isinstance(event, e.AgentFile | e.AgentKey | e.AgentRead)
+
+
+def _is_of(result: _Result, name: str) -> bool:
+    """Whether a call was one of the tool: ``use_skill`` may call any (a passthrough skill)."""
+    return result.name in (name, USE_SKILL)
+
+
+def _give_away(push: e.SessionPush, state: RunState) -> NoReturn:
+    """Give the conversation away, as a tool did."""
+    if push.frame_agent.startswith(SKILL_PREFIX):
+        state.use_skill(push.frame_agent.removeprefix(SKILL_PREFIX), push.message)
+    state.use_agent(push.frame_agent, push.message)
+
+
+def _waits_for_more(run: RecordedRun) -> bool:
+    """Whether a call was under way that the recording has no answer to."""
+    return (
+        any(_cuts_off(placed) for placed in run.own)
+        or not run.own
+        or not isinstance(run.own[-1].event, e.SessionEnd | e.AgentPark | e.AgentComplete)
+    )
+
+
+def _cuts_off(placed: Placed) -> bool:
+    event = placed.event
+    if isinstance(event, e.AgentInterrupted):
+        return True
+    return isinstance(event, e.Ending) and event.outcome not in ("completed", "failed", "limit")

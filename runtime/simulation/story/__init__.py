@@ -1,0 +1,1 @@
+"""A simulated story as data: setup, steps, faults, and the history that comes of it."""

@@ -1,0 +1,188 @@
+"""What goes wrong in a simulated world, as data.
+
+    Fault = Crash          the process or its power, at one of its commits
+          | ModelFault     one call of a model
+          | ToolFault      one call of a tool
+          | ListenerFault  a subscriber, all the time
+          | ChannelFault   one message on its way in
+          | ClockJump      the wall clock, once
+
+Faults are small frozen values of plain numbers and words.  They are compared by value, their
+``repr`` is the code that makes them, and Hypothesis shrinks them like any other data.  Each says
+*when* by counting what happens, never by chance: the same world meets the same faults.  Counts
+begin at 1 and go on over crashes and restarts, but for ``Crash.commit``, which counts within one
+life.  Faults that are due at one moment take it and those after it, in their order: five
+``ModelFault(kind="error")`` fail five calls.  A fault whose moment never comes does nothing.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.patterns import Patterns
+from hubbub.runtime.simulation.story.fields import check_fields
+
+__all__ = [
+    "AnyFault",
+    "ChannelFault",
+    "ChannelFaultKind",
+    "ClockJump",
+    "Crash",
+    "CrashMoment",
+    "Fault",
+    "ListenerFault",
+    "ListenerFaultKind",
+    "ModelFault",
+    "ModelFaultKind",
+    "ToolFault",
+    "ToolFaultKind",
+]
+
+CrashMoment: TypeAlias = Literal["before", "after", "torn"]
+ModelFaultKind: TypeAlias = Literal[
+    "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
+    "duplicate_id", "slow", "crash",
+]  # fmt: skip
+ToolFaultKind: TypeAlias = Literal["hang", "raise", "late", "crash"]
+ListenerFaultKind: TypeAlias = Literal["slow", "stuck", "raise"]
+ChannelFaultKind: TypeAlias = Literal["duplicate", "reorder", "late"]
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """What goes wrong: any of the classes in this module, and nothing else."""
+
+    def __post_init__(self) -> None:
+        if type(self) is Fault:
+            raise BadValue("Fault", "this is any fault; make a Crash, a ModelFault, …")
+
+
+class Crash(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="crash"):
+    """The process dies at commit number ``commit`` of life number ``life``.
+
+    ``when``:
+
+    * ``before``: as by ``kill -9``; that commit is lost and nobody hears of it;
+    * ``after``: as by ``kill -9``; it is the last one kept, and nobody has heard of it either;
+    * ``torn``: the power fails while it is written, together with what else is in its batch.
+      Nobody has heard of any of them.  Some of the disk's sectors that were written have survived,
+      ``sectors`` says which: 0 none, 1 all, and any other number some that are drawn from it.
+      The store must then hold all of the batch or nothing.  In stores without a disk nothing of it
+      survives: there this is ``before``.  See ``power_loss`` for what exactly is simulated.
+
+    Lives count from 0; the commits of recovery count, so a process may die while it recovers.
+    """
+
+    commit: int
+    when: CrashMoment = "after"
+    life: int = 0
+    sectors: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, counts=("commit",), ordinals=("life", "sectors"), when=CrashMoment)
+        if self.sectors and self.when != "torn":
+            raise BadValue("Crash.sectors", f"none are written {self.when!r} a commit, only 'torn'")
+
+
+class ModelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="model"):
+    """Call number ``call`` of a model for ``agent`` (``""``: for any) goes wrong.
+
+    ``kind``:
+
+    * ``hang``: it never returns;
+    * ``error``: the provider answers with a server error, which may be retried;
+    * ``rate_limit``: with 429, and ``Retry-After: seconds`` unless that is 0;
+    * ``cut``: the first half of its text is streamed, then the connection is lost;
+    * ``empty``: the reply has neither text nor calls;
+    * ``slow``: the reply comes ``seconds`` later;
+    * ``crash``: the reply comes, and the process dies before it is on record, as by ``Crash``;
+    * ``unknown_tool``: its calls name a tool that does not exist; a reply without calls gets one;
+    * ``bad_arguments``: the arguments of its calls lack their last character;
+    * ``duplicate_id``: its calls carry an id that a call before them has.
+
+    The last two wait for the first reply, from that call on, that has such calls.  ``seconds``
+    pass first, with every kind but ``rate_limit``.
+    """
+
+    agent: str = ""
+    call: int = 1
+    kind: ModelFaultKind
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self, counts=("call",), amounts=("seconds",), texts=("agent",), kind=ModelFaultKind
+        )
+
+
+class ToolFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="tool"):
+    """Call number ``call`` of the tool named ``tool`` (``""``: of any) goes wrong.
+
+    ``kind``:
+
+    * ``hang``: it does nothing and never returns (a tool without a timeout: until the faults are
+      over, when it raises);
+    * ``raise``: it raises a ``RuntimeError`` instead of doing anything, after ``seconds``;
+    * ``late``: it has its effect at once, and returns ``seconds`` later, also when it has been
+      cancelled by then (interrupted, timed out): a thread that nobody can stop;
+    * ``crash``: it has its effect, and the process dies ``seconds`` later, before the result is on
+      record: as by ``Crash``, but wherever that is.
+    """
+
+    tool: str = ""
+    call: int = 1
+    kind: ToolFaultKind
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self, counts=("call",), amounts=("seconds",), texts=("tool",), kind=ToolFaultKind
+        )
+
+
+class ListenerFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="listener"):
+    """A subscriber to ``pattern`` that does not do what it should, in every life.
+
+    ``slow`` takes ``seconds`` for each event, ``stuck`` never comes back from the first one,
+    ``raise`` raises a ``RuntimeError`` at each one.
+    """
+
+    kind: ListenerFaultKind
+    pattern: str = "*"
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, amounts=("seconds",), kind=ListenerFaultKind)
+        Patterns(self.pattern)
+
+
+class ChannelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="channel"):
+    """Message number ``message`` on its way from a user to the hub: what opens a run is none.
+
+    ``duplicate`` brings it twice, ``late`` brings it ``seconds`` later, ``reorder`` lets the
+    next one pass (or brings it after ``seconds``, at least one, if no other comes).
+    """
+
+    message: int = 1
+    kind: ChannelFaultKind
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, counts=("message",), amounts=("seconds",), kind=ChannelFaultKind)
+
+
+class ClockJump(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="clock"):
+    """The wall clock jumps by ``seconds``, which may be negative, ``at`` seconds after the start.
+
+    What waits does not notice: monotonic time goes on as it did.
+    """
+
+    at: float
+    seconds: float
+
+    def __post_init__(self) -> None:
+        check_fields(self, amounts=("at",), numbers=("seconds",))
+
+
+AnyFault: TypeAlias = Crash | ModelFault | ToolFault | ListenerFault | ChannelFault | ClockJump
+"""The same as a union, for ``match`` and for decoding."""

@@ -1,0 +1,345 @@
+"""``History``: everything that happened in a simulated world, over all its lives.
+
+    events    what the store holds at the end, in its order: the truth
+    heard     what listeners were told, life by life: durable and not, deltas left out
+    sent      what users said, and what became of it
+    skipped   what they would have said to runs that were never opened
+    requests  every model call
+    lives     the processes: when each began, how it ended
+
+Invariants read it, and people read its ``trace``.  It is plain data: nothing in it changes any
+more once the world is over.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct, field, structs
+
+from hubbub.agents.model import ModelRequest
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.receipt import ReceiptStatus
+from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.values import Json, decode_value
+from hubbub.hub.virtual import EPOCH
+from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.logbook import Logged, new_log
+
+__all__ = ["Asked", "EndOfLife", "Heard", "History", "Life", "Sent", "Skipped", "StoreName", "Verb"]
+
+StoreName: TypeAlias = Literal["memory", "late", "sqlite"]
+
+EndOfLife: TypeAlias = Literal["", "left", "killed", "crashed"]
+"""``left`` in order, ``killed`` by the scenario, ``crashed`` by a fault; empty: still at work."""
+
+Verb: TypeAlias = Literal["open", "say", "interrupt", "terminate", "close"]
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CARRIED: Final = frozenset(Event.__struct_fields__)
+"""What every event has; the trace says it before the rest, or not at all."""
+
+
+class Life(Struct, kw_only=True):
+    """One process on the world's store.  Times are seconds since the world began."""
+
+    number: int
+    began: float = 0.0
+    ended: float = 0.0
+    end: EndOfLife = ""
+    commits: int = 0
+    """How many it submitted that were written."""
+    tip: int = 0
+    """How many events the store had when it ended."""
+
+
+class Sent(Struct, kw_only=True):
+    """What a user did, and what the hub said to it.
+
+    ``verb`` is ``say`` but for an opening (``text`` is its input, in JSON where it is no text) and
+    for what ends or interrupts (``text`` is the reason).  ``status`` is that of the receipt;
+    ``pending``: the process died before it could say.
+    """
+
+    verb: Verb = "say"
+    run_id: str
+    text: str = ""
+    key: str = ""
+    user: str = ""
+    agent: str = ""
+    status: ReceiptStatus = "pending"
+    reason: str = ""
+    life: int = 0
+    at: float = 0.0
+    place: int = 0
+    """How much had been ``heard`` when it was done."""
+
+
+class Skipped(Struct, kw_only=True, frozen=True):
+    """A step about a run that no step before it has opened: nothing was done."""
+
+    step: str
+    """The code that makes it."""
+    opened: int
+    """How many runs had been opened."""
+    life: int = 0
+    at: float = 0.0
+    place: int = 0
+    """How much had been ``heard`` by then."""
+    after: int = 0
+    """How much had been ``sent`` by then."""
+
+
+class Asked(Struct, kw_only=True, frozen=True):
+    """A model call: who asked, and what."""
+
+    agent: str
+    run_id: str
+    request: ModelRequest
+    life: int
+    at: float = 0.0
+
+
+class Heard(Struct, kw_only=True, frozen=True, gc=False):
+    """An event as listeners were given it."""
+
+    event: Event
+    life: int
+
+
+class History(Struct, kw_only=True, dict=True):
+    """What happened.  ``events`` are all durable ones, of every run and lane, in store order.
+
+    While the world is still open, what the store has (``events``, ``runs``, and all that is told
+    of them: ``said``, ``outcome``, …) is what ``World.read`` has found there.
+    """
+
+    seed: int = 0
+    faults: tuple[Fault, ...] = ()
+    store: StoreName = "memory"
+    events: Sequence[Event] = ()
+    heard: list[Heard] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    injected: Sequence[tuple[Any, ...]] = ()
+    """What the faults did (``Plan.log``)."""
+    logged: deque[Logged] = field(default_factory=new_log)
+    """What the library logged, the last of it, but for what faults have raised."""
+    runs: Mapping[str, RunInfo] = {}
+    """Every run that the store knows, by creation."""
+    waiting: Mapping[str, Sequence[InLane]] = {}
+    """What waits in the inboxes of runs that have something there."""
+    live: Mapping[str, Thread] = {}
+    """The runs that were in memory at the end, as their process saw them."""
+    tasks: Sequence[str] = ()
+    """The names of the tasks that were still there at rest, but for the world's own."""
+    is_settled: bool = False
+    """Whether the world was given the time to come to rest, without faults."""
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def own(self) -> Mapping[str, list[Event]]:
+        """The own lane of each run."""
+        return self._lanes("own")
+
+    @cached_property
+    def inbox(self) -> Mapping[str, list[InLane]]:
+        """Everything that ever entered the inbox of each run."""
+        return self._lanes("in")
+
+    def set_stored(
+        self,
+        events: Sequence[Event],
+        runs: Mapping[str, RunInfo],
+        waiting: Mapping[str, Sequence[InLane]],
+    ) -> None:
+        """This is what the store has now."""
+        self.events, self.runs, self.waiting = events, runs, waiting
+        for derived in ("own", "inbox", "threads"):
+            self.__dict__.pop(derived, None)
+
+    @cached_property
+    def threads(self) -> Mapping[str, Thread]:
+        """What each own lane folds to."""
+        return {run_id: fold_all(EMPTY, lane) for run_id, lane in self.own.items()}
+
+    @property
+    def dead_letters(self) -> list[e.HubDeadLetter]:
+        """What nobody will handle, as listeners were told."""
+        return [x.event for x in self.heard if isinstance(x.event, e.HubDeadLetter)]
+
+    @property
+    def errors(self) -> list[e.HubErrorEvent]:
+        """What listeners raised."""
+        return [x.event for x in self.heard if isinstance(x.event, e.HubErrorEvent)]
+
+    @property
+    def roots(self) -> list[str]:
+        """The runs that no other run began."""
+        return [run_id for run_id, info in self.runs.items() if info.parent_run_id is None]
+
+    def of(self, agent: str) -> list[str]:
+        """The runs of an agent, by creation."""
+        return [run_id for run_id, info in self.runs.items() if info.agent == agent]
+
+    def outcome(self, run_id: str) -> e.Ending | None:
+        """How the run ended, else its latest session; ``None`` while there is neither."""
+        own = reversed(self.own.get(run_id, ()))
+        return next((x for x in own if isinstance(x, e.Ending)), None)
+
+    def said(self, run_id: str) -> list[str]:
+        """What the run has said to its user, in order."""
+        own = self.own.get(run_id, ())
+        return [x.text for x in own if isinstance(x, e.AgentText)]
+
+    def heard_by(self, run_id: str) -> list[str]:
+        """What has been said to the run and taken by it, in order."""
+        return [
+            item.content
+            for x in self.own.get(run_id, ())
+            if isinstance(x, e.SessionTaken)
+            for item in x.items
+            if isinstance(item, e.SessionMessage)
+        ]
+
+    def _lanes(self, lane: str) -> dict[str, Any]:
+        found: dict[str, Any] = {run_id: [] for run_id in self.runs}
+        for event in self.events:
+            if event.lane == lane:
+                found.setdefault(event.run_id, []).append(event)
+        return found
+
+    # ── the story ────────────────────────────────────────────────────────────────────────────
+
+    def trace(self) -> list[str]:
+        """The story as lines of text: the same for the same seed, in every process.
+
+        Runs are named ``1``, ``2``, … by creation; a child of ``1`` is ``1.1``.  What happened
+        stands in the order it was heard; what the store has and nobody heard of, because the
+        process died first, stands where that life ends, marked ``unheard``.
+        """
+        return list(_Trace(self).lines())
+
+    def named(self, text: str) -> str:
+        """``text`` with the names of runs that the trace has in place of their ids."""
+        return _with_names(text, _names(self))
+
+
+class _Trace:
+    """Tells a history, life by life."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._names = _names(history)
+        self._heard = {each.event.id for each in history.heard}
+        self._life = 0
+        self._told = 0
+
+    def lines(self) -> Iterator[str]:
+        done = deque(_done(self._history))
+        for place, each in enumerate(self._history.heard):
+            while done and done[0].place <= place:
+                yield from self._said(done.popleft())
+            yield from self._until(each.life)
+            yield _line(each.event, self._names)
+        for left in done:
+            yield from self._said(left)
+        yield from self._until(len(self._history.lives) - 1)
+        yield from self._unheard(len(self._history.events))
+
+    def _said(self, done: Sent | Skipped) -> Iterator[str]:
+        yield from self._until(done.life)
+        if isinstance(done, Skipped):
+            yield f"{done.at:.3f} nothing: {done.step}, of {done.opened} runs opened by then"
+        else:
+            yield _said(done, self._names)
+
+    def _until(self, number: int) -> Iterator[str]:
+        for life in self._history.lives[self._life : number]:
+            yield from self._unheard(life.tip)
+            yield f"{life.ended:.3f} ── {life.end or 'left'} after {life.commits} commits ──"
+        self._life = max(self._life, number)
+
+    def _unheard(self, tip: int) -> Iterator[str]:
+        for event in self._history.events[self._told : tip]:
+            if event.id not in self._heard:
+                yield f"unheard {_line(event, self._names)}"
+        self._told = max(self._told, tip)
+
+
+def _done(history: History) -> Iterator[Sent | Skipped]:
+    """What users did or would have done, in order."""
+    skipped = deque(history.skipped)
+    for number, sent in enumerate(history.sent):
+        while skipped and skipped[0].after <= number:
+            yield skipped.popleft()
+        yield sent
+    yield from skipped
+
+
+def _names(history: History) -> dict[str, str]:
+    """Short names of runs, that say who began whom."""
+    names: dict[str, str] = {}
+    children: dict[str, int] = {}
+    for run_id, parent in _parents(history):
+        if run_id not in names:
+            number = children[parent] = children.get(parent, 0) + 1
+            names[run_id] = f"{names[parent]}.{number}" if parent in names else f"{number}"
+    return names
+
+
+def _parents(history: History) -> Iterator[tuple[str, str]]:
+    """Runs, and who began them, in the order of their creation.
+
+    A world that was cut short has not read its store: then they are those that were heard of.
+    """
+    for info in history.runs.values():
+        yield info.run_id, info.parent_run_id or ""
+    for each in history.heard:
+        if each.event.run_id:
+            yield each.event.run_id, each.event.parent_run_id or ""
+    for sent in history.sent:
+        if sent.verb == "open" and sent.run_id:
+            yield sent.run_id, ""
+
+
+def _said(sent: Sent, names: Mapping[str, str]) -> str:
+    """What a user did, in one line."""
+    key = f" key={sent.key}" if sent.key else ""
+    what = f"{sent.verb} {sent.agent or sent.run_id}".rstrip()
+    reason = f" ({sent.reason})" if sent.reason else ""
+    return _with_names(
+        f"{sent.at:.3f} {sent.user}: {what}{key} {sent.text!r} → {sent.status}{reason}", names
+    )
+
+
+def _line(event: Event, names: Mapping[str, str]) -> str:
+    """An event in one line: when, whose, what."""
+    shown = []
+    for each in structs.fields(type(event)):
+        value = getattr(event, each.name)
+        if each.name not in _CARRIED and value != each.default:
+            shown.append(f"{each.encode_name}={_text(value)}")
+    run = event.run_id or "hub"
+    text = f"{(event.at - EPOCH) / 1_000_000:.3f} {run} {event.agent} {event.type}"
+    return _with_names(" ".join((text, *shown)), names)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Json):
+        return repr(decode_value(value))
+    if isinstance(value, tuple) and value and isinstance(value[0], Event):
+        return "[" + ", ".join(f"{x.type}#{x.seq}" for x in value) + "]"
+    return repr(value)
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    return _RUN_ID.sub(lambda found: names.get(found[0], found[0]), text)

@@ -1,0 +1,167 @@
+"""``Step``: what users do, as data.  A scenario that is a list of these shrinks and can be shown.
+
+    Step = Open | Say | Wait | Interrupt | Terminate | Close | Restart
+
+    Open(agent="support", input="my parcel is lost")
+    Say(to=0, text="and it was fragile")       to the run of the first Open
+    Wait(seconds=60)
+    Restart(kill=True)
+
+A step about a run that was never opened does nothing: a shorter list is still a scenario.  The
+trace says so, and ``history.skipped`` lists them.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
+
+from msgspec import Struct
+
+from hubbub.hub.errors import BadValue
+from hubbub.runtime.simulation.story.fields import check_fields
+from hubbub.runtime.simulation.story.history import Skipped
+
+if TYPE_CHECKING:
+    # Worlds check their arguments, steps among them.
+    from hubbub.runtime.simulation.world.world import World
+
+__all__ = [
+    "AnyStep", "Close", "Interrupt", "Open", "Restart", "Say", "Step", "Terminate", "Wait", "play",
+]  # fmt: skip
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """What a user does: any of the classes in this module, and nothing else."""
+
+    def __post_init__(self) -> None:
+        if type(self) is Step:
+            raise BadValue("Step", "this is any step; make an Open, a Say, a Wait, …")
+
+
+class Open(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="open"):
+    """Start a run of ``agent``, or find that of ``key``; it is number 0, 1, … for later steps."""
+
+    agent: str = ""
+    input: Any = None
+    key: str = ""
+    user: str = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self, texts=("agent", "key", "user"))
+
+
+class Say(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="say"):
+    """Say something to run number ``to``; said again under the same ``key`` it is a duplicate.
+
+    Runs are numbered from 0, by the steps ``Open`` of the scenario.  To a number that none of them
+    has had yet nothing is said.
+    """
+
+    to: int = 0
+    text: str = ""
+    key: str = ""
+    user: str = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("text", "key", "user"))
+
+
+class Wait(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="wait"):
+    """Let virtual time pass."""
+
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, amounts=("seconds",))
+
+
+class Interrupt(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="interrupt"):
+    """Interrupt the turn at work of run number ``to``."""
+
+    to: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("reason",))
+
+
+class Terminate(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="terminate"):
+    """End run number ``to``, and its descendants, now."""
+
+    to: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("reason",))
+
+
+class Close(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="close"):
+    """Have run number ``to`` accept no more messages, handle what waits, and end."""
+
+    to: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("reason",))
+
+
+class Restart(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="restart"):
+    """End the process, in order or (``kill``) as by ``kill -9``, and begin another one."""
+
+    kill: bool = False
+
+
+AnyStep: TypeAlias = Open | Say | Wait | Interrupt | Terminate | Close | Restart
+"""The same as a union, for ``match`` and for decoding."""
+
+
+async def play(steps: Sequence[Step], world: "World", opened: list[str] | None = None) -> None:
+    """Do one step after the other in ``world``.
+
+    ``opened`` are the runs that steps before have opened; those of these steps are added.
+    """
+    opened = [] if opened is None else opened
+    for each in steps:
+        step = cast("AnyStep", each)
+        match step:
+            case Say() | Interrupt() | Terminate() | Close():
+                if step.to < len(opened):
+                    await _about(step, opened[step.to], world)
+                else:
+                    _skip(step, len(opened), world)
+            case Open():
+                run_id = await world.open(
+                    step.agent, step.input, session_key=step.key, user=step.user
+                )
+                opened.append(run_id)
+            case Wait():
+                await world.wait(step.seconds)
+            case Restart():
+                if step.kill:
+                    await world.die()
+                await world.restart()
+            case _:
+                assert_never(step)
+
+
+async def _about(step: Say | Interrupt | Terminate | Close, run_id: str, world: "World") -> None:
+    match step:
+        case Say():
+            await world.say(run_id, step.text, user=step.user, key=step.key)
+        case Interrupt():
+            await world.interrupt(run_id, step.reason)
+        case Terminate():
+            await world.terminate(run_id, step.reason)
+        case Close():
+            await world.close(run_id, step.reason)
+        case _:
+            assert_never(step)
+
+
+def _skip(step: Say | Interrupt | Terminate | Close, opened: int, world: "World") -> None:
+    """Write down that a step is about no run."""
+    history = world.history
+    skipped = Skipped(
+        step=repr(step), opened=opened, life=world.lives - 1, at=world.clock.monotonic(),
+        place=len(history.heard), after=len(history.sent),
+    )  # fmt: skip
+    history.skipped.append(skipped)

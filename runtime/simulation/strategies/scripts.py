@@ -1,0 +1,166 @@
+"""Scripts of a whole setup: what each of its prompts may call, and models that play it.
+
+    scripted(setup, scripts)   the setup with the models of those prompts replaced by scripts
+    offered(setup)             by prompt, the tools that its model is shown
+
+    scripted(setup, {"desk": [reply("", call("look_up", order=7)), reply("It was lost.")]})
+
+``strategies.scripts`` draws scripts that fit.  Prompts, not agents: two agents that read one
+prompt share its model.  That of a skill is called ``skill:NAME``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from msgspec import structs
+
+from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
+from hubbub.agents.definitions.built_in import COMPLETE
+from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.skills import SKILL_PREFIX, Skill
+from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, ToolSpec
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.turn.child_calls import child_specs
+from hubbub.agents.turn.takeover import takeover_specs
+from hubbub.hub.errors import BadValue
+from hubbub.runtime.models.scripted import FunctionModel, call, reply
+from hubbub.runtime.simulation.replay_line import code_of
+from hubbub.runtime.simulation.story.arguments import setup_of
+from hubbub.runtime.simulation.story.setup import Setup
+
+__all__ = ["MAX_SPAWNS", "Scripts", "check_prompts", "definitions_of", "offered", "scripted"]
+
+Scripts: TypeAlias = Mapping[str, Sequence[ModelReply]]
+"""By the name of a prompt: what its model says, one reply after the other."""
+
+MAX_SPAWNS: Final = 30
+"""Runs that one root of a scripted setup may start, unless its options say otherwise.  Scripts
+that call each other would go on until the runtime's own limit, which is far away."""
+
+LAST_WORDS: Final = "That is all."
+
+
+def definitions_of(setup: Setup) -> Definitions:
+    """The definitions of a setup, resolved as its runtime will resolve them."""
+    return setup.definitions()
+
+
+def offered(setup: Setup) -> Mapping[str, tuple[ToolSpec, ...]]:
+    """By prompt, every tool that its model may be shown, branches that are not enabled included.
+
+    Raises ``DefinitionError`` for a setup whose parts do not fit.
+    """
+    found: dict[str, dict[str, ToolSpec]] = {}
+    for side in definitions_of(setup).sides.values():
+        specs = found.setdefault(_prompt_name(side), {})
+        specs.update((spec.name, spec) for spec in _specs(side))
+    return {name: tuple(specs.values()) for name, specs in found.items()}
+
+
+def scripted(setup: Setup | Callable[[], Setup], scripts: Scripts) -> Setup:
+    """The same setup with other models: each prompt that ``scripts`` names plays its script.
+
+    The reply is found by counting what the model has said before, as ``ScriptedModel`` does, so
+    the same request always gets the same answer.  After the last one a frame completes, and
+    anybody else says a last word.  Raises ``BadValue`` for a prompt that the setup does not have.
+    """
+    code = f"scripted({code_of(setup, 'setup')}, {scripts!r})"
+    setup = setup_of(setup)
+    check_scripts(scripts)
+    sides = definitions_of(setup).sides.values()
+    known = (*map(_prompt_name, sides), *(prompt.name for prompt in setup.prompts))
+    check_prompts("scripted", scripts, known)
+    models = {name: _model(name, script) for name, script in scripts.items()}
+    replaced = _Replacing(models)
+    return structs.replace(
+        setup,
+        agents=tuple(map(replaced.agent, setup.agents)),
+        prompts=tuple(map(replaced.prompt, setup.prompts)),
+        skills=tuple(map(replaced.skill, setup.skills)),
+        options={"max_spawns": MAX_SPAWNS, **setup.options},
+        code=code,
+    )
+
+
+def check_scripts(scripts: object) -> None:
+    """Raise for what are no scripts: a text would be played letter by letter."""
+    remedy = "a list of replies by prompt is wanted: {'desk': ['Hello.']}"
+    if not isinstance(scripts, Mapping):
+        raise BadValue("scripts", f"{remedy}, not {type(scripts).__name__}")
+    for name, script in scripts.items():
+        if isinstance(script, str) or not isinstance(script, Sequence):
+            raise BadValue(f"scripts[{name!r}]", f"{remedy}, not {script!r}")
+
+
+def check_prompts(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise for a name that is that of no prompt."""
+    there = dict.fromkeys(known)
+    for name in names:
+        if name not in there:
+            raise BadValue(what, f"no prompt {name!r}; there are {', '.join(there) or 'none'}")
+
+
+def _specs(side: ActiveSide) -> tuple[ToolSpec, ...]:
+    tools = tuple(tool.spec for tool in side.tools.values())
+    return (*tools, *child_specs(side, lambda _: True), *takeover_specs(side))
+
+
+def _prompt_name(side: ActiveSide) -> str:
+    return side.agent if side.agent.startswith(SKILL_PREFIX) else side.prompt.name
+
+
+def _model(name: str, script: Sequence[ModelReply]) -> FunctionModel:
+    def scripted_answer(request: ModelRequest) -> ModelReply:
+        said = sum(isinstance(x, AssistantMessage) and not x.is_given for x in request.messages)
+        if said < len(script):
+            return script[said]
+        if any(spec.name == COMPLETE for spec in request.tools):
+            return reply("", call(COMPLETE, result=LAST_WORDS))
+        return reply(LAST_WORDS)
+
+    return FunctionModel(scripted_answer, name=name)
+
+
+class _Replacing:
+    """Goes through definitions and replaces models, each definition once."""
+
+    def __init__(self, models: Mapping[str, FunctionModel]) -> None:
+        self._models = models
+        self._done: dict[int, tuple[Any, Any]] = {}
+
+    def _once(self, thing: Any, make: Callable[[Any], Any]) -> Any:
+        # Two sides that share a prompt still do: two prompts of one name would be a problem.
+        if id(thing) not in self._done:
+            self._done[id(thing)] = (thing, make(thing))
+        return self._done[id(thing)][1]
+
+    def agent(self, agent: AgentDefinition) -> AgentDefinition:
+        return structs.replace(
+            agent, side_a=self._side(agent.side_a), side_b=self._side(agent.side_b)
+        )
+
+    def _side(self, side: SideConfig | None) -> SideConfig | None:
+        if side is None or isinstance(side.prompt, str):
+            return side
+        return structs.replace(side, prompt=self.prompt(side.prompt))
+
+    def prompt(self, prompt: PromptDefinition) -> PromptDefinition:
+        found: PromptDefinition = self._once(prompt, self._new_prompt)
+        return found
+
+    def _new_prompt(self, prompt: PromptDefinition) -> PromptDefinition:
+        return structs.replace(
+            prompt,
+            model=self._models.get(prompt.name, prompt.model),
+            skills=tuple(x if isinstance(x, str) else self.skill(x) for x in prompt.skills),
+        )
+
+    def skill(self, skill: Skill) -> Skill:
+        found: Skill = self._once(skill, self._new_skill)
+        return found
+
+    def _new_skill(self, skill: Skill) -> Skill:
+        if skill.is_passthrough:
+            return skill
+        return structs.replace(skill, model=self._models.get(skill.agent_name, skill.model))

@@ -1,0 +1,1 @@
+"""A living world: its processes, users and time."""

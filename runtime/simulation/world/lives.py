@@ -1,0 +1,234 @@
+"""``Lives``: the processes of a simulated world, one after the other on one store.
+
+begin ─► at work ─► end (left in order) ─► begin …
+            └── killed, or crashed by a fault ─► the next thing that is done begins anew
+"""
+
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hubbub.hub import events as e
+from hubbub.hub.errors import CallerError, Closed
+from hubbub.hub.events import Event
+from hubbub.hub.hub import Hub
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.simulation.injection.dying_store import DyingJournal, Forgetful
+from hubbub.runtime.simulation.injection.plan import Plan
+from hubbub.runtime.simulation.injection.power_loss import TornStore
+from hubbub.runtime.simulation.injection.wrappers import listeners
+from hubbub.runtime.simulation.story.faults import Crash, Fault
+from hubbub.runtime.simulation.story.history import Heard, History, Life
+from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.world.process import Process
+
+__all__ = ["Lives"]
+
+T = TypeVar("T")
+
+EVERYTHING: Final = 1_000_000_000
+"""How much the memory store keeps: a history must not lose its beginning."""
+
+HEARD: Final = tuple(x.type for x in e.CATALOGUE if not x.type.endswith(":delta"))
+"""What is listened to.  Who listens to deltas has models make them."""
+
+_OF_HUB: Final = ("buffer", "max_inbox")
+_SHARED_MEMORY: Final = Path("/dev/shm")
+"""Disks are slow, and what a world writes lasts no longer than itself."""
+
+
+class Lives:
+    """Begins processes, ends them, and does things with the one at work."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        ports: Ports,
+        plan: Plan,
+        history: History,
+        faults: Sequence[Fault] = (),
+        listen: Callable[[Hub], object] = lambda hub: None,
+    ) -> None:
+        """``listen`` is called with the hub of each process, before its runtime is entered."""
+        self._also_listen = listen
+        self._setup = setup
+        self._ports = ports
+        self._plan = plan
+        self._history = history
+        self._crashes = [fault for fault in faults if isinstance(fault, Crash)]
+        self.process: Process | None = None
+        """The one at work, or the one that has died last and nobody has begun anew since."""
+        self._resources = ExitStack()
+        self._changing = anyio.Lock()
+        """Held while a process begins or is left: messages that were held up may come then."""
+        if history.store != "sqlite":
+            self._memory = MemoryJournal(keep=EVERYTHING, keep_hub_events=EVERYTHING, ids=ports.ids)
+
+    async def __aenter__(self) -> Self:
+        if self._history.store == "sqlite":
+            place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+            folder = tempfile.TemporaryDirectory(prefix="hubbub-world-", dir=place)
+            self._folder = Path(self._resources.enter_context(folder))
+        self._group: TaskGroup = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Kill what is still at work, and forget the store."""
+        try:
+            self._group.cancel_scope.cancel()
+            return await self._group.__aexit__(exc_type, exc, traceback)
+        finally:
+            self._resources.close()
+
+    def new_store(self) -> Forgetful:
+        """The store, which survives its processes, as the next one opens it."""
+        if self._history.store != "sqlite":
+            return self._memory
+        return TornStore(self._folder, ports=self._ports, mirror=False)
+
+    # ── beginnings ───────────────────────────────────────────────────────────────────────────
+
+    async def begin(self) -> Process:
+        """Begin a process, and another one as long as faults kill it before it is at work.
+
+        Raises what the runtime raises, and ``CallerError`` when one is at work.
+        """
+        async with self._changing:
+            if self.process is not None and not self.process.is_over:
+                raise CallerError("a process is at work; use end(), die() or restart()")
+            return await self._begin()
+
+    async def living(self) -> Process:
+        """The process at work; a new one, if the last one has died or was left.
+
+        Raises what has broken its runtime.
+        """
+        async with self._changing:
+            process = self.process
+            if process is None or process.is_dead:
+                return await self._begin()
+            if process.error is not None:
+                raise process.error
+            return process
+
+    async def _begin(self) -> Process:
+        while True:
+            if self.process is not None:
+                await self.process.wait_ended()
+            self.process = process = self._new_process()
+            self._group.start_soon(process.run, name=f"life {process.life.number}")
+            await process.wait_begun()
+            if process.error is not None:
+                raise process.error
+            if not process.is_dead:
+                return process
+
+    def _new_process(self) -> Process:
+        life = Life(number=len(self._history.lives), began=self._ports.clock.monotonic())
+        self._history.lives.append(life)
+        crash = min(
+            (x for x in self._crashes if x.life == life.number),
+            key=lambda x: (x.commit, ("before", "torn", "after").index(x.when)),
+            default=None,
+        )
+        store = self.new_store()
+
+        def died() -> None:
+            if isinstance(store, TornStore) and (tear := store.tear) is not None:
+                self._plan.note("power", f"{tear.kept} of {tear.written} sectors")
+            self._plan.end_life()
+            process.died()
+
+        journal = DyingJournal(
+            store,
+            died,
+            die_at=crash.commit if crash else 0,
+            when=crash.when if crash else "after",
+            sectors=crash.sectors if crash else 0,
+        )
+        outer: Journal = LateJournal(journal) if self._history.store == "late" else journal
+        arguments = self._setup.arguments()
+        limits = {name: arguments.pop(name) for name in _OF_HUB if name in arguments}
+        # A hub of its own: listeners are there before the runtime recovers.
+        hub = Hub(journal=outer, ports=self._ports, **limits)
+        runtime = Runtime(**arguments, hub=hub)
+        process = Process(life, runtime, journal, lambda: listeners(hub, self._plan))
+        self._listen(hub, life.number)
+        self._plan.begin_life(hub, journal.die)
+        return process
+
+    def _listen(self, hub: Hub, life: int) -> None:
+        heard = self._history.heard
+
+        def hear(event: Event) -> None:
+            heard.append(Heard(event=event, life=life))
+
+        hub.subscribe(HEARD, hear)
+        self._also_listen(hub)
+
+    # ── endings ──────────────────────────────────────────────────────────────────────────────
+
+    async def end(self) -> None:
+        """Leave the runtime in order, if one is at work; raises what it raises."""
+        async with self._changing:
+            await self._end()
+
+    async def restart(self) -> Process:
+        """Leave in order what is at work, and begin anew."""
+        async with self._changing:
+            await self._end()
+            return await self._begin()
+
+    async def _end(self) -> None:
+        process = self.process
+        if process is None:
+            return
+        process.leave()
+        await process.wait_ended()
+        self.process = None
+        self._plan.end_life()
+        if process.error is not None:
+            raise process.error
+
+    async def die(self) -> None:
+        """Kill the process at work, as by ``kill -9``."""
+        process = self.process
+        if process is not None and not process.is_over:
+            process.kill()
+            await process.wait_ended()
+
+    def spare(self) -> None:
+        """Let no fault kill this process, or a later one."""
+        self._crashes.clear()
+        if self.process is not None:
+            self.process.spare()
+
+    # ── doing things ─────────────────────────────────────────────────────────────────────────
+
+    async def do(self, operate: Callable[[Runtime], Awaitable[T]], otherwise: T) -> T:
+        """Do something with the process at work; ``otherwise`` if it dies meanwhile."""
+        process = await self.living()
+        with process.operation():
+            try:
+                return await operate(process.runtime)
+            except Closed:
+                if not process.is_dead:
+                    raise
+        if process.error is not None:
+            raise process.error
+        return otherwise

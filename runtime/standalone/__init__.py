@@ -1,0 +1,1 @@
+"""Interactive agents driven by hand, without a runtime."""

@@ -1,0 +1,348 @@
+"""``FrameTurn``: one turn of a frame, in memory, by the core that runs are driven by.
+
+    ask the core what is due → take, perform → fold what it makes of that → again
+
+The loop of ``activation`` without a hub and a journal: nothing is kept but the frame's session,
+nothing is told but the turn's result.  What a model, a tool or a lookup needs of a runtime,
+``surroundings`` has; the rest of one is not there, and says so when it is asked for.
+"""
+
+import dataclasses
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never, cast
+
+import anyio
+from msgspec import structs
+
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.model import ModelReply, ToolCall
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.sides import FRAME, ActiveSide
+from hubbub.agents.standalone.stack import StackFrame, TurnResult, activated_in, tool_use_id
+from hubbub.agents.standalone.turns import MAIN, make_frame, turn_result, with_limit
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.decide import (
+    Activity,
+    Conclude,
+    Do,
+    Kind,
+    Leave,
+    Lend,
+    Park,
+    RunTool,
+    Take,
+    Wait,
+    decide,
+)
+from hubbub.agents.turn.interpret import interpret
+from hubbub.agents.turn.signals import Concluded, Decision, Delegated, ModelReplied, Signal, Taken
+from hubbub.agents.turn.steps import go_on
+from hubbub.hub import events as e
+from hubbub.hub.errors import CallerError, UnknownAgent
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.values import NULL, encode_value
+from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
+from hubbub.runtime.activities.thread_state import ThreadState, recorder
+from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
+from hubbub.runtime.standalone.surroundings import ALONE, Mouth, Surroundings
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["FrameTurn", "Say"]
+
+Say: TypeAlias = Callable[[str], Awaitable[object]]
+"""Where it goes what a frame says beside its calls."""
+
+_NOTHING: Final[frozenset[Kind]] = frozenset()
+_OF_A_PROGRAM: Final = encode_value("descriptor", {"type": "subagent"})
+
+
+class FrameTurn:
+    """One turn of one frame; made anew for each."""
+
+    def __init__(self, around: Surroundings, frame: StackFrame, say: Say | None) -> None:
+        self._around = around
+        self._frame = frame
+        self._session = frame.session
+        self._say = say
+        self._mail = Mailbox()
+        self._said: list[str] = []
+        """What was said and has not been sent."""
+        self._raised: dict[str, StackFrame] = {}
+        """The frames that tools have raised, by call."""
+        self._limited: dict[tuple[str, str], Definitions] = {}
+        self.is_live = True
+        self.notices: deque[tuple[str, Any]] = deque()
+        self._begin()
+        for name, value in (frame.environment or {}).items():
+            around.hub.addressing.put_value(frame.frame_id, name, value)
+        origin = self.thread.origin
+        self.lane = OwnLane(
+            cast("Any", around.hub),
+            run_id=origin.run_id,
+            root_run_id=origin.root_run_id,
+            parent_run_id=origin.parent_run_id,
+            agent=self.thread.agent,
+            ancestors=self._session.ancestors,
+        )
+
+    def _begin(self) -> None:
+        """A frame that was made by hand begins with its first turn."""
+        frame = self._frame
+        is_main, is_headless = frame.agent_type == MAIN, frame.context.is_headless
+        opening = e.SessionOpen(
+            run_id=frame.frame_id, root_run_id=frame.frame_id, open_agent=frame.agent_name,
+            frame=0 if is_main else 2, parent_run_id=None if is_main else frame.frame_id,
+            once=is_headless and not is_main,
+            descriptor_json=_OF_A_PROGRAM if is_headless else NULL,
+        )  # fmt: skip
+        self._session.begin(opening)
+        if self.side is None:
+            raise UnknownAgent(self.thread.agent, self._around.definitions.names)
+
+    # ── what it is at ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def thread(self) -> Thread:
+        return self._session.thread
+
+    @property
+    def side(self) -> ActiveSide | None:
+        return self._definitions.find_side(self.thread.agent, self.thread.acts_as)
+
+    @property
+    def _definitions(self) -> Definitions:
+        thread = self.thread
+        at = (thread.agent, thread.acts_as)
+        found = self._limited.get(at)
+        if found is None:
+            found = self._limited[at] = with_limit(self._around.definitions, thread, self._frame)
+        return found
+
+    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
+        return self._mail.waiting(kind)
+
+    def receiving_side(self, side: ActiveSide) -> ActiveSide:
+        return side
+
+    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+        """Fold an event of a tool's."""
+        self._session.fold(structs.replace(event, at=self._around.ports.clock.now()))
+        if done is not None:
+            done()
+
+    def speak(self, event: Event) -> None:
+        """What a tool emits: its words and its status; nobody listens to anything else."""
+        if isinstance(event, e.AgentText):
+            self._said.append(event.text)
+        elif isinstance(event, e.AgentStatus):
+            self.record(event, None)
+
+    # ── the turn ─────────────────────────────────────────────────────────────────────────────
+
+    async def run(
+        self, user_message: str | None, tool_result: tuple[str, str, bool] | None
+    ) -> TurnResult:
+        """Do what is due until there is nothing to do but to wait; IA's ``execute_turn``."""
+        if user_message is not None:
+            self._mail.put(e.SessionMessage(content=user_message, seq=1))
+            self._expire()
+        elif tool_result is not None:
+            self._session.add_tool_result(*tool_result)
+        self._resume(is_answered=tool_result is not None)
+        try:
+            await self._work()
+        finally:
+            self.is_live = False
+            self._around.left(self.thread)
+            self._frame.iteration = self.thread.turn_steps
+            self._frame.agent_name = self.thread.agent
+        return turn_result(self.thread, self._session, self._said)
+
+    async def call(self, name: str, arguments: str) -> None:
+        """Carry out one call as if its model had made it; its step says what came of it."""
+        made = ModelReply(calls=(ToolCall(name=name, arguments=arguments),))
+        self._session.add_assistant_message(made)
+        self._resume(is_answered=False)
+        while self.thread.open is not None and await self._next():
+            pass
+
+    async def _work(self) -> None:
+        while await self._next():
+            await self._send()
+        await self._send()
+
+    async def _next(self) -> bool:
+        """Do the next thing; False when nothing is due."""
+        mail = self._mail
+        waiting = KINDS[4 | mail.said] if mail.messages else _NOTHING
+        command = decide(self.thread, waiting)
+        match command:
+            case Take(kind=kind):
+                self._signal(Taken(mail.take(kind)))
+            case Do(activities=activities):
+                for signal in await together(activities, self._perform):
+                    self._signal(signal)
+            case Conclude():
+                self._signal(Concluded())
+            case Lend(frame_run_id=run_id):
+                agent = self._session.children[run_id].agent_name
+                raise CallerError(
+                    f"{self._frame.agent_name} waits for {agent}: say it to the frame on top"
+                )
+            case Wait() | Park() | Leave():
+                return False
+            case _:
+                assert_never(command)
+        return True
+
+    def _resume(self, *, is_answered: bool) -> None:
+        """Go on with calls that have no result and are not under way."""
+        thread, side = self.thread, self.side
+        step = thread.open
+        is_due = step is not None and any(call.status == "todo" for call in step.calls)
+        if side is not None and thread.in_session and (is_due or is_answered):
+            self._apply(go_on(thread, [], side, _NOTHING, self._definitions))
+
+    def _expire(self) -> None:
+        """Give up an answer that has not come in time (I-15)."""
+        call = self.thread.pause
+        if call is not None and call.expires_at and self._now >= call.expires_at:
+            self._signal(Taken((e.SessionTimer(timer=call.key),)))
+
+    @property
+    def _now(self) -> int:
+        return self._around.ports.clock.now()
+
+    async def _send(self) -> None:
+        """Send what was said; but for the last words of the turn, which are its result."""
+        thread, last = self.thread, self.thread.outcome
+        is_over = not thread.in_session and thread.phase != "ended"
+        kept = int(is_over and last is not None and last.outcome == "completed")
+        while self._say is not None and len(self._said) > kept:
+            await self._say(self._said.pop(0))
+
+    # ── what is done, and what comes of it ───────────────────────────────────────────────────
+
+    async def _perform(self, activity: Activity) -> Signal:
+        side = self.side
+        seconds = timeout_of(activity, side)
+        with anyio.move_on_after(seconds):
+            at = _ByHand(self, self._around, self._watched(activity))
+            return _without_children(await perform(activity, at))
+        assert seconds is not None
+        return timed_out(activity, seconds)
+
+    def _watched(self, activity: Activity) -> ActiveSide:
+        """The side, its tool such that the very frame that it raises is kept."""
+        side = self.side
+        assert side is not None
+        tool = side.tools.get(activity.name) if isinstance(activity, RunTool) else None
+        if tool is None:
+            return side
+        assert isinstance(activity, RunTool)
+        keep = partial(self._raised.__setitem__, f"{activity.step}.{activity.index}")
+        return structs.replace(side, tools={**side.tools, tool.name: _watched(tool, keep)})
+
+    def _signal(self, signal: Signal) -> None:
+        self._apply(interpret(self.thread, signal, self._definitions))
+
+    def _apply(self, decision: Decision) -> None:
+        """Fold what was decided; begin the frames that it starts."""
+        now = self._now
+        self._session.fold(*(structs.replace(event, at=now) for event in decision.events))
+        openings = {to: item for to, item in decision.mail if isinstance(item, e.SessionOpen)}
+        for event in decision.events:
+            if isinstance(event, e.AgentText):
+                self._said.append(event.text)
+            elif isinstance(event, e.SessionPush):
+                self._push(event, openings[event.frame_run_id])
+        for _, item in decision.mail:
+            if isinstance(item, e.SessionCancel) and self.thread.origin.frame:
+                # A runtime would send it round by the main agent.
+                self._signal(Taken((item,)))
+
+    def _push(self, event: e.SessionPush, opening: e.SessionOpen) -> None:
+        """Begin the frame that a call waits for, and keep it until the call has its result."""
+        step, _, index = event.call_id.partition(".")
+        caller = self._frame
+        frame = self._raised.pop(event.call_id, None)
+        if frame is None:
+            side = self._around.definitions.side(event.frame_agent, FRAME)
+            frame = make_frame(side, event.frame_run_id, caller.context, caller)
+            frame.session.begin(structs.replace(opening, run_id=event.frame_run_id))
+            frame.session.add_user_message(event.message)
+        else:
+            frame.session.begin(structs.replace(opening, run_id=frame.frame_id))
+        context = dataclasses.replace(
+            frame.context, session_key=caller.context.session_key,
+            is_headless=caller.context.is_headless,
+        )  # fmt: skip
+        frame.context = context
+        frame.parent_tool_use_id = frame.parent_tool_use_id or tool_use_id(int(step), int(index))
+        frame.session.ancestors = ((self.lane.run_id, self.lane.agent), *self._session.ancestors)
+        self._session.children[event.frame_run_id] = frame
+        self._around.trees.started(self.lane.root_run_id)
+
+
+def _without_children(signal: Signal) -> Signal:
+    """The signal, where it is about other children than frames a refusal of them."""
+    if isinstance(signal, Delegated) and not signal.request.takeover:
+        return structs.replace(signal, problem=ALONE.format("subagents"))
+    if isinstance(signal, ModelReplied) and signal.looked_up:
+        found = tuple([cast("Delegated", _without_children(each)) for each in signal.looked_up])
+        return structs.replace(signal, looked_up=found)
+    return signal
+
+
+class _ByHand(AtWork):
+    """The scope of an activity where there is no hub."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: FrameTurn, around: Surroundings, side: ActiveSide) -> None:
+        self.runtime = cast("Runtime", around)
+        self.run = self._turn = turn
+        self.work = cast("Any", turn)
+        self.side = side
+        self.thread = turn.thread
+
+    def state(self, call_id: str = "") -> ThreadState:
+        """What a tool sees of its frame."""
+        turn = self._turn
+        return ThreadState(
+            self.runtime, turn.lane, lambda: turn.thread,
+            recorder(turn.record, lambda: turn.is_live),
+            hub=Mouth(turn.speak), side=self.side, call_id=call_id,
+        )  # fmt: skip
+
+
+def _watched(tool: Tool[..., Any], keep: Callable[[StackFrame], None]) -> Tool[..., Any]:
+    """A tool that tells which frame it gives the conversation to, and is the same otherwise."""
+
+    def seen(error: BaseException) -> None:
+        frame = activated_in(error)
+        if frame is not None:
+            keep(frame)
+
+    async def awaited(value: Awaitable[Any]) -> Any:
+        try:
+            return await value
+        except BaseException as error:
+            seen(error)
+            raise
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            value = tool.fn(*args, **kwargs)
+        except BaseException as error:
+            seen(error)
+            raise
+        return awaited(value) if inspect.isawaitable(value) else value
+
+    return dataclasses.replace(tool, fn=called)

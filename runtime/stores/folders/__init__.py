@@ -1,0 +1,1 @@
+"""Agents' folders: written behind the store, compared, read back."""

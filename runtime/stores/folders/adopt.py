@@ -1,0 +1,147 @@
+"""Adopting agents: folders that the database does not know are put into it (AT, P-02, P-03).
+
+Delete the database, or copy one agent's folder to another machine, and the agents are there when
+a runtime is opened.  What cannot be read is reported and stays where it is.
+
+* A session key, a user, a cron task and the heartbeat have one open run: a folder of one that is
+  taken waits until that run is over.
+* A family is adopted from above: below a folder that was not adopted nothing is, or a child would
+  come to its end with nobody there to be told.  One whose parent is nowhere goes on alone.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from hubbub.hub.addressing import is_from_user
+from hubbub.hub.events import SessionMessage
+from hubbub.hub.events.descriptors import encode_descriptor, is_identity
+from hubbub.hub.logs import log
+from hubbub.hub.store.journal import Addressing
+from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.projection import agent_folders
+from hubbub.runtime.stores.folders.read import Adopted, Broken
+from hubbub.runtime.stores.folders.write import run_id_of
+from hubbub.runtime.stores.sqlite.blobs import BlobFolder
+from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.sqlite.reader import SqliteReader
+from hubbub.runtime.stores.sqlite.schema import connect_read_only
+from hubbub.runtime.stores.sqlite.writer import SqliteWriter
+
+__all__ = ["adopt", "problems_of"]
+
+
+def adopt(
+    writer: SqliteWriter, folder: DataFolder, disk: Disk, default_agent: str = ""
+) -> Sequence[Adopted | Broken]:
+    """Put the folders that the store does not know into it; returns them, and the broken ones.
+
+    Call in the writing thread, before anything is submitted.
+    """
+    db = connect_read_only(folder.database)
+    reader = SqliteReader(db)
+    try:
+        folders = agent_folders(folder, disk, db)
+        foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
+        found = _with_families(_with_free_names(foreign, reader))
+        # Whom a user spoke to last comes last: that order is what recency is read from (P-05).
+        adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)
+        for one in adopted:
+            _put(writer, folder, one)
+            folders.renew(one.info)
+    finally:
+        reader.close()
+    for each in found:
+        if isinstance(each, Broken):
+            log.error("agent_folder.broken", problem=str(each))
+            continue
+        log.info("agent_folder.adopted", folder=each.folder, run_id=each.info.run_id)
+        for warning in each.warnings:
+            log.warning("agent_folder.adopted", problem=warning)
+    return found
+
+
+def _with_free_names(
+    found: Iterable[Adopted | Broken], reader: SqliteReader
+) -> list[Adopted | Broken]:
+    """Of several folders with one key or descriptor the one heard from last is adopted."""
+    sorted_out: list[Adopted | Broken] = []
+    taken: dict[tuple[str, Addressing], str] = {}
+    for one in sorted(found, key=_last_heard, reverse=True):
+        for what, to, by in _names_of(one):
+            assert isinstance(one, Adopted)
+            run_id = one.info.run_id
+            holder = next(iter(reader.find(to, by)), taken.setdefault((to, by), run_id))
+            if holder != run_id:
+                what = f"its {what} is that of run {holder}, which is open"
+                remedy = "terminate that run, and it is adopted when the store is next opened"
+                file = f"{one.folder}/state.json"
+                one = Broken(folder=one.folder, file=file, line=1, what=what, remedy=remedy)
+                break
+        sorted_out.append(one)
+    return sorted_out
+
+
+def _names_of(one: Adopted | Broken) -> Iterable[tuple[str, str, Addressing]]:
+    """What only one open run may have: in words, and as an address."""
+    if isinstance(one, Broken) or one.info.inbox != "open":
+        return
+    if key := one.info.session_key:
+        yield f"session key {key!r}", key, "key"
+    if is_identity(one.info.descriptor):
+        text = bytes(encode_descriptor(one.info.descriptor)).decode()
+        yield f"descriptor {text}", text, "descriptor"
+
+
+def _with_families(found: Sequence[Adopted | Broken]) -> list[Adopted | Broken]:
+    """Leave out who stands below one that is left out."""
+    sorted_out: list[Adopted | Broken] = []
+    left_out = {run_id_of(Path(one.folder).name) for one in found if isinstance(one, Broken)}
+    by_id = {one.info.run_id: one for one in found if isinstance(one, Adopted)}
+    for one in found:
+        above = _first_above(one, by_id, left_out) if isinstance(one, Adopted) else None
+        if above is not None:
+            what = f"it stands below run {above}, which could not be adopted"
+            remedy = "once that is, it is adopted, too"
+            one = Broken(folder=one.folder, file=one.folder, line=0, what=what, remedy=remedy)
+        sorted_out.append(one)
+    return sorted_out
+
+
+def _first_above(
+    one: Adopted, by_id: Mapping[str, Adopted], left_out: Container[str | None]
+) -> str | None:
+    """The nearest run above it that is left out."""
+    seen = set()
+    at: Adopted | None = one
+    while at is not None and at.info.run_id not in seen:
+        seen.add(at.info.run_id)
+        for above in (at.info.parent_run_id, at.info.root_run_id):
+            if above is not None and above in left_out:
+                return above
+        at = by_id.get(at.info.parent_run_id or "")
+    return None
+
+
+def _put(writer: SqliteWriter, folder: DataFolder, one: Adopted) -> None:
+    blobs = BlobFolder(folder.blobs)
+    for digest, path in one.files.items():
+        blobs.take_in(digest, path)
+    pending = [item.seq for item in one.pending]
+    writer.adopting(
+        lambda: writer.adopt(one.info, one.items, one.events, pending, _last_heard(one))
+    )
+
+
+def _last_heard(one: Adopted | Broken) -> int:
+    if isinstance(one, Broken):
+        return 0
+    said = [x.at for x in one.items if isinstance(x, SessionMessage) and is_from_user(x)]
+    return max(said, default=one.info.created_at)
+
+
+def problems_of(found: Sequence[Adopted | Broken]) -> tuple[str, ...]:
+    """What people must hear of: folders that were left out, and what was missing in others."""
+    problems: list[str] = []
+    for one in found:
+        problems += [str(one)] if isinstance(one, Broken) else one.warnings
+    return tuple(problems)

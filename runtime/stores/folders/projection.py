@@ -1,0 +1,173 @@
+"""``Projection``: the agents' folders follow the store, on a thread of their own (AT, P-01, P-02).
+
+    commit ─► acknowledged ─► dispatched
+         └──► merged by run ─► written into agents/<id>/
+
+* The folders are behind the store by moments, never ahead of it; closing the store waits for them.
+* What a crash left behind is made up for when the store is next opened: ``safe`` is the position
+  up to which folders were written so long ago that the system has put them on the disk.
+* Folders of runs that the store does not know are adopted when it is opened (P-02, P-03).
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import anyio
+
+from hubbub.hub.events import Event
+from hubbub.hub.ports import Clock, Worker
+from hubbub.hub.store.journal import RunInfo
+from hubbub.runtime.stores.folders.conversation_reader import ContextReader
+from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.write import AgentFolders, Projected
+from hubbub.runtime.stores.sqlite.file import StoreFile
+from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.sqlite.reader import SqliteReader
+from hubbub.runtime.stores.sqlite.schema import connect_read_only
+
+__all__ = ["Projection", "agent_folders"]
+
+SETTLED: Final = 60.0
+"""Seconds after which the system has put on the disk what was written."""
+
+GATHER: Final = 0.1
+"""Seconds for which what was committed is gathered before it is written here."""
+
+MAX_BEHIND: Final = 50_000
+"""Events by which the folders may be behind before commits wait for them."""
+
+
+def agent_folders(folder: DataFolder, disk: Disk, db: sqlite3.Connection) -> AgentFolders:
+    """The agents' folders of a store, whose events are read through ``db``."""
+    conversations = ContextReader(StoreFile(folder, db))
+    read_events = SqliteReader(db).events_of
+    return AgentFolders(folder.agents, disk, read_events, folder.blobs, conversations=conversations)
+
+
+class Projection:
+    """Writes what was committed into the agents' folders."""
+
+    def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, worker: Worker) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._clock = clock
+        self._worker = worker
+        self._reader: SqliteReader | None = None
+        self._folders: AgentFolders | None = None
+        self._behind: dict[str, tuple[RunInfo, list[Event]]] = {}
+        self._count = 0
+        self._position = 0
+        self._work: anyio.Event | None = None
+        self._caught_up: anyio.Event | None = None
+        self._hurry: anyio.Event | None = None
+        self._settling: deque[tuple[float, int]] = deque()
+        self._is_writing = False
+        self._is_at_work = False
+        self.begun = anyio.Event()
+        self.safe = 0
+        """The position up to which the folders need not be looked at after a crash."""
+
+    async def open(self, safe: int, tip: int) -> None:
+        """Begin; folders of what was committed after ``safe`` are looked at first."""
+        self.safe, self._position = safe, tip
+        behind = await self._worker.run(partial(self._open, safe))
+        self._to_heal = deque(behind)
+
+    def _open(self, safe: int) -> Sequence[RunInfo]:
+        db = connect_read_only(self._folder.database)
+        self._reader = SqliteReader(db)
+        self._folders = agent_folders(self._folder, self._disk, db)
+        return self._reader.described_since(safe)
+
+    def committed(self, batch: Iterable[tuple[RunInfo, Sequence[Event]]], position: int) -> None:
+        """These events are on record, up to ``position``; their runs have descriptors."""
+        for info, events in batch:
+            known = self._behind.get(info.run_id)
+            self._behind[info.run_id] = (info, [*known[1], *events] if known else list(events))
+            self._count += len(events)
+        self._position = position
+        if self._work is not None:
+            self._work.set()
+        if self.is_far_behind and self._hurry is not None:
+            self._hurry.set()
+
+    async def run(self) -> None:
+        """Write, for as long as the store is open."""
+        self._is_at_work = True
+        self.begun.set()
+        try:
+            await self._follow()
+        finally:
+            self._is_at_work = False
+            self._tell_caught_up()
+
+    def _tell_caught_up(self) -> None:
+        if self._caught_up is not None:
+            self._caught_up.set()
+            self._caught_up = None
+
+    async def _follow(self) -> None:
+        assert self._folders is not None
+        while True:
+            if self._to_heal:
+                self._is_writing = True
+                info = self._to_heal.popleft()
+                if info.run_id not in self._behind:  # Else it is about to be looked at anyway.
+                    await self._worker.run(partial(self._folders.heal, info))
+                self._is_writing = False
+            elif self._behind:
+                await self._gather()
+                await self._write(self._folders.project)
+            else:
+                self._tell_caught_up()
+                self._work = anyio.Event()
+                await self._work.wait()
+                self._work = None
+
+    async def _gather(self) -> None:
+        """Let more come together: a run's commits follow each other closely."""
+        self._hurry = anyio.Event()
+        if self._caught_up is None and not self.is_far_behind:
+            with anyio.move_on_after(GATHER):
+                await self._hurry.wait()
+
+    async def _write(self, project: Callable[[Sequence[Projected]], None]) -> None:
+        behind, self._behind = self._behind, {}
+        position, self._count = self._position, 0
+        self._is_writing = True
+        batch = [Projected(info, events) for info, events in behind.values()]
+        await self._worker.run(partial(project, batch))
+        self._is_writing = False
+        now = self._clock.monotonic()
+        self._settling.append((now, position))
+        while self._settling[0][0] < now - SETTLED:
+            self.safe = self._settling.popleft()[1]
+
+    @property
+    def is_far_behind(self) -> bool:
+        return self._count > MAX_BEHIND
+
+    async def catch_up(self) -> None:
+        """Return when the folders show everything that was committed before.
+
+        Those of a task that was cut off stay behind: the next opening makes up for it.
+        """
+        while self._is_at_work and (self._behind or self._is_writing or self._to_heal):
+            if self._caught_up is None:
+                self._caught_up = anyio.Event()
+            if self._hurry is not None:
+                self._hurry.set()
+            await self._caught_up.wait()
+
+    async def aclose(self) -> None:
+        try:
+            await self._worker.run(self._close)
+        finally:
+            self._worker.close()
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()

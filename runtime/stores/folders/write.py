@@ -1,0 +1,436 @@
+"""``AgentFolders``: what the store knows of agents, as files that people can read (AT, P-01).
+
+    agents/<id>/descriptor.json   what the agent stands for; written once
+                state.json        what it is now; replaced with each commit
+                history.jsonl     what was said; one line each, only ever added to
+                context.jsonl     a conversation with its takeover frames (context_files.py)
+                files/<path>      its files
+
+Rules
+-----
+* The store is the truth.  What stands here is written after each commit, from the events of that
+  commit, and needs no reading as long as nothing else writes here.
+* A failure here fails no commit: it is logged once for a folder, counted, and made up for with
+  the folder's next commit or by ``heal``.
+* What does not fit the store's events is brought in line with them: a torn last line is dropped,
+  other damage is reported with file and line and kept beside as ``history.jsonl.corrupt-<n>``.
+* What a takeover frame writes changes the folder of its root, too: the stack, and the context.
+* Nothing is flushed to the device: after a power cut the files may be behind.
+
+Ids of ``a-z0-9_-`` (64 at most) are folder names as they are; others are percent-encoded.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
+
+from hubbub.agents.folders.history import follow
+from hubbub.agents.folders.history_lines import write_line
+from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
+from hubbub.agents.folders.state_file import Record, begin, read_state, write_state
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event
+from hubbub.hub.events.descriptors import encode_descriptor
+from hubbub.hub.logs import log
+from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.values import Json
+from hubbub.runtime.stores.folders.compare import Findings, look
+from hubbub.runtime.stores.folders.conversation_reader import Conversations
+from hubbub.runtime.stores.folders.conversations import ContextFiles
+from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.families import place_families
+from hubbub.runtime.stores.folders.files import FolderFiles
+from hubbub.runtime.stores.folders.lines import bring_in_line
+from hubbub.runtime.stores.folders.read import Adopted, Broken, parent_in, read_folder
+
+__all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
+
+REMEDY: Final = "free space or make it writable; the folder is made up for from the database"
+_PLAIN: Final = re.compile(r"[a-z0-9_-]{1,64}")
+_SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_NAME: Final = 255
+
+
+class Projected(Struct, frozen=True):
+    """What commits wrote for one run with a descriptor: events of both lanes, in order."""
+
+    info: RunInfo
+    events: Sequence[Event]
+
+
+class _Folder:
+    """What is known of a folder that is in line with the store."""
+
+    __slots__ = ("info", "path", "record", "shown", "size", "stack", "unknown")
+
+    def __init__(
+        self,
+        info: RunInfo,
+        path: str,
+        record: Record,
+        size: int,
+        unknown: Mapping[str, Json],
+        stack: tuple[StackFrameMeta, ...] = (),
+    ) -> None:
+        self.info = info
+        self.path = path
+        self.record = record
+        self.shown = record
+        """The record as ``state.json`` shows it, with what the run's frames have done."""
+        self.size = size
+        self.unknown = unknown
+        self.stack = stack
+
+
+def folder_name(run_id: str) -> str:
+    """The name of a run's folder: one part, on every system another one for another id.
+
+    Raises ``BadValue`` for an id whose name would be too long for a file system.
+    """
+    if _PLAIN.fullmatch(run_id):
+        return run_id
+    data = run_id.encode("utf-8", "surrogatepass")
+    name = "".join([chr(byte) if byte in _SAFE else f"%{byte:02x}" for byte in data])
+    if not name or len(name) > _MAX_NAME:
+        raise BadValue("run_id", f"{len(name)} characters as a folder's name; shorten it")
+    return name
+
+
+def run_id_of(name: str) -> str | None:
+    """The run that a folder of that name is of; ``None`` for the name of no run."""
+    try:
+        run_id = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
+        return run_id if folder_name(run_id) == name else None
+    except (UnicodeDecodeError, UnicodeEncodeError, BadValue):
+        return None
+
+
+class AgentFolders:
+    """The folders under ``root``.  Plain calls, from one thread at a time.
+
+    ``read_events`` gives all durable events of a run's two lanes, in order, the latest commit
+    included.  ``blobs`` is where contents of files are; without it there is no ``files/``.
+    ``keep`` bounds how many folders are remembered.  ``conversations`` reads those with takeover
+    frames, and may be left out where there are none: in what is being adopted.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        disk: Disk,
+        read_events: Callable[[str], Sequence[Event]],
+        blobs: Path | None = None,
+        *,
+        keep: int = 1_000,
+        conversations: Conversations | None = None,
+    ) -> None:
+        self._root = str(root)
+        self._disk = disk
+        self._read_events = read_events
+        self._files = FolderFiles(disk, blobs)
+        self._keep = keep
+        self._contexts: ContextFiles | None = None
+        if conversations is not None:
+            self._contexts = ContextFiles(disk, conversations, keep)
+        self._open: OrderedDict[str, _Folder] = OrderedDict()
+        self._failing: dict[str, None] = {}
+        self.failures = 0
+        """How often something could not be written here."""
+
+    # ── after each commit ────────────────────────────────────────────────────────────────────
+
+    def project(self, batch: Sequence[Projected]) -> None:
+        """Write down what the commits of a batch wrote.  Raises nothing."""
+        roots: dict[str, None] = {}
+        for one in batch:
+            if one.info.descriptor is None or not one.events:
+                continue
+            self._try(one.info.run_id, partial(self._project, one.info, one.events))
+            folder = self._open.get(one.info.run_id)
+            if folder.record.thread.origin.frame if folder else one.info.parent_run_id:
+                roots[one.info.root_run_id] = None
+        for root in roots:
+            self._try(root, partial(self._follow_root, root))
+
+    def _try(self, run_id: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except Exception as error:  # The commit is done: nothing here may undo it.
+            self._failed(run_id, error)
+        else:
+            if self._failing and run_id in self._failing:
+                del self._failing[run_id]
+                log.info("agent_folder.caught_up", run_id=run_id)
+
+    def _project(self, info: RunInfo, events: Sequence[Event]) -> None:
+        folder = self._open.get(info.run_id)
+        if folder is not None:
+            self._open.move_to_end(info.run_id)
+        else:
+            folder = self._find(info, events)
+        if folder is not None:
+            events = _unseen(folder.record, events)
+            if not events:
+                return
+        if folder is None or not _follows(folder.record, events):
+            self._report(info.run_id, self._heal(info))
+            return
+        # Until all is written nothing is known of the folder.
+        del self._open[info.run_id]
+        before = folder.record.thread.area.files
+        folder.record, lines = follow(folder.record, events)
+        if lines:
+            data = b"".join([write_line(line) for line in lines])
+            self._disk.append(f"{folder.path}/history.jsonl", data)
+            folder.size += len(data)
+        self._follow_context(folder)
+        self._write_state(folder)
+        after = folder.record.thread.area.files
+        if before is not after:
+            self._say(info.run_id, self._files.update(folder.path, before, after))
+        self._remember(info.run_id, folder)
+
+    def _follow_root(self, root_run_id: str) -> None:
+        """A takeover frame has written something: its root shows the stack and what was said."""
+        folder = self._open.pop(root_run_id, None)
+        if folder is None:
+            info = None if self._contexts is None else self._contexts.root(root_run_id)
+            if info is None:
+                return
+            folder = self._read(info)
+            if folder is None:
+                self._report(root_run_id, self._heal(info))
+                return
+        before = folder.shown, folder.stack
+        self._follow_context(folder)
+        if before != (folder.shown, folder.stack):
+            self._write_state(folder)
+        self._remember(root_run_id, folder)
+
+    def _follow_context(self, folder: _Folder) -> None:
+        info = folder.info
+        folder.shown = folder.record
+        if self._contexts is None or not folder.record.took_over or info.parent_run_id is not None:
+            return
+        found, problems = self._contexts.update(folder.path, info)
+        folder.shown, folder.stack = found.of(folder.record)
+        self._report(info.run_id, problems)
+
+    def _write_state(self, folder: _Folder) -> None:
+        state = write_state(folder.shown, folder.size, folder.unknown, folder.stack)
+        self._disk.replace(f"{folder.path}/state.json", state)
+
+    def _find(self, info: RunInfo, events: Sequence[Event]) -> _Folder | None:
+        """The folder as it stands, or a new one; ``None`` for one that must be looked into."""
+        path = self._path(info.run_id)
+        if self._disk.mkdir(path) and _is_first(events):
+            data = bytes(encode_descriptor(info.descriptor)) + b"\n"
+            self._disk.write_new(f"{path}/descriptor.json", data)
+            folder: _Folder | None = _Folder(info, path, begin(info), 0, {})
+        else:
+            folder = self._read(info)
+        if folder is not None:
+            self._remember(info.run_id, folder)
+        return folder
+
+    def _read(self, info: RunInfo) -> _Folder | None:
+        """The folder as it stands, if it is one of which nothing is missing."""
+        path = self._path(info.run_id)
+        data = self._disk.read(f"{path}/state.json")
+        if data is None:
+            return None
+        try:
+            state = read_state(data)
+        except BadValue:
+            return None
+        size = self._disk.size(f"{path}/history.jsonl") or 0
+        has_descriptor = self._disk.size(f"{path}/descriptor.json")
+        if size != state.history_bytes or not has_descriptor:
+            return None
+        if state.record.run_id != info.run_id:
+            return None
+        return _Folder(info, path, state.record, size, state.unknown, state.stack)
+
+    def _remember(self, run_id: str, folder: _Folder) -> None:
+        self._open[run_id] = folder
+        while len(self._open) > self._keep:
+            self._open.popitem(last=False)
+
+    # ── looking into a folder ────────────────────────────────────────────────────────────────
+
+    def heal(self, info: RunInfo) -> list[str]:
+        """Bring a folder in line with the run's events, and a frame's root with the frame's.
+
+        Returns what was wrong.  Raises nothing: what could not be done is logged and counted.
+        """
+        try:
+            problems = self._heal(info)
+        except Exception as error:
+            self._failed(info.run_id, error)
+            return [f"{self._root}/{info.run_id}: {error}"]
+        self._report(info.run_id, problems)
+        folder = self._open.get(info.run_id)
+        if folder is not None and folder.record.thread.origin.frame:
+            self._try(info.root_run_id, partial(self._follow_root, info.root_run_id))
+        return problems
+
+    def check(self, info: RunInfo) -> list[str]:
+        """What is wrong with a folder, one line each; changes nothing."""
+        return [problem for problem, _ in self.check_apart(info)]
+
+    def check_apart(self, info: RunInfo) -> list[tuple[str, bool]]:
+        """The same; and of each whether the folder is only behind."""
+        if info.descriptor is None:
+            return []
+        try:
+            found = self._look(info)
+        except (OSError, BadValue) as error:
+            return [(f"{self._root}/{info.run_id}: {error}; {REMEDY}", False)]
+        return [(problem, problem in found.behind) for problem in found.problems]
+
+    def _look(self, info: RunInfo) -> Findings:
+        return look(
+            self._disk, self._path(info.run_id), info, self._read_events(info.run_id),
+            files=self._files, contexts=self._contexts,
+        )  # fmt: skip
+
+    def renew(self, info: RunInfo) -> None:
+        """Write a folder again whose run was adopted: its events have other numbers now.
+
+        Lines and keys of unknown kinds stay; no copy is kept.  Raises nothing.
+        """
+        try:
+            self._heal(info, keeps=False)
+        except Exception as error:
+            self._failed(info.run_id, error)
+
+    def _heal(self, info: RunInfo, *, keeps: bool = True) -> list[str]:
+        if info.descriptor is None:
+            return []
+        self._open.pop(info.run_id, None)
+        found = self._look(info)
+        path = self._path(info.run_id)
+        is_new = self._disk.mkdir(path)
+        if found.descriptor is not None:
+            self._disk.replace(f"{path}/descriptor.json", found.descriptor)
+        kept = bring_in_line(self._disk, path, "history.jsonl", found.history, keeps=keeps)
+        if found.context is not None and self._contexts is not None:
+            kept += self._contexts.bring_in_line(path, info, found.context, keeps=keeps)
+        if found.state is not None:
+            self._disk.replace(f"{path}/state.json", found.state)
+        if found.files:
+            files = found.record.thread.area.files
+            sound = {name: ref for name, ref in files.items() if name not in found.files}
+            self._say(info.run_id, self._files.update(path, sound, files))
+        folder = _Folder(info, path, found.record, found.size, found.unknown, found.stack)
+        folder.shown = found.shown
+        self._remember(info.run_id, folder)
+        return [] if is_new else list(dict.fromkeys([*found.problems, *kept]))
+
+    # ── folders of other stores ──────────────────────────────────────────────────────────────
+
+    def foreign(
+        self, root_of: Callable[[str], str | None], *, default_agent: str = ""
+    ) -> list[Adopted | Broken]:
+        """The folders of runs that the store does not have, as events; changes nothing, raises
+        nothing.  ``root_of`` tells the root of a run that it has.
+
+        ``default_agent`` is what an agent without a state is taken for.
+        """
+        found: list[Adopted | Broken] = []
+        try:
+            names = self._disk.listdir(self._root)
+        except OSError as error:
+            return [_unreadable(self._root, error)]
+        run_ids = {name: run_id_of(name) for name in names}
+        here = set(run_ids.values())
+        foreign: dict[str, str] = {}
+        for name in names:
+            path, run_id = f"{self._root}/{name}", run_ids[name]
+            if name.startswith(".") or not self._disk.is_folder(path):
+                continue
+            if run_id is None:
+                what, remedy = "its name is that of no run", "rename or remove it"
+                found.append(Broken(folder=path, file=path, line=0, what=what, remedy=remedy))
+            elif root_of(run_id) is None:
+                foreign[run_id] = path
+        parents = {x: parent_in(self._disk, path, x) for x, path in foreign.items()}
+        places = place_families(parents, root_of)
+        for run_id, path in foreign.items():
+            found.append(
+                read_folder(
+                    self._disk, self._files, path, run_id, default_agent=default_agent,
+                    is_there=lambda x: x in here or root_of(x) is not None, place=places[run_id],
+                )
+            )  # fmt: skip
+        return found
+
+    # ── words ────────────────────────────────────────────────────────────────────────────────
+
+    def _path(self, run_id: str) -> str:
+        return f"{self._root}/{folder_name(run_id)}"
+
+    def _failed(self, run_id: str, error: Exception) -> None:
+        self.failures += 1
+        self._open.pop(run_id, None)
+        if self._contexts is not None:
+            self._contexts.forget(run_id)
+        if run_id in self._failing:
+            return
+        if len(self._failing) >= self._keep:
+            self._failing.pop(next(iter(self._failing)))
+        self._failing[run_id] = None
+        if isinstance(error, OSError | BadValue):
+            log.warning("agent_folder.not_written", run_id=run_id, error=str(error), remedy=REMEDY)
+        else:
+            log.error("agent_folder.not_written", run_id=run_id, exc_info=error)
+
+    def _say(self, run_id: str, problems: Sequence[str]) -> None:
+        """Files that could not be shown: the folder is sound all the same."""
+        self.failures += len(problems)
+        for problem in problems:
+            log.warning("agent_file.not_shown", run_id=run_id, problem=problem)
+
+    def _report(self, run_id: str, problems: Sequence[str]) -> None:
+        for problem in problems:
+            log.warning("agent_folder.healed", run_id=run_id, problem=problem)
+
+
+def _is_first(events: Sequence[Event]) -> bool:
+    """Whether these are the first events of their run."""
+    return _follows_at(0, 0, events)
+
+
+def _unseen(record: Record, events: Sequence[Event]) -> Sequence[Event]:
+    """Without what the record knows: reading the store may have been ahead of its commits."""
+    if events[0].seq > (record.seq if events[0].lane == "own" else record.in_seq):
+        return events
+    return [x for x in events if x.seq > (record.seq if x.lane == "own" else record.in_seq)]
+
+
+def _follows(record: Record, events: Sequence[Event]) -> bool:
+    return _follows_at(record.seq, record.in_seq, events)
+
+
+def _follows_at(seq: int, in_seq: int, events: Sequence[Event]) -> bool:
+    for event in events:
+        if event.lane == "own":
+            seq += 1
+            if event.seq != seq:
+                return False
+        elif event.lane == "in":
+            in_seq += 1
+            if event.seq != in_seq:
+                return False
+    return True
+
+
+def _unreadable(path: str, error: OSError) -> Broken:
+    what = error.strerror or str(error)
+    return Broken(folder=path, file=path, line=0, what=what, remedy="make it readable")

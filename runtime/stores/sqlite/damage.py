@@ -1,0 +1,73 @@
+"""What damage of the database comes to when it is met: one line for people, never a raw exception.
+
+    SQLite's own complaint     ─┐
+    values that nobody wrote    ├──►  OperatorError at the opening, StoreFailed later
+    indexes against their rows ─┘
+
+SQLite notices damage of its pages, and not that a value, or an entry of an index, has changed: a
+run that an index has lost would never be gone on with.  So indexes are compared at each opening
+with the rows of live runs, which takes no longer than counting these does.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.runtime.stores.sqlite.schema import DAMAGED, store_failure
+
+__all__ = ["MISFITS", "check_indexes", "opening"]
+
+MISFITS: Final = (
+    BadValue, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
+)  # fmt: skip
+"""What values come to that nobody has written."""
+
+MAX_ROWS: Final = 20_000
+"""So many rows of runs are read, whichever they are; of more, only the live ones."""
+
+_INDEXES: Final = {
+    "run_ready": "ready = 1",
+    "run_timed": "wake_at IS NOT NULL AND status <> 'ended'",
+    "run_key": "session_key <> '' AND inbox = 'open'",
+    "run_recent": "inbox = 'open' AND kind IN ('user', 'heartbeat')",
+}
+"""The indexes of runs that may have something to do: whoever is missing there is forgotten."""
+
+_KNOWN: Final = (
+    "SELECT count(*) FROM run {by} WHERE status <> 'ended' AND number IS NOT "
+    "(SELECT number FROM address WHERE run_id = run.run_id)"
+)
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Whatever damage is met inside is told as an ``OperatorError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise OperatorError(store_failure(path, error)) from error
+    except MISFITS as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise OperatorError(f"{path}: damaged ({words}); {DAMAGED}") from error
+
+
+def check_indexes(db: sqlite3.Connection, path: Path) -> None:
+    """Raise ``OperatorError`` where an index of runs does not say what the rows say."""
+    (last,) = db.execute("SELECT coalesce(max(number), 0) FROM run").fetchone()
+    by = "NOT INDEXED" if last <= MAX_ROWS else "INDEXED BY run_live"
+    sums = ", ".join(f"coalesce(sum({is_in}), 0), coalesce(sum(({is_in}) * number), 0)"
+                     for is_in in _INDEXES.values())  # fmt: skip
+    counted = "count(*), coalesce(sum(number), 0)"
+    rows = db.execute(f"SELECT {counted}, {sums} FROM run {by} WHERE status <> 'ended'").fetchone()
+    live = f"SELECT {counted} FROM run INDEXED BY run_live WHERE status <> 'ended'"
+    found = [*db.execute(live).fetchone()]
+    for name, is_in in _INDEXES.items():
+        found += db.execute(f"SELECT {counted} FROM run INDEXED BY {name} WHERE {is_in}").fetchone()
+    (unknown,) = db.execute(_KNOWN.format(by=by)).fetchone()
+    if unknown or list(rows) != found:
+        raise OperatorError(
+            f"{path}: damaged (an index of its runs has changed: hubbub fsck --thorough); {DAMAGED}"
+        )

@@ -1,0 +1,168 @@
+"""The folder of a store: what lies where in it.
+
+    hubbub.db         everything, in SQLite         hubbub.db-wal, -shm   its log
+    hubbub.db-lock    held by the one runtime at work on the database (``store_lock.py``)
+    hubbub.db-failed  a flush has failed, and the store has not been opened since
+    agents/<id>/      each agent's descriptor, state and history, for people and other machines
+    blobs/            contents of files, by digest
+
+``sqlite:PATH`` names the folder, or the database in it.  A database of another name, which ends in
+``.db``, keeps the last two in the folder ``NAME.db.d`` beside it.  What a path leads to counts, not
+how it is written: every name of a database is a name of the same store.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.runtime.stores.sqlite.private_files import make_private_folder, narrow, open_private
+
+__all__ = ["BESIDE", "DATABASE", "DataFolder"]
+
+DATABASE: Final = "hubbub.db"
+"""The name of the database in a store's folder."""
+
+BESIDE: Final = ("-wal", "-shm", "-journal", "-wal-copy", "-failed")
+"""What the names of files end in that belong to a database and lie beside it."""
+
+NETWORK: Final = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.sshfs", "glusterfs")
+)
+"""File systems on which SQLite's log of writes is not safe."""
+
+
+class DataFolder:
+    """Where the parts of a store lie.
+
+    Raises ``BadValue`` for what can be no path, ``OperatorError`` for one that leads nowhere.
+    """
+
+    __slots__ = ("_former", "database", "root")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        given, found = Path(path), _resolved(Path(path))
+        is_folder = os.path.isdir(found) or ".db" not in (given.suffix, found.suffix)
+        self.database = _resolved(found / DATABASE) if is_folder else found
+        """The file itself: no link leads there."""
+        self.root = self.database.parent
+        if not _is_same(self.database, self.root / DATABASE):
+            self.root = self.database.with_name(f"{self.database.name}.d")
+        former = given.with_name(f"{given.name}.d") if given.suffix == ".db" else given
+        beside = self.database.with_name(f"{self.database.name}.d")
+        self._former = (former.absolute(), beside)
+
+    @property
+    def agents(self) -> Path:
+        return self.root / "agents"
+
+    @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The database and what belongs to it, the lock apart, whether they are there or not."""
+        name = self.database.name
+        return (self.database, *(self.database.with_name(f"{name}{end}") for end in BESIDE))
+
+    def make(self) -> None:
+        """Make the folder if it is missing; it is for its owner's eyes only.
+
+        Raises ``OperatorError`` where nothing can be made, and where ``check_former`` does.
+        """
+        self.check_former()
+        try:
+            # What a store holds is nobody's to commit by accident.
+            if make_private_folder(self.root):
+                with open_private(self.root / ".gitignore") as file:
+                    file.write(b"*\n")
+            make_private_folder(self.database.parent)
+        except OSError as error:
+            raise OperatorError(
+                f"{self.root}: {error.strerror or error}; make it a folder that can be written, or "
+                "give another path"
+            ) from error
+        narrow(self._wide())
+
+    def _wide(self) -> Iterator[Path]:
+        """Folders of ours that were made when others could still look into them."""
+        for folder in (self.agents, self.blobs):
+            # Made by us they are private; else they may be somebody's own, and hold more than ours.
+            if folder.is_dir() and folder.stat().st_mode & 0o077:
+                yield from filter(_is_ours, folder.iterdir())
+
+    def check_former(self) -> None:
+        """Raise ``OperatorError`` where agents or contents lie in a folder that is not looked into.
+
+        Formerly it went by how the path was written which folder they were in.
+        """
+        for folder in self._former:
+            if _is_same(folder, self.root):
+                continue
+            for name in ("agents", "blobs"):
+                if _has_something(folder / name):
+                    raise OperatorError(
+                        f"{folder / name}: belongs to {self.database}, and is not looked for there "
+                        f"any more; move what is in it into {self.root / name}, and start again"
+                    )
+
+    def check_file_system(self) -> None:
+        """Raise ``OperatorError`` for a folder on a network file system."""
+        kind = file_system_of(self.database.parent)
+        if kind in NETWORK:
+            raise OperatorError(
+                f"{self.root}: lies on a network file system ({kind}), where SQLite can lose what "
+                "was acknowledged; give a path on a local disk"
+            )
+
+
+def _resolved(path: Path) -> Path:
+    """Where a path leads, links followed; what is missing is taken as it is written."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # A NUL, or text that no file system holds.
+        raise BadValue("store", f"{str(path)!r} is no path ({error})") from None
+    except OSError as error:
+        raise OperatorError(f"{path}: {error.strerror}; give another path") from error
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one place; also where the case of letters does not count."""
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return False
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is certain for a folder in ``agents/`` or ``blobs/`` that we have made it."""
+    is_of_blobs = len(folder.name) == 2 and folder.parent.name == "blobs"
+    return folder.is_dir() and (is_of_blobs or (folder / "descriptor.json").exists())
+
+
+def _has_something(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+def file_system_of(path: Path) -> str:
+    """The kind of file system that ``path`` lies on, as the system calls it; empty if unknown."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+        place = str(path.resolve())
+    except OSError:
+        return ""
+    best, found = "", ""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        if (place == point or place.startswith(point.rstrip("/") + "/")) and len(point) >= len(
+            best
+        ):
+            best, found = point, after.split()[0]
+    return found

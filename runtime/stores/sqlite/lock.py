@@ -1,0 +1,135 @@
+"""``StoreLock``: at most one runtime, of this process or another one, is at work on a database.
+
+    hubbub.db-lock    beside the database itself, wherever a link to it lies
+
+* It is let go of by the system when its holder dies, however that comes about.
+* It is a lock of the open file (``flock``), not of the process (``fcntl``): a second runtime in one
+  process is refused like any other, and nobody loses it by reading the file, as a copy of the
+  folder does.
+* A child that is forked would hold such a lock with its parent and keep it when that dies, so it
+  closes the file, which does not take the lock from the parent.
+* A lock counts only while its file lies in its place: one that was removed keeps nobody out.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from hubbub.hub.errors import OperatorError
+from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow
+
+__all__ = ["StoreLock", "identity_of"]
+
+TRIES: Final = 100
+"""How often the file of a lock may be taken away in the moment in which it is locked."""
+
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+"""What is written into the file of a lock must not come into another one."""
+
+
+class StoreLock:
+    """Held while somebody is at work on a database."""
+
+    __slots__ = ("_database", "_file", "path")
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self.path = database.with_name(f"{database.name}-lock")
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock, or raise ``OperatorError`` that says who has it."""
+        narrow((self.path,))
+        for _ in range(TRIES):
+            if self._try():
+                return
+        raise OperatorError(
+            f"{self.path}: is taken away as soon as it is made; leave it there, and start again"
+        )
+
+    def _try(self) -> bool:
+        """Whether the lock was taken; not so if its file was taken away meanwhile."""
+        try:
+            make_private_file(self.path)
+            self._file = os.open(self.path, os.O_RDWR | _NO_LINK)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and self.path.parent.is_dir():
+                return False
+            raise OperatorError(
+                f"{self.path}: {error.strerror}; make the folder writable, or give another path"
+            ) from error
+        _HELD.add(self)
+        file = self._file
+        try:
+            _lock(file)
+        except OSError:
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
+            self.release()
+            raise OperatorError(
+                f"{self._database}: another runtime is at work on this store (process {holder}); "
+                "stop it, or give another path"
+            ) from None
+        of_file = os.fstat(file)
+        if identity_of(self.path) != (of_file.st_dev, of_file.st_ino):
+            self.release()
+            return False
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        return True
+
+    def is_held(self) -> bool:
+        """Whether somebody has the lock; changes nothing."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | _NO_LINK)
+        except OSError:
+            return False
+        try:
+            _lock(file)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def release(self) -> None:
+        """Let go; idempotent."""
+        file, self._file = self._file, None
+        _HELD.discard(self)
+        if file is not None:
+            os.close(file)
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file lies there, whatever it is called; ``None`` for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+_HELD: Final[set[StoreLock]] = set()
+"""The locks of this process.  Open files are the process's, and a fork concerns them all at once,
+which is why the module keeps this list and no runtime does."""
+
+
+def _let_go_in_child() -> None:
+    for lock in tuple(_HELD):
+        lock.release()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        # Past the end of what is written there: others may read who holds the lock.
+        os.lseek(file, 1 << 20, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    os.register_at_fork(after_in_child=_let_go_in_child)

@@ -1,0 +1,265 @@
+"""What is read from the store, by a connection of its own: only what is committed.
+
+Runs in the store's reading thread, or, for the command line, wherever it is called.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import decode_event
+from hubbub.hub.events.descriptors import Descriptor, read_descriptor
+from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
+from hubbub.runtime.stores.sqlite.addresses import candidates
+from hubbub.runtime.stores.sqlite.rows import check_row
+
+__all__ = ["SqliteReader"]
+
+PAGE: Final = 20_000
+"""Events that one read looks at, at most."""
+
+
+class SqliteReader:
+    """Reads runs and events."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def load(self, run_id: str, after: int = 0) -> LoadedRun | None:
+        """A run with its own lane (after a number) and its untaken items, as of one moment."""
+        self._db.execute("BEGIN")
+        try:
+            return self.look(run_id, after)
+        finally:
+            self._db.execute("COMMIT")
+
+    def look(self, run_id: str, after: int = 0) -> LoadedRun | None:
+        """The same, within a transaction."""
+        found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
+        if found is None:
+            return None
+        waiting = (
+            "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
+            "ORDER BY waiting.seq"
+        )
+        info, number = _info(found), found[0]
+        items = [decode_event(body) for (body,) in self._db.execute(waiting, (number,))]
+        if len(items) != info.waiting:
+            what = f"{info.waiting} items wait for it, {len(items)} were found; see fsck"
+            raise BadValue(f"run {run_id}", what)
+        return LoadedRun(
+            info=info, events=self._own_lane(run_id, number, after), after=after,
+            waiting=items,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _own_lane(self, run_id: str, number: int, after: int) -> list[Event]:
+        """A run's own events; raises ``BadValue`` where its record is not what was written."""
+        chain = start = 0
+        if after:
+            # Backwards: who asks like this has read the run a moment ago.
+            place = (
+                "SELECT position, crc FROM event WHERE run = ? AND lane = 'own' AND seq = ? "
+                "ORDER BY position DESC LIMIT 1"
+            )
+            found = self._db.execute(place, (number, after)).fetchone()
+            if found is None:
+                raise BadValue(f"run {run_id}", f"its event {after} is missing; see fsck")
+            start, chain = found
+        select = (
+            "SELECT position, lane, seq, crc, body FROM event "
+            "WHERE run = ? AND lane <> 'hub' AND position > ? ORDER BY position"
+        )
+        events: list[Event] = []
+        for position, lane, seq, crc, body in self._db.execute(select, (number, start)):
+            chain = zlib.crc32(body.encode(), chain)
+            if lane == "own":
+                events.append(decode_event(body))
+            is_next = lane != "own" or seq == after + len(events)
+            if chain != crc or lane not in ("own", "in") or not is_next:
+                raise BadValue(
+                    f"run {run_id}", f"its record has changed at position {position}; see fsck"
+                )
+        # An index that has lost an entry shows less, and nothing that is wrong by itself.
+        last = self._db.execute("SELECT seq, chain FROM run WHERE number = ?", (number,)).fetchone()
+        if last != (after + len(events), chain):
+            raise BadValue(f"run {run_id}", "the end of its record is missing; see fsck")
+        return events
+
+    def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        """The last own event of a run that is of one of these types."""
+        select = (
+            "SELECT body FROM event WHERE run = (SELECT number FROM address WHERE run_id = ?) "
+            f"AND lane = 'own' AND type IN ({', '.join('?' * len(types))}) "
+            "ORDER BY position DESC LIMIT 1"
+        )
+        found = self._db.execute(select, (run_id, *types)).fetchone()
+        return decode_event(found[0]) if found is not None else None
+
+    def info(self, run_id: str) -> RunInfo | None:
+        found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
+        return _info(found) if found is not None else None
+
+    def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        where = "status <> 'ended'" if live else "1"
+        values: tuple[str, ...] = ()
+        if root_run_id is not None:
+            where, values = f"{where} AND {_OF_TREE}", (root_run_id, root_run_id)
+        select = f"{_SELECT_INFO} WHERE {where} ORDER BY born"
+        return [_info(found) for found in self._db.execute(select, values)]
+
+    def ready(self) -> Sequence[str]:
+        select = "SELECT run_id FROM run WHERE ready = 1 ORDER BY born"
+        return [run_id for (run_id,) in self._db.execute(select)]
+
+    def timed(self) -> Sequence[tuple[str, int]]:
+        select = "SELECT run_id, wake_at FROM run WHERE wake_at IS NOT NULL AND status <> 'ended'"
+        # Whose deadline is none is damaged: it is looked at, and told of, at once.
+        return [(x, at if isinstance(at, int) else 0) for x, at in self._db.execute(select)]
+
+    def find(self, to: str, by: Addressing) -> Sequence[str]:
+        return candidates(self._db, to, by)
+
+    def notes(self, prefix: str) -> Mapping[str, str]:
+        select = "SELECT key, value FROM note WHERE substr(key, 1, ?) = ?"
+        return dict(self._db.execute(select, (len(prefix), prefix)))
+
+    def read(
+        self, selection: Selection, after: int, until: int, limit: int
+    ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events of a selection between two positions, and the one reached.
+
+        Raises ``BadValue`` where the record of a run is not what was written.
+        """
+        where: list[str] = ["position > ?", "position <= ?"]
+        values: list[int | str] = [after, until]
+        if selection.run_id is not None:
+            where.append("run = (SELECT number FROM address WHERE run_id = ?)")
+            values.append(selection.run_id)
+        if (root := selection.root_run_id) is not None:
+            # What the hub's own lane says of a tree may be about no run that there is.
+            where.append(
+                f"(run IN (SELECT number FROM run WHERE {_OF_TREE}) AND lane <> 'hub' "
+                "OR lane = 'hub' AND root = (SELECT number FROM address WHERE run_id = ?))"
+            )
+            values += (root, root, root)
+        select = (
+            f"SELECT position, run, lane, type, crc, body FROM event WHERE {' AND '.join(where)} "
+            f"ORDER BY position LIMIT {PAGE}"
+        )
+        found: list[Event] = []
+        chains = _Chains(self._db)
+        seen = 0
+        for position, run, lane, type_, crc, body in self._db.execute(select, values):
+            seen += 1
+            if lane != "hub":
+                chains.check(run, position, crc, body)
+            if selection.match is None or selection.match(type_):
+                found.append(decode_event(body))
+                if len(found) == limit:
+                    return found, position
+            reached = position
+        return found, until if seen < PAGE else reached
+
+    def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        number = self._number(run_id) if run_id else 0
+        if number is None:
+            return None
+        select = "SELECT position FROM event WHERE run = ? AND lane = ? AND seq = ?"
+        found = self._db.execute(select, (number, lane, seq)).fetchone()
+        return found[0] if found is not None else None
+
+    def events_of(self, run_id: str) -> Sequence[Event]:
+        """Every event of a run's two lanes, in order."""
+        select = (
+            "SELECT body FROM event WHERE run = (SELECT number FROM address WHERE run_id = ?) "
+            "AND lane <> 'hub' ORDER BY position"
+        )
+        return [decode_event(body) for (body,) in self._db.execute(select, (run_id,))]
+
+    def described_since(self, position: int) -> Sequence[RunInfo]:
+        """The runs with a descriptor of which something was written after a position."""
+        select = (
+            f"{_SELECT_INFO} WHERE descriptor IS NOT NULL AND number IN "
+            "(SELECT run FROM event WHERE position > ?) ORDER BY born"
+        )
+        return [_info(found) for found in self._db.execute(select, (position,))]
+
+    def roots(self) -> dict[str, str]:
+        """The root of every run there is."""
+        return dict(self._db.execute("SELECT run_id, root_run_id FROM run"))
+
+    def secrets(self) -> dict[str, str]:
+        """Every value of a variable that is kept."""
+        return dict(self._db.execute("SELECT key, value FROM secret"))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _number(self, run_id: str) -> int | None:
+        select = "SELECT number FROM address WHERE run_id = ?"
+        found = self._db.execute(select, (run_id,)).fetchone()
+        return found[0] if found is not None else None
+
+
+class _Chains:
+    """Follows the checksums of the runs whose events are read, wherever reading begins."""
+
+    __slots__ = ("_db", "_last")
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._last: dict[int, int] = {}
+
+    def check(self, run: int, position: int, crc: int, body: str) -> None:
+        before = self._last.get(run)
+        if before is None:
+            before = self._before(run, position)
+        if zlib.crc32(body.encode(), before) != crc:
+            raise BadValue("the store", f"its record has changed at position {position}; see fsck")
+        self._last[run] = crc
+
+    def _before(self, run: int, position: int) -> int:
+        select = (
+            "SELECT crc FROM event WHERE run = ? AND lane <> 'hub' AND position < ? "
+            "ORDER BY position DESC LIMIT 1"
+        )
+        found = self._db.execute(select, (run, position)).fetchone()
+        return 0 if found is None else int(found[0])
+
+
+_OF_TREE: Final = (
+    "(number = (SELECT number FROM address WHERE run_id = ?) "
+    "OR root_run_id = ? AND parent_run_id IS NOT NULL)"
+)
+_SELECT_INFO: Final = (
+    "SELECT number, run_id, root_run_id, parent_run_id, agent, name, session_key, status, inbox, "
+    "waiting, created_at, wake_at, descriptor FROM run"
+)
+
+_SELECT_ONE: Final = f"{_SELECT_INFO} WHERE number = (SELECT number FROM address WHERE run_id = ?)"
+
+
+def _info(found: Sequence[Any]) -> RunInfo:
+    """Raises ``BadValue`` for a row that is damaged."""
+    (
+        _, run_id, root, parent, agent, name, session_key, status, inbox, waiting, created_at,
+        wake_at, descriptor,
+    ) = found  # fmt: skip
+    check_row(run_id, status, inbox, (waiting, created_at, wake_at or 0))
+    return RunInfo(
+        run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
+        session_key=session_key, status=status, inbox=inbox, waiting=waiting,
+        created_at=created_at, wake_at=wake_at,
+        descriptor=_descriptor(descriptor),
+    )  # fmt: skip
+
+
+def _descriptor(text: str | None) -> Descriptor | None:
+    """A run's descriptor; a damaged one is none, which ``hubbub fsck`` tells."""
+    try:
+        return None if text is None else read_descriptor(text)
+    except BadValue:
+        return None

@@ -1,0 +1,277 @@
+"""The SQLite file: its tables, how it is opened, and what its errors mean to people.
+
+    run        one row a run: who it is, how far its lanes are, what waits
+    address    the numbers that stand for run ids
+    event      every durable event, numbered in the one order of the store
+    waiting    what stands in inboxes, by where it stands in ``event``
+    accepted   what was accepted under a key, for ever
+    note       texts by key;  secret  values of variables, which stand nowhere else;  meta
+
+``event.body`` is the event as JSON text, whole; ``crc`` chains the events of a lane's run, so that
+``hubbub fsck`` finds what has changed or is missing.
+
+Only the store's one writer connection writes or checkpoints, which also keeps clear of the
+defect in SQLite before 3.51.3 that two writing connections can meet (sqlite.org/wal.html,
+"WAL-reset bug").  Readers see committed transactions and never block the writer.
+"""
+
+import os
+import shutil
+import sqlite3
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hubbub.hub.errors import OperatorError
+from hubbub.runtime.stores.sqlite.blobs import sync_folder
+from hubbub.runtime.stores.sqlite.folder import BESIDE
+from hubbub.runtime.stores.sqlite.lock import identity_of
+from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
+
+__all__ = [
+    "FORMAT", "PRAGMAS", "connect", "connect_read_only", "is_damage", "is_io_error", "mark_failed",
+    "prepare", "store_failure",
+]  # fmt: skip
+
+FORMAT: Final = 1
+"""``PRAGMA user_version`` of the files that this program writes."""
+
+APPLICATION: Final = 0x68756221
+"""``PRAGMA application_id``: ``hub!``."""
+
+BUSY_SECONDS: Final = 5.0
+
+DAMAGED: Final = (
+    "put a backup in its place, or move the file away and start again: agents come back from the "
+    "folder agents/"
+)
+
+PRAGMAS: Final = (
+    "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
+    "journal_size_limit=67108864", "fullfsync=1", "temp_store=MEMORY",
+)  # fmt: skip
+"""How the writing connection is set; ``tests/runtime/test_crash_vfs.py`` shows why."""
+
+_TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE address (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE);
+CREATE TABLE run (
+  number INTEGER PRIMARY KEY REFERENCES address,
+  run_id TEXT NOT NULL, root_run_id TEXT NOT NULL, parent_run_id TEXT,
+  agent TEXT NOT NULL, name TEXT NOT NULL, session_key TEXT NOT NULL,
+  kind TEXT NOT NULL, descriptor TEXT,
+  status TEXT NOT NULL, inbox TEXT NOT NULL, ready INTEGER NOT NULL,
+  seq INTEGER NOT NULL, in_seq INTEGER NOT NULL, chain INTEGER NOT NULL,
+  waiting INTEGER NOT NULL, messages INTEGER NOT NULL, born INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, wake_at INTEGER, recent INTEGER NOT NULL
+);
+CREATE INDEX run_ready ON run(born) WHERE ready = 1;
+CREATE INDEX run_timed ON run(wake_at) WHERE wake_at IS NOT NULL AND status <> 'ended';
+CREATE INDEX run_live ON run(agent) WHERE status <> 'ended';
+CREATE INDEX run_key ON run(session_key) WHERE session_key <> '' AND inbox = 'open';
+CREATE INDEX run_recent ON run(kind, recent)
+  WHERE inbox = 'open' AND kind IN ('user', 'heartbeat');
+CREATE INDEX run_child ON run(root_run_id) WHERE parent_run_id IS NOT NULL;
+CREATE TABLE event (
+  position INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL, root INTEGER NOT NULL, lane TEXT NOT NULL, seq INTEGER NOT NULL,
+  type TEXT NOT NULL, crc INTEGER NOT NULL, body TEXT NOT NULL
+);
+CREATE INDEX event_run ON event(run);
+CREATE INDEX event_hub ON event(root) WHERE lane = 'hub';
+CREATE TABLE waiting (
+  run INTEGER NOT NULL, seq INTEGER NOT NULL, position INTEGER NOT NULL,
+  PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+CREATE TABLE accepted (
+  run INTEGER NOT NULL, source TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL,
+  PRIMARY KEY (run, source, key)
+) WITHOUT ROWID;
+CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE secret (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+READABLE: Final = partial(str, encoding="utf-8", errors="replace")
+"""How texts are read: bytes that are none make what they are in unreadable, and nothing else."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The writing connection; makes the file if there is none.
+
+    Raises ``OperatorError`` for a file that is none of ours, of a newer version, damaged, or
+    where nothing may be written.
+    """
+    try:
+        _refuse_links(path)
+        _refuse_emptied(path)
+        # SQLite gives its log the mode that the database has.  Nobody but SQLite may open that:
+        # closing it again would take from SQLite every lock that this process has on it.
+        make_private_file(path)
+        narrow((path, *(path.with_name(f"{path.name}{end}") for end in BESIDE)))
+        _copy_log(path)
+        before = identity_of(path)
+        db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        db.text_factory = READABLE
+        try:
+            if not _is_empty(db):  # Before anything is changed in a file that may not be ours.
+                _check_format(db, path)
+            for pragma in PRAGMAS:
+                db.execute(f"PRAGMA {pragma}")
+            prepare(db, path)
+            if identity_of(path) != before:
+                raise OperatorError(f"{path}: was replaced while it was opened; start again")
+            _mark(path).unlink(missing_ok=True)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        mark_failed(path, error)
+        raise OperatorError(store_failure(path, error)) from error
+    except UnicodeDecodeError as error:  # The words of SQLite's own complaint are damaged, too.
+        raise OperatorError(f"{path}: damaged ({error.reason}); {DAMAGED}") from error
+    except OSError as error:
+        raise OperatorError(
+            f"{error.filename or path}: {error.strerror}; make it a file that can be written, or "
+            "give another path"
+        ) from error
+    return db
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that reads what is committed, beside a writer or without one."""
+    if not path.exists():
+        remedy = "give the folder that a runtime has used"
+        if (path.parent / "agents").is_dir():
+            remedy = "open a runtime on its folder, and the agents in agents/ come back"
+        raise OperatorError(f"{path}: no such store; {remedy}")
+    _refuse_links(path)
+    try:
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None,
+            timeout=BUSY_SECONDS, check_same_thread=False,
+        )  # fmt: skip
+        db.text_factory = READABLE
+        try:
+            db.execute("PRAGMA query_only=1")
+            if _is_empty(db):
+                raise OperatorError(f"{path}: nothing in it yet; open a runtime on it first")
+            _check_format(db, path)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise OperatorError(store_failure(path, error)) from error
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"{path}: damaged ({error.reason}); {DAMAGED}") from error
+    return db
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file; refuse one that this program cannot read."""
+    if _is_empty(db):
+        script = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={APPLICATION};"
+        db.executescript(f"{script} PRAGMA user_version={FORMAT}; COMMIT;")
+    _check_format(db, path)
+    db.execute(_IDENTITY)
+    # What a killed process has left in the log, and the tables, are on the disk from here on.
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def _refuse_links(path: Path) -> None:
+    """By its other name a database has another log, and another lock."""
+    if path.exists() and (names := path.stat().st_nlink) > 1:
+        raise OperatorError(
+            f"{path}: one of {names} names of this file (hard links); its log lies beside one of "
+            "them only: keep that one, remove the others, and start again"
+        )
+
+
+def _refuse_emptied(path: Path) -> None:
+    """SQLite throws the log of an empty file away, and with it what was acknowledged last."""
+    log = path.with_name(f"{path.name}-wal")
+    if path.exists() and log.exists() and log.stat().st_size and not path.stat().st_size:
+        raise OperatorError(
+            f"{path}: empty, but its log {log.name} is not; put a backup in its place, or move "
+            "both away and start again: agents come back from the folder agents/"
+        )
+
+
+def mark_failed(path: Path, error: sqlite3.Error) -> None:
+    """Have the next opening of the file take nothing for written that a flush may have lost."""
+    if is_io_error(error):
+        with suppress(OSError):
+            make_private_file(_mark(path))
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(f"{path.name}-failed")
+
+
+def _copy_log(path: Path) -> None:
+    """Put a flushed copy in the place of a log that a flush has failed on.
+
+    After such a failure the system may show what it was to write and have it on no disk, and call
+    the next flush a success all the same.  What were added behind it, or moved into the file, would
+    be lost with the power, or undone by the older log that is on the disk.
+    """
+    if not _mark(path).exists():
+        return
+    log = path.with_name(f"{path.name}-wal")
+    copy = path.with_name(f"{path.name}-wal-copy")
+    with suppress(FileNotFoundError):
+        with log.open("rb") as content, open_private(copy) as file:
+            shutil.copyfileobj(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        copy.replace(log)
+        sync_folder(path.parent)
+
+
+_IDENTITY: Final = """
+CREATE INDEX IF NOT EXISTS run_identity ON run(descriptor)
+  WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat')
+"""
+"""Also for files that an older program made; it keeps the index up to date like any other."""
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+
+
+def _check_format(db: sqlite3.Connection, path: Path) -> None:
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise OperatorError(f"{path}: a database, but not one of hubbub's; give another path")
+    if version > FORMAT:
+        raise OperatorError(
+            f"{path}: written by a newer hubbub (format {version}; this one knows {FORMAT}); "
+            "upgrade hubbub, or give another path"
+        )
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file itself is the trouble."""
+    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def is_io_error(error: sqlite3.Error) -> bool:
+    """Whether the disk, or the way to it, is the trouble."""
+    return getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR")
+
+
+def store_failure(path: Path, error: sqlite3.Error) -> str:
+    """What is wrong with the store, and what to do, in one line."""
+    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+    words = f"{path}: {' '.join(str(error).split())} ({name})"
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return f"{words}; {DAMAGED}"
+    if name.startswith("SQLITE_FULL"):
+        return f"{words}; free some space and start again: what was acknowledged is kept"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return f"{words}; make the folder and the file writable, or give another path"
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"{words}; another program writes this file: stop it and start again"
+    return f"{words}; look at the disk and start again: what was acknowledged is kept"

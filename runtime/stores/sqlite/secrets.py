@@ -1,0 +1,39 @@
+"""Values of variables that survive restarts, in a table of their own (V-03).
+
+They are all at hand in memory; a change is written with, or before, the next commit that is
+submitted after it.
+"""
+
+from collections.abc import Callable
+
+from hubbub.hub.ports import MemorySecrets
+from hubbub.runtime.stores.sqlite.writer import SecretChange
+
+__all__ = ["StoredSecrets"]
+
+
+class StoredSecrets(MemorySecrets):
+    """Secrets in memory and in the store."""
+
+    def __init__(self, write: Callable[[SecretChange], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def restore(self, values: dict[str, str]) -> None:
+        """Begin with what the store has."""
+        self._values = values
+
+    def put_if_absent(self, key: str, value: str) -> bool:
+        is_new = super().put_if_absent(key, value)
+        if is_new:
+            self._write(SecretChange(key, value))
+        return is_new
+
+    def put(self, key: str, value: str) -> None:
+        super().put(key, value)
+        self._write(SecretChange(key, value))
+
+    def drop(self, prefix: str) -> None:
+        if self.keys(prefix):
+            super().drop(prefix)
+            self._write(SecretChange(prefix, None))

@@ -1,0 +1,444 @@
+"""``SqliteStore``: the store that ships, one SQLite file in a folder.  No server.
+
+    submit ─► queue ─► one batch a turn ─► the writing thread: one transaction, flushed to disk
+                                                        │
+    done, in order of submission  ◄────────────────────┘   then dispatched
+
+* Durable means: written and flushed to the disk (``synchronous=FULL``) before anybody is told.
+* What is submitted while a batch is written makes up the next one: many runs share a flush.
+* One runtime at a time is at work on a database; others are refused, readers are not.
+* An error of the disk is for good: everything after it is refused with its words, and nothing that
+  was acknowledged is lost.  So is the loss of its files: nothing is acknowledged that was written
+  into a database, or a log, that was removed, renamed or replaced.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from os import PathLike
+from typing import Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from hubbub.hub.errors import OperatorError, StoreFailed
+from hubbub.hub.events import Event
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.raised import exit_in
+from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.task_host import TaskHost
+from hubbub.runtime.stores.folders.adopt import adopt, problems_of
+from hubbub.runtime.stores.folders.disk import Disk, RealDisk
+from hubbub.runtime.stores.folders.projection import Projection
+from hubbub.runtime.stores.sqlite.blobs import BlobFolder
+from hubbub.runtime.stores.sqlite.damage import MISFITS, check_indexes, opening
+from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.sqlite.lock import StoreLock
+from hubbub.runtime.stores.sqlite.reader import SqliteReader
+from hubbub.runtime.stores.sqlite.schema import (
+    connect,
+    connect_read_only,
+    mark_failed,
+    store_failure,
+)
+from hubbub.runtime.stores.sqlite.secrets import StoredSecrets
+from hubbub.runtime.stores.sqlite.watch import StoreWatch, TakenAway
+from hubbub.runtime.stores.sqlite.writer import Applied, Depths, Operation, SqliteWriter
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+GATHER: Final = 2
+"""Turns of the event loop for which a batch is gathered once there is something to write."""
+
+MAX_BATCH: Final = 1000
+"""Operations in one transaction."""
+
+CHECKPOINT: Final = 1_500
+"""Events after which the log is moved into the file, as soon as nothing else is to be done."""
+
+LOOK: Final = 1.0
+"""Seconds of idleness after which the writing thread looks whether its files are there."""
+
+
+class SqliteStore:
+    """A ``Journal`` in a folder, which also keeps values of variables and contents of files.
+
+    ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
+    ``hubbub.runtime.stores.sqlite.folder``).  Give it to ``Runtime(store=…)``; ``"sqlite:PATH"``
+    is short for it.  ``mirror=False`` leaves out the folders of agents.  ``default_agent`` is what
+    an adopted agent is taken for whose folder does not say.  ``open`` raises ``OperatorError`` for
+    a folder that cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        ports: Ports | None = None,
+        disk: Disk | None = None,
+        default_agent: str = "",
+        mirror: bool = True,
+    ) -> None:
+        self.folder = DataFolder(path)
+        self._ports = ports or Ports()
+        self._disk = disk or RealDisk()
+        self._default_agent = default_agent
+        self._mirrors = mirror
+        self._projection: Projection | None = None
+        self.secrets = StoredSecrets(self._enqueue)
+        self.blobs = BlobFolder(self.folder.blobs)
+        self.name = "sqlite"
+        self.failure = ""
+        self.problems: Sequence[str] = ()
+        """What was wrong with folders of agents when the store was opened, one line each."""
+        self.tip = 0
+        self._depths: Depths = (0, 0, 0)
+        self._lock = StoreLock(self.folder.database)
+        self._tasks = TaskHost()
+        self._queue: deque[Operation] = deque()
+        self._is_writing = False
+        self._is_attended = False
+        self._is_forgetful = False
+        self._is_open = False
+        self._work = anyio.Event()
+        self._idle: anyio.Event | None = None
+        self._told: anyio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({str(self.folder.database)!r})"
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Take the folder, make or check the database, and begin to write."""
+        if self._is_open:
+            return
+        self._workers: list[Worker] = []
+        for name in ("_db", "_reader"):  # Those of an earlier opening are closed.
+            vars(self).pop(name, None)
+        self._work, self._begun = anyio.Event(), anyio.Event()
+        try:
+            self._writing = self._make_worker()
+            self._reading = self._make_worker()
+            number = self._ports.ids.number()
+            await self._writing.run(partial(self._open_writer, f"sqlite-{number:012x}"))
+            await self._reading.run(self._open_reader)
+            if self._mirrors:
+                worker = self._make_worker()
+                self._projection = Projection(self.folder, self._disk, self._ports.clock, worker)
+                with opening(self.folder.database):
+                    await self._projection.open(self._writer.safe, self.tip)
+            await self._tasks.open()
+            await self._begin()
+        except BaseException:
+            await self._end()
+            raise
+        self._is_open = True
+        self._writing.when_idle(self._look, LOOK)
+        self.blobs.worker = self._reading
+
+    async def _begin(self) -> None:
+        """Start the tasks, and return when they are at work: they say when they no longer are."""
+        self._tasks.start(self._write(), name="hubbub store", lives_on=True)
+        if self._projection is not None:
+            folders = self._projection.run()
+            self._tasks.start(folders, name="hubbub agents' folders", lives_on=True)
+            await self._projection.begun.wait()
+        await self._begun.wait()
+
+    def _make_worker(self) -> Worker:
+        worker = self._ports.make_worker()
+        self._workers.append(worker)
+        return worker
+
+    def _open_writer(self, new_name: str) -> None:
+        self.folder.make()
+        self.folder.check_file_system()
+        self._lock.acquire()
+        path = self.folder.database
+        self._db = connect(path)
+        with opening(path):
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('store', ?)", (new_name,))
+            select = "SELECT value FROM meta WHERE key = 'store'"
+            self.name = self._db.execute(select).fetchone()[0]
+            check_indexes(self._db, path)
+            self._writer = SqliteWriter(self._db)
+            if self._mirrors:
+                found = adopt(self._writer, self.folder, self._disk, self._default_agent)
+                self.problems = problems_of(found)
+        self._watch = StoreWatch(path, self._lock)
+        self.tip, self._depths = self._writer.tip, self._writer.depths
+        log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
+
+    def _open_reader(self) -> None:
+        with opening(self.folder.database):
+            self._reader = SqliteReader(connect_read_only(self.folder.database))
+            self.secrets.restore(self._reader.secrets())
+
+    async def aclose(self) -> None:
+        """Write what was submitted, and let go of the folder; idempotent."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.flush()
+                if self._projection is not None:
+                    await self._projection.catch_up()
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        try:  # Not shielded: on Trio a task group nests with the caller's scopes.
+            await self._tasks.aclose()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Close what was opened, as far as it was; a part that fails keeps none from its end."""
+        with anyio.CancelScope(shield=True):
+            async with AsyncExitStack() as ends:  # The last comes first.
+                for worker in self._workers:
+                    ends.callback(worker.close)
+                if self._workers:
+                    ends.push_async_callback(self._workers[0].run, self._close_writer)
+                if len(self._workers) > 1:
+                    ends.push_async_callback(self._workers[1].run, self._close_reader)
+                if self._projection is not None:
+                    ends.push_async_callback(self._projection.aclose)
+                    self._projection = None
+
+    def _close_reader(self) -> None:
+        if (reader := getattr(self, "_reader", None)) is not None:
+            reader.close()
+
+    def _close_writer(self) -> None:
+        try:
+            if (db := getattr(self, "_db", None)) is not None:
+                db.close()
+        finally:
+            self._lock.release()
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        """Have a commit written.  A store that has failed refuses it at once, with its words."""
+        if self.failure:
+            commit.error = self.failure
+            if commit.done is not None:
+                commit.done(commit)
+            return
+        self._enqueue(commit)
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted, or will be, and is not being written yet; nobody is told."""
+        self._queue.clear()
+        self._is_forgetful = True
+
+    def write(self, batch: Sequence[Operation]) -> Applied:
+        """Write a batch, all or nothing, durably.  In the writing thread."""
+        self._demand_files()  # Else it would be written where nobody finds it,
+        applied = self._writer.apply(batch)
+        self._demand_files()  # or be acknowledged though it was.
+        return applied
+
+    def _demand_files(self) -> None:
+        """Raise ``TakenAway`` unless the store lies where it was opened.  In the writing thread."""
+        try:
+            self._watch.check()
+        except TakenAway:
+            if self._watch.is_owned():  # Its log is gone: what stands there is not, yet.
+                with suppress(sqlite3.Error):
+                    self._writer.checkpoint()
+            raise
+
+    def _look(self) -> None:
+        """Notice that files were taken away though nothing is written."""
+        if not self.failure:
+            try:
+                self._demand_files()
+            except TakenAway as error:
+                self._failed(error)
+
+    def _enqueue(self, operation: Operation) -> None:
+        if self._is_forgetful:
+            return
+        self._queue.append(operation)
+        self._work.set()
+
+    async def _write(self) -> None:
+        """Write, for as long as the store is open."""
+        self._is_attended = True
+        self._begun.set()
+        try:
+            await self._write_on()
+        finally:  # Cut off or done: nobody waits for it any more.
+            self._is_attended = self._is_writing = False
+            self._tell_idle()
+            self._tell_written()
+
+    def _tell_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.set()
+            self._idle = None
+
+    def _tell_written(self) -> None:
+        if self._told is not None:
+            self._told.set()
+            self._told = None
+
+    async def _write_on(self) -> None:
+        """Write batch after batch."""
+        unchecked = 0
+        while True:
+            if not self._queue:
+                self._tell_idle()
+                if unchecked > CHECKPOINT:
+                    unchecked = 0
+                    await self._checkpoint()
+                    continue
+                self._work = anyio.Event()
+                await self._work.wait()
+            # Who has just been told something says the rest of it in these turns.
+            for _ in range(GATHER):
+                await anyio.lowlevel.checkpoint()
+            if self._projection is not None and self._projection.is_far_behind:
+                await self._projection.catch_up()
+            before = self.tip
+            await self._write_batch()
+            unchecked += self.tip - before
+
+    async def _write_batch(self) -> None:
+        count = min(len(self._queue), MAX_BATCH)
+        batch = [self._queue.popleft() for _ in range(count)]
+        self._is_writing = True
+        try:
+            if not self.failure:
+                if self._projection is not None:
+                    self._writer.safe = self._projection.safe
+                applied = await self._writing.run(partial(self.write, batch))
+                self._depths = applied.depths
+                if applied.described and self._projection is not None:
+                    self._projection.committed(applied.described, applied.tip)
+        except Exception as error:
+            await self._fail(error)
+        finally:
+            self._is_writing = False
+        for operation in batch:
+            if not isinstance(operation, Commit):
+                continue
+            if self.failure:
+                operation.written = []
+                operation.error = self.failure
+            self.tip += len(operation.written)
+            if operation.done is not None:
+                try:
+                    operation.done(operation)
+                except BaseException as error:  # Others wait to be told of theirs.
+                    if exit_in(error) is not None:
+                        raise
+                    log.error("commit.untold", run_id=operation.run_id, exc_info=error)
+        self._tell_written()
+
+    async def _checkpoint(self) -> None:
+        try:
+            if not self.failure:
+                await self._writing.run(self._writer.checkpoint)
+        except sqlite3.Error as error:
+            await self._fail(error)
+
+    async def _fail(self, error: Exception) -> None:
+        self._failed(error)
+        if isinstance(error, sqlite3.Error):
+            await self._writing.run(partial(mark_failed, self.folder.database, error))
+
+    def _failed(self, error: Exception) -> None:
+        path = self.folder.database
+        if isinstance(error, OperatorError):
+            self.failure = str(error)
+        elif isinstance(error, sqlite3.Error):
+            self.failure = store_failure(path, error)
+        else:
+            self.failure = f"{path}: {type(error).__name__}: {error}; please report it"
+        log.error("store.failed", problem=self.failure, exc_info=error)
+
+    async def flush(self) -> None:
+        """Return when everything submitted so far is written.
+
+        Where the writing task is no more, whoever waits does what it has left.
+        """
+        while self._queue or self._is_writing:
+            if not self._is_attended:
+                await self._write_batch()
+                continue
+            if self._idle is None:
+                self._idle = anyio.Event()
+            await self._idle.wait()
+
+    async def projected(self) -> None:
+        """Return when the agents' folders show everything that was committed before."""
+        await self.flush()
+        if self._projection is not None:
+            await self._projection.catch_up()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        return await self._ask(partial(self._reader.load, run_id, after))
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        return await self._ask(partial(self._reader.latest, run_id, types))
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        return await self._ask(partial(self._reader.info, run_id))
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        read = partial(self._reader.runs, live=live, root_run_id=root_run_id)
+        return await self._ask(read)
+
+    async def ready(self) -> Sequence[str]:
+        return await self._ask(self._reader.ready)
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        return await self._ask(self._reader.timed)
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        return await self._ask(partial(self._reader.find, to, by))
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        return await self._ask(partial(self._reader.notes, prefix))
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        end = self.tip if until is None else min(until, self.tip)
+        return await self._ask(partial(self._reader.read, selection, after, end, limit))
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        return await self._ask(partial(self._reader.position, run_id, lane, seq))
+
+    async def _ask(self, read: Callable[[], T]) -> T:
+        """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""
+        path = self.folder.database
+        try:
+            found = await self._reading.run(read)
+            if self._is_writing:
+                # It may be of the batch under way, of which nobody has been told: who reads must
+                # not be ahead of who listens.
+                self._told = self._told or anyio.Event()
+                await self._told.wait()
+            return found
+        except sqlite3.Error as error:
+            words = store_failure(path, error).removeprefix(f"{path}: ")
+            raise StoreFailed(str(path), words) from error
+        except MISFITS as error:
+            problem = f"what stands in it is damaged ({error}); put a backup in its place"
+            raise StoreFailed(str(path), problem) from error
+
+    def depths(self) -> Depths:
+        return self._depths

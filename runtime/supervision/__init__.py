@@ -1,0 +1,1 @@
+"""Runs come and go: admission, loading, restoring, quarantine."""

@@ -1,0 +1,351 @@
+"""``Arrivals``: runs on their way into memory: read, looked at, put there, gone on with.
+
+    read from the journal ──► its definition is there ──► restored if it was at work ──► goes on
+             │                          │
+             └── cannot be read         └── gone ──► left as it is (``withheld``)
+
+Rules
+-----
+* What comes while a run is read is kept for it.
+* A run that never began fails where its definition is gone (R-05); every other one is left as it
+  is.  Ending it, by ``terminate`` or by its deadline, needs no definition (P-14).
+* Deaths of a run's loop are counted by its lane; those that could not be recorded are counted
+  here (T-12).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hubbub.agents.code.durable_steps import NOTHING, recall
+from hubbub.agents.code.lifecycle import CodeThread, fold_code, start_if_missing
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.agents.turn.deaths import CONTEXT_ONLY, doom_of, questions, waited
+from hubbub.agents.turn.missing import Gone, what_is_gone
+from hubbub.agents.turn.recovery import causes_of
+from hubbub.agents.turn.signals import Restored
+from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue, RunFailed, UnknownAgent
+from hubbub.hub.events import InLane
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Commit, LoadedRun
+from hubbub.runtime.kernel.family import Relatives
+from hubbub.runtime.kernel.recent import RecentThreads
+from hubbub.runtime.runs.code_run import CodeRun
+from hubbub.runtime.runs.model_run import Activation
+from hubbub.runtime.supervision.quarantine import Withheld, unreadable
+from hubbub.runtime.supervision.restore import Boot, RestorePolicy
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+    from hubbub.runtime.supervision.supervisor import Activations
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals:
+    """Takes runs into memory."""
+
+    __slots__ = (
+        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "loading", "recent",
+        "withheld",
+    )  # fmt: skip
+
+    def __init__(
+        self, runtime: "Runtime", runs: "Activations", relatives: Relatives, policy: RestorePolicy
+    ) -> None:
+        self._runtime = runtime
+        self._runs = runs
+        self._relatives = relatives
+        self._boot = Boot(policy)
+        self.withheld = Withheld(runtime)
+        self.recent = RecentThreads()
+        self.loading: dict[str, list[InLane]] = {}
+        """What has come for runs that are being read just now."""
+        self._overdue: set[str] = set()
+        self.deaths: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """What a run's loop died of since its lane had that many events."""
+
+    # ── what is on its way ───────────────────────────────────────────────────────────────────
+
+    def is_loading(self, run_id: str) -> bool:
+        return run_id in self.loading
+
+    def takes(self, item: InLane) -> bool:
+        """Keep an item for its run, if that is being read just now."""
+        self._boot.woken(item)
+        held = self.loading.get(item.run_id)
+        if held is not None:
+            held.append(item)
+        return held is not None
+
+    async def unfinished(self) -> Sequence[str]:
+        """The runs that an earlier runtime has left for this one to go on with."""
+        now, journal = self._runtime.ports.clock.now(), self._runtime.hub.journal
+        found = await self._boot.unfinished(journal, now)
+        await self._runs.trials.found(journal, tuple(found))
+        return found
+
+    def note_left(self, at_work: Mapping[str, int]) -> None:
+        """The runtime is left in order, with these runs at work (R-16)."""
+        self._boot.leave(self._runtime.hub.journal, at_work, self._runs.trials.note_left())
+
+    def is_overdue(self, run_id: str) -> None:
+        """A run's time is over: it ends as soon as it is in memory."""
+        self._overdue.add(run_id)
+
+    def died(self, run_id: str, error: str) -> None:
+        """A run's loop raised: begin again from the journal (T-12)."""
+        seq, deaths = self.deaths.get(run_id, (-1, ()))
+        self.deaths[run_id] = (seq, (*deaths, error))
+        if not self._runtime.is_leaving:
+            self.load(run_id)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def load(self, run_id: str) -> None:
+        """Read a run from the journal, in a task, and go on with it, if it is its turn."""
+        if self._runs.trials.is_held(run_id):
+            return
+        self.loading[run_id] = []
+        self._runtime.hub.tasks.start(self._load(run_id), name=run_id)
+
+    async def _load(self, run_id: str) -> None:
+        journal, relatives = self._runtime.hub.journal, self._relatives
+        held: list[InLane] = []
+        try:
+            await journal.flush()
+            thread, loaded = await self._read(run_id)
+            if loaded is None:
+                raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            lane = await relatives.lane_of(loaded)
+            await relatives.load(loaded)
+        except Exception as error:
+            self.loading.pop(run_id, None)
+            self._leave_broken(run_id, error)
+            return
+        finally:
+            held = self.loading.pop(run_id, [])
+        if loaded.info.status == "ended" or self._runtime.is_leaving:
+            self._overdue.discard(run_id)
+            self._runs.left_id(run_id)
+            return
+        try:
+            # What came while all this was read is held; what is in both lists is noted once.
+            waiting = (*loaded.waiting, *held)
+            self.install(lane, loaded.events, waiting, is_loaded=True, thread=thread)
+        except Exception as error:
+            self._runs.take_out(run_id)
+            self._leave_broken(run_id, error)
+        if self._runs.trials.is_on:
+            self._runs.trials.seen(run_id)
+
+    async def _read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
+        """A run as the journal has it; with its thread, if that was known up to a point."""
+        journal = self._runtime.hub.journal
+        if (known := self.recent.take(run_id)) is not None:
+            thread, seq = known
+            loaded = await journal.load(run_id, after=seq)
+            if loaded is None:
+                return None, None
+            thread = fold_all(thread, loaded.events)
+            gone = what_is_gone(thread, loaded.info.agent, self._runtime.definitions)
+            # Whoever looks into what happened before needs all of it.
+            if gone is None and not thread.is_at_work:
+                return thread, loaded
+        return None, await journal.load(run_id)
+
+    def _leave_broken(self, run_id: str, error: Exception) -> None:
+        """A run that cannot be read stops no other, and stays as it is (P-03)."""
+        log.error("run.unreadable", run_id=run_id, exc_info=error)
+        self.withheld.add(run_id, unreadable(self._runtime.hub.journal.name, error))
+        self._overdue.discard(run_id)
+        self._runs.left_id(run_id)
+
+    def _drop(
+        self,
+        lane: OwnLane,
+        pending: Sequence[InLane],
+        after: Callable[[Commit], None] = lambda _: None,
+    ) -> None:
+        """What is not to be handled becomes letters (T-09)."""
+
+        def tell(commit: Commit) -> None:
+            self.withheld.tell_dropped(dropped, commit)
+            after(commit)
+
+        if pending:
+            dropped = e.SessionDropped(items=tuple(pending), reason=CONTEXT_ONLY)
+            lane.append((dropped,), taken=[item.seq for item in pending], after=tell)
+
+    # ── into memory ──────────────────────────────────────────────────────────────────────────
+
+    def begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
+        """Put a run into memory that was just opened: there is nothing to go on with."""
+        run_id = lane.run_id
+        definition = self._runtime.definitions.find_agent(lane.agent)
+        if definition is None or definition.is_code or run_id in self._overdue:
+            self.install(lane, (), items)
+            return
+        run = Activation(self._runtime, lane, EMPTY, self._runs.callers.get(run_id))
+        self._runs.put(run)
+        for item in items:
+            run.mail.put(item)
+        run.advance()
+
+    def install(
+        self,
+        lane: OwnLane,
+        events: Sequence[e.Event],
+        waiting: Sequence[InLane],
+        *,
+        is_loaded: bool = False,
+        thread: Thread | None = None,
+    ) -> None:
+        """Put a run into memory with what its journal holds, and go on with it.
+
+        ``events`` are all of its own; or the last ones, where its ``thread`` is known.
+        """
+        run_id = lane.run_id
+        definitions = self._runtime.definitions
+        definition = definitions.find_agent(lane.agent)
+        if definition is not None and definition.is_code:
+            self._install_code(definition, lane, events, waiting)
+            return
+        seq = lane.seq
+        if thread is None:
+            thread = fold_all(EMPTY, events)
+        gone = what_is_gone(thread, lane.agent, definitions)
+        if gone is not None and seq:
+            self._withhold(gone, lane, events, waiting)
+            return
+        causes = self._causes(lane, thread, events)
+        if causes and self._is_held(run_id, causes, waiting):
+            return
+        self._relatives.came_back(run_id)
+        pending = self._boot.pending(run_id, waiting)
+        caller = self._runs.callers.get(run_id)
+        run = Activation(self._runtime, lane, thread, caller, is_careful=is_loaded)
+        self._runs.put(run)
+        for item in waiting:
+            if item not in pending:
+                run.mail.put(item)
+        self._boot.used(run_id)
+        if definition is None:
+            run.doom(UnknownAgent(lane.agent, definitions.names))
+        elif run_id in self._overdue:
+            self._overdue.discard(run_id)
+            run.pass_deadline()
+        else:
+            self._go_on(run, causes)
+            if run.thread.phase != "ended":  # Else the end has disposed of them.
+                self._drop(lane, pending, run.advance)
+
+    def _causes(self, lane: OwnLane, thread: Thread, events: Sequence[e.Event]) -> tuple[str, ...]:
+        """Why a run is restored, as often as that counts, now included; empty where it is not."""
+        run_id = lane.run_id
+        cause = self._boot.cause(run_id, lane.seq)
+        if not (thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live")):
+            return ()
+        before = causes_of(events)
+        if deaths := self._unrecorded_deaths(run_id, lane.seq):
+            return (*before, *deaths)
+        if not cause:
+            is_waiting = waited(thread, events)
+            cause = self._runs.trials.cause(run_id, before, is_waiting=is_waiting)
+        return (*before, cause)
+
+    def _is_held(self, run_id: str, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
+        """Whether a run that is to be restored is left alone until its turn comes."""
+        ends = any(isinstance(x, e.SessionTerminate | e.SessionCancel) for x in waiting)
+        if ends or run_id in self._overdue or run_id in self.deaths or causes[-1] == CONTEXT_ONLY:
+            return False
+        if self._runs.trials.holds(run_id, causes):
+            self._runs.left_id(run_id)
+            return True
+        return False
+
+    def _go_on(self, run: Activation, causes: tuple[str, ...]) -> None:
+        """Restore a run that was at work, before anything in its inbox is looked at (P-03)."""
+        if causes:
+            run.restore(Restored(causes[-1], causes[:-1]))
+        elif doom := doom_of(self._unrecorded_deaths(run.lane.run_id, run.lane.seq)):
+            run.doom(RunFailed(run.lane.run_id, "failed", doom))
+        else:
+            run.advance()
+
+    def _unrecorded_deaths(self, run_id: str, seq: int) -> tuple[str, ...]:
+        """What the run's loop died of the last time, and before it without a word in its lane."""
+        since, deaths = self.deaths.get(run_id, (seq, ()))
+        if since != seq:
+            deaths = deaths[-1:]
+            self.deaths[run_id] = (seq, deaths)
+        return deaths
+
+    def _withhold(
+        self, gone: Gone, lane: OwnLane, events: Sequence[e.Event], waiting: Iterable[InLane]
+    ) -> None:
+        """Leave a run as it is, unless it is to end, which needs no definition (P-14)."""
+        run_id = lane.run_id
+        ends = [x for x in waiting if isinstance(x, e.SessionTerminate | e.SessionCancel)]
+        if run_id in self.deaths or not (ends or run_id in self._overdue):
+            self.withheld.add(run_id, gone, lane)
+            self._runs.left_id(run_id)
+            self._runs.lend_again(lane)
+            return
+        self.withheld.let_go(run_id)
+        code = CodeThread()
+        for event in events:
+            code = fold_code(code, event)
+        if missing := start_if_missing(code):  # A code agent was to say itself that it starts.
+            events = (*events, *lane.append(missing).events)
+        run = Activation(self._runtime, lane, fold_all(EMPTY, events), is_careful=True)
+        self._runs.put(run)
+        self._boot.used(run_id)
+        for item in ends:
+            run.mail.put(item)
+        if ends:
+            run.advance()
+        else:
+            self._overdue.discard(run_id)
+            run.pass_deadline()
+
+    def _install_code(
+        self,
+        definition: AgentDefinition,
+        lane: OwnLane,
+        events: Sequence[e.Event],
+        waiting: Sequence[InLane],
+    ) -> None:
+        thread = CodeThread()
+        for event in events:
+            thread = fold_code(thread, event)
+        again = thread.opened is not None
+        cause = self._boot.cause(lane.run_id, lane.seq)
+        if again and definition.on_restart == "resume":
+            if deaths := self._unrecorded_deaths(lane.run_id, lane.seq):
+                cause = deaths[-1]
+            elif not cause:
+                cause = self._runs.trials.cause(
+                    lane.run_id, thread.before, is_waiting=bool(questions(events))
+                )
+            if self._is_held(lane.run_id, (*thread.before, cause), waiting):
+                return
+        pending = self._boot.pending(lane.run_id, waiting)
+        recorded = recall(events) if events else NOTHING
+        run = CodeRun(self._runtime, definition, lane, thread, recorded)
+        self._runs.put(run)
+        self._boot.used(lane.run_id)
+        self._drop(lane, pending)
+        for item in waiting:
+            if item not in pending:
+                run.put(item)
+        if lane.run_id in self._overdue:
+            self._overdue.discard(lane.run_id)
+            run.pass_deadline()
+        if again and not run.is_over:
+            run.resume(cause)  # Which begins.
+        else:
+            run.begin()

@@ -1,0 +1,140 @@
+"""``Withheld``: runs that are left as they are for as long as this runtime is open (P-14, P-03).
+
+A run whose definition is gone, or whose record cannot be read, stays in the journal untouched.
+It is told of once, with the remedy, in the log and as ``hub:error``; messages to it are refused
+for the reason, everything else waits in its inbox.  It can be terminated, and its deadline still
+ends it, where its record can be read.
+
+What a boot has to say is held back until the runtime is open, so that whoever opened it hears it.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from hubbub.agents.turn.missing import Gone
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import (
+    Event,
+    HubDeadLetter,
+    HubErrorEvent,
+    InLane,
+    SessionCancel,
+    SessionDropped,
+    SessionTerminate,
+)
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Commit
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Withheld", "letter", "unreadable"]
+
+UNREADABLE: Final = "unreadable"
+
+
+def unreadable(store: str, error: Exception) -> Gone:
+    """Why a run that cannot be read is left alone."""
+    problem = f"{type(error).__name__}: {error}"[:1000]
+    return Gone(
+        UNREADABLE,
+        f"its record in store {store!r} cannot be read ({problem}); run `hubbub fsck`, and put "
+        "the store back from a backup",
+    )
+
+
+def letter(item: InLane, reason: str) -> HubDeadLetter:
+    """What is told of an accepted item that nobody will handle (T-09)."""
+    return HubDeadLetter(
+        to=item.run_id, reason=reason, message=item, run_id=item.run_id,
+        root_run_id=item.root_run_id, parent_run_id=item.parent_run_id, agent=item.agent,
+    )  # fmt: skip
+
+
+class Withheld:
+    """Who is left alone, and why; and what is to be told of it."""
+
+    __slots__ = ("_is_open", "_kept", "_runtime", "_why")
+
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self._why: dict[str, Gone] = {}
+        self._is_open = False
+        self._kept: list[Event] = []
+
+    def ignores(self, item: InLane) -> bool:
+        """Whether an item has to wait in its inbox until the run is gone on with."""
+        why = self._why.get(item.run_id)
+        if why is None:
+            return False
+        return why.reason == UNREADABLE or not isinstance(item, SessionTerminate | SessionCancel)
+
+    def reason(self, run_id: str) -> str:
+        """Why messages to a run are refused; empty where they are not."""
+        why = self._why.get(run_id)
+        return why.reason if why is not None else ""
+
+    def why(self, run_id: str) -> str:
+        """The same, in words for whoever has called the run."""
+        why = self._why.get(run_id)
+        return why.remedy.partition(";")[0] if why is not None else ""
+
+    def error(self, run_id: str) -> OperatorError | None:
+        """What somebody is told who waits for a run that does not go on."""
+        why = self._why.get(run_id)
+        if why is None:
+            return None
+        return OperatorError(f"run {run_id} does not go on: {why.remedy}")
+
+    def add(self, run_id: str, why: Gone, lane: OwnLane | None = None) -> None:
+        """Leave a run alone from now on, and say so once."""
+        if run_id in self._why:
+            return
+        self._why[run_id] = why
+        about = HubErrorEvent(
+            error=f"run {run_id} is left as it is: {why.remedy}", error_type=why.reason,
+            during="agent:restore", run_id=run_id,
+        )  # fmt: skip
+        if lane is not None:
+            about = structs.replace(
+                about, root_run_id=lane.root_run_id, parent_run_id=lane.parent_run_id,
+                agent=lane.agent,
+            )  # fmt: skip
+        log.warning(
+            "run.withheld", run_id=run_id, agent=about.agent, reason=why.reason, remedy=why.remedy
+        )
+        self.tell(about)
+
+    def let_go(self, run_id: str) -> None:
+        """The run ends, or is looked at again."""
+        self._why.pop(run_id, None)
+
+    # ── what is told ─────────────────────────────────────────────────────────────────────────
+
+    def tell(self, event: Event) -> None:
+        """Emit an event, as soon as somebody may listen."""
+        hub = self._runtime.hub
+        if not self._is_open:
+            self._kept.append(event)
+        elif not hub.is_closed:
+            hub.emit(event)
+
+    def tell_dropped(self, event: SessionDropped, commit: Commit) -> None:
+        """A commit is done by which a run has dropped items: each has its letter (T-09)."""
+        for item in event.items if not commit.error else ():
+            self.tell(letter(item, event.reason))
+
+    def opened(self) -> None:
+        """The runtime is open: its user listens from his next turn on."""
+        if self._kept:
+            self._runtime.hub.tasks.start(self._tell_kept(), name="hubbub boot")
+        else:
+            self._is_open = True
+
+    async def _tell_kept(self) -> None:
+        self._is_open = True
+        kept, self._kept = self._kept, []
+        for event in kept:
+            self.tell(event)

@@ -1,0 +1,125 @@
+"""``Boot``: what a runtime finds in its journal when it opens, and what becomes of it (P-03).
+
+    at work, or with mail   activated; what was at work is restored before anything else
+    waiting for children    left alone until one is heard of
+    parked                  left alone: not even looked at
+    with a deadline         watched
+
+Whether the process of a run that was at work died, or its runtime was merely left, says a note of
+the store: which runs were at work when a runtime was last left, and how far each had come.  It
+holds for a run that has come no further since; a process that is killed writes none (P-10, R-16).
+Which run a process has died of is found out in ``trials``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from hubbub.agents.turn.deaths import CONTEXT_ONLY, LEFT
+from hubbub.hub.errors import BadValue, StoreFailed
+from hubbub.hub.events import InLane, SessionMessage
+from hubbub.hub.logs import log
+from hubbub.hub.store.journal import Commit, Journal
+from hubbub.runtime.kernel.ancestry import runs_above
+
+__all__ = ["Boot", "RestorePolicy"]
+
+NOTE: Final = "runs:left"
+"""The note's key.  Its text: own events by run id, as JSON."""
+
+
+class RestorePolicy(Enum):
+    """What becomes, when a runtime opens, of what an earlier one had accepted and not finished.
+
+    ``EVERYTHING``: runs go on from their last finished step; messages that wait are handled.
+
+    ``CONTEXT_ONLY``: contexts are kept, nothing is retried (T-09).  A session at work ends as
+    interrupted, its open calls are answered as lost, every message that waits becomes one
+    ``hub:dead_letter``, and the run parks.  A run that never began begins: its opening is no
+    message.  Code agents go on by their ``on_restart``, without the messages that wait.
+    """
+
+    EVERYTHING = "everything"
+    CONTEXT_ONLY = "context only"
+
+
+class Boot:
+    """The state of the runs as a runtime found it; its entries are used up as runs are read."""
+
+    __slots__ = ("_at", "_emptied", "_is_context_only", "_left", "_noted")
+
+    def __init__(self, policy: RestorePolicy) -> None:
+        self._is_context_only = policy is RestorePolicy.CONTEXT_ONLY
+        self._left: dict[str, int] = {}
+        self._noted: dict[str, int] = {}
+        self._emptied: dict[str, int | None] = {}
+        """Runs to be restored without what waits, and the first item that came since."""
+        self._at = 0
+
+    async def unfinished(self, journal: Journal, now: int) -> Sequence[str]:
+        """The runs to go on with, those above others before them."""
+        self._at = now
+        text = (await journal.notes(NOTE)).get(NOTE)
+        if text:
+            try:
+                self._noted = msgspec.json.decode(text, type=dict[str, int])
+            except msgspec.DecodeError as error:  # Then every run counts as killed.
+                log.warning("boot.unreadable", note=NOTE, error=str(error))
+            self._left = dict(self._noted)
+        ready = await journal.ready()
+        if not self._is_context_only:
+            return ready
+        for run_id in ready:
+            for above in (*await _waiting_above(journal, run_id), run_id):
+                self._emptied[above] = None
+        return tuple(self._emptied)
+
+    def woken(self, item: InLane) -> None:
+        """An item came since: it is handled as ever."""
+        if item.run_id in self._emptied and self._emptied[item.run_id] is None:
+            self._emptied[item.run_id] = item.seq
+
+    def cause(self, run_id: str, seq: int) -> str:
+        """Why a run that was at work is read again, when its own lane ends at ``seq``."""
+        if run_id in self._emptied:
+            return CONTEXT_ONLY
+        return LEFT if self._left.get(run_id) == seq else ""
+
+    def pending(self, run_id: str, waiting: Iterable[InLane]) -> tuple[InLane, ...]:
+        """The messages among what waits that are not to be handled."""
+        if run_id not in self._emptied:
+            return ()
+        since = self._emptied[run_id]
+        return tuple(
+            item
+            for item in waiting
+            if isinstance(item, SessionMessage)
+            and item.at <= self._at
+            and (since is None or item.seq < since)
+        )
+
+    def used(self, run_id: str) -> None:
+        """The run is in memory, or over: what was found of it holds no more."""
+        self._emptied.pop(run_id, None)
+        self._left.pop(run_id, None)
+
+    def leave(self, journal: Journal, at_work: Mapping[str, int], notes: Mapping[str, str]) -> None:
+        """Note which runs are left in the middle of something; and ``notes``."""
+        left = {**self._left, **at_work}
+        if left != self._noted:
+            self._noted = left
+            notes = {**notes, NOTE: msgspec.json.encode(left).decode()}
+        if notes:
+            journal.submit(Commit(notes=notes))
+
+
+async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:
+    """The runs above that wait for their children, the root first."""
+    try:
+        run = await journal.info(run_id)
+        above = await runs_above(journal, run) if run is not None else ()
+    except (BadValue, StoreFailed):  # One run's trouble, which is told when it is read.
+        return ()
+    return [info.run_id for info in reversed(above) if info.status == "waiting"]

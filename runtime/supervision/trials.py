@@ -1,0 +1,254 @@
+"""``Trials``: runs whose process may die of them are restored one after another (P-10).
+
+    found at boot ─► others go on at once ─► the first suspect ─► the next one ─► … ─► over
+                     until each got on, or ten seconds
+
+A suspect (agents/turn/deaths.py) is not even in memory until its turn comes; what is sent to it
+waits in its inbox.  The next one's turn comes when the one at hand has got on, waits, is over, or
+ten seconds have passed.
+
+A suspect is *tried* for as long as a process has lived that went on with all of them at once; so
+who was tried alone at a death is guilty of it, however long it takes.  Who is tried says a note of
+the store: it is written in the commit that restores a suspect.  Where none was tried any more, the
+next runtime tries each for twice as long; where more than one was, or none, it gives each all of
+that time before the next one's turn.
+
+Nothing of this costs anything where no process has died.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.turn.deaths import TRIAL, cause_of_death, doom_of, is_suspect, trial_seconds
+from hubbub.hub.events import AgentRestore
+from hubbub.hub.logs import log
+from hubbub.hub.store.journal import Commit, Journal
+from hubbub.runtime.kernel.timers import Timer
+
+if TYPE_CHECKING:
+    from hubbub.runtime.runtime import Runtime
+
+__all__ = ["Trials"]
+
+NOTE: Final = "runs:tried"
+"""The note's key.  Its text: a ``_Tried`` as JSON."""
+
+
+class _Tried(Struct, frozen=True, omit_defaults=True):
+    tried: tuple[str, ...] = ()
+    blamed: tuple[str, ...] = ()
+    """Runs that a process has died of, which no runtime has looked at since."""
+    held: tuple[str, ...] = ()
+    """Suspects whose turn had not come."""
+    lived: float = 0.0
+    """How long a process has lived, at least, that went on with all of them at once."""
+    is_late: bool = False
+    """Whether the time of a suspect has passed that has not got on since."""
+
+
+class Trials:
+    """The suspects of one runtime."""
+
+    __slots__ = (
+        "_before", "_blamed", "_has_begun", "_lived", "_noted", "_others", "_pending", "_runtime",
+        "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer", "_tried", "_unseen",
+        "_were_held", "is_on", "turn",
+    )  # fmt: skip
+
+    def __init__(self, runtime: "Runtime", start: Callable[[str], object]) -> None:
+        self._runtime = runtime
+        self._start = start
+        """Has a suspect restored whose turn it is."""
+        self._before: tuple[str, ...] = ()
+        """The runs that were tried when the process before this one died."""
+        self._were_held: frozenset[str] = frozenset()
+        self._blamed: set[str] = set()
+        self._noted = _Tried()
+        self._time = self._spacing = TRIAL
+        self._lived = 0.0
+        self._unseen: set[str] = set()
+        """Runs found at boot that have not been read yet."""
+        self._others: set[str] = set()
+        """Runs that were restored from a death, are no suspects, and have not got on since."""
+        self._suspects: dict[str, None] = {}
+        """Those whose turn has not come, in order."""
+        self._pending: set[str] = set()
+        """Runs that were restored from a death and have not got on since."""
+        self._has_begun = False
+        self.turn = ""
+        """The suspect that was restored last, or is about to be."""
+        self._tried: dict[str, float] = {}
+        """Until when (monotonic) each is tried."""
+        self._timer: Timer | None = None
+        self._stamp: Timer | None = None
+        self.is_on = False
+        """Whether anybody found at boot has yet to be looked at, to get on, or to be tried."""
+
+    # ── what is found ────────────────────────────────────────────────────────────────────────
+
+    async def found(self, journal: Journal, run_ids: tuple[str, ...]) -> None:
+        """These runs are there to go on with."""
+        self._unseen = set(run_ids)
+        self.is_on = bool(run_ids)
+        text = (await journal.notes(NOTE)).get(NOTE)
+        if not text:
+            return
+        noted = self._noted = msgspec.json.decode(text, type=_Tried)
+        self._before, self._were_held = noted.tried, frozenset(noted.held)
+        self._blamed = {*noted.blamed, *(noted.tried if len(noted.tried) == 1 else ())}
+        self._lived, is_missed = noted.lived, noted.is_late and not noted.tried
+        if is_missed:
+            self._lived = trial_seconds(noted.lived)
+        self._time = trial_seconds(self._lived)
+        if is_missed or len(noted.tried) > 1:
+            self._spacing = self._time
+        self._note()  # Before anything else: the next death is no longer theirs.
+
+    def cause(self, run_id: str, before: tuple[str, ...], *, is_waiting: bool) -> str:
+        """Why a run comes back that was at work when its process died."""
+        return cause_of_death(
+            before, run_id, is_waiting=is_waiting, is_blamed=run_id in self._blamed,
+            is_held=run_id in self._were_held, tried=self._before,
+        )  # fmt: skip
+
+    def holds(self, run_id: str, causes: tuple[str, ...]) -> bool:
+        """Whether a run that comes back for these causes is kept until its turn comes."""
+        self._blamed.discard(run_id)
+        if doom_of(causes):
+            return False
+        if not is_suspect(causes):
+            if causes[-1] == "":
+                self._others.add(run_id)
+                self._restored(run_id)
+            return False
+        if self.turn == run_id:
+            self._tried[run_id] = self._now() + self._time
+            self._wake_in(self._spacing)
+            self._restored(run_id)
+            return False
+        if not (self._suspects or self._has_begun):
+            self._wake_in(TRIAL)
+        self._suspects[run_id] = None
+        log.warning("run.suspected", run_id=run_id)
+        return True
+
+    def is_held(self, run_id: str) -> bool:
+        return run_id in self._suspects
+
+    def release(self, run_id: str) -> None:
+        """A suspect ends without having gone on: that needs no turn."""
+        self._suspects.pop(run_id, None)
+
+    def seen(self, run_id: str) -> None:
+        """A run has been read, and gone on with if that is its lot."""
+        self._unseen.discard(run_id)
+        self._look()
+
+    # ── one after another ────────────────────────────────────────────────────────────────────
+
+    def mark(self, commit: Commit) -> None:
+        """The commit that restores the run whose turn it is says so."""
+        if any(isinstance(event, AgentRestore) for event in commit.events):
+            commit.notes = {**(commit.notes or {}), **self._changed()}
+
+    def over(self, run_id: str) -> None:
+        """A run has got on, waits, or has left memory."""
+        for runs in (self._unseen, self._others, self._pending):
+            runs.discard(run_id)
+        self._tried.pop(run_id, None)
+        if run_id == self.turn:
+            self._end_turn()
+        self._look()
+
+    def _look(self) -> None:
+        """Whose turn is it?  The first one's when everybody else has been seen and got on."""
+        is_first = self._has_begun or not (self._unseen or self._others)
+        if self._suspects and is_first and not self.turn and not self._runtime.is_leaving:
+            self._end_turn()
+            self._has_begun = True
+            self.turn = next(iter(self._suspects))
+            del self._suspects[self.turn]
+            self._start(self.turn)  # What it writes says who is tried from now on.
+        elif not (self.turn or self._suspects):
+            self._rest()
+        self.is_on = bool(self.turn or self._unseen or self._suspects or self._pending)
+
+    def _rest(self) -> None:
+        """Nobody else comes: who is tried still is until its time has passed."""
+        if self._tried and self._timer is None:
+            self._wake_in(max(0.0, min(self._tried.values()) - self._now()))
+        if set(self._noted.tried) != set(self._tried) or not self._pending:
+            self._note()
+
+    def _wake_in(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self._runtime.timers.after(seconds, self._wake)
+
+    def _wake(self) -> None:
+        """The time of the run at hand has passed, or that of those that go first."""
+        self._timer = None
+        if not self._runtime.is_gone:
+            # A clock may be a trifle early: nobody is to be looked at again and again for that.
+            now, self._has_begun = self._now() + 0.001, True
+            self._tried = {run_id: at for run_id, at in self._tried.items() if at > now}
+            self._end_turn()
+            self._look()
+
+    def _end_turn(self) -> None:
+        self.turn = ""
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now(self) -> float:
+        return self._runtime.ports.clock.monotonic()
+
+    # ── how long processes live ──────────────────────────────────────────────────────────────
+
+    def _restored(self, run_id: str) -> None:
+        """A run goes on of which this process may die: for how long it does not is written."""
+        self._pending.add(run_id)
+        if self._stamp is None:
+            self._stamp_in(TRIAL, TRIAL)
+
+    def _stamp_in(self, seconds: float, lived: float) -> None:
+        def stamp() -> None:
+            is_first = not (self._suspects or self._has_begun)
+            if self._pending and is_first and not self._runtime.is_gone:
+                self._lived = max(self._lived, lived)
+                self._note()
+                if trial_seconds(lived) > lived:
+                    self._stamp_in(lived, 2 * lived)
+
+        self._stamp = self._runtime.timers.after(seconds, stamp)
+
+    # ── the note ─────────────────────────────────────────────────────────────────────────────
+
+    def note_left(self) -> dict[str, str]:
+        """What is to be noted when the runtime is left in order."""
+        self._tried.clear()
+        return self._changed()
+
+    def _changed(self) -> dict[str, str]:
+        """The note as it is to be from now on, if it is another one."""
+        goes_on = self._pending or self._suspects or self._unseen
+        tried = _Tried(
+            tried=tuple(self._tried), blamed=tuple(sorted(self._blamed)),
+            held=tuple(self._suspects) if self._tried else (),
+            lived=self._lived if goes_on else 0.0,
+            is_late=bool(self._pending - self._others - self._tried.keys()),
+        )  # fmt: skip
+        if tried == self._noted:
+            return {}
+        self._noted = tried
+        return {NOTE: msgspec.json.encode(tried).decode()}
+
+    def _note(self) -> None:
+        if not self._runtime.hub.is_closed and (notes := self._changed()):
+            self._runtime.hub.journal.submit(Commit(notes=notes))

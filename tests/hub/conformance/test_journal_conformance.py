@@ -1,0 +1,143 @@
+"""Both stores that ship are run through the checks that ship; and what memory alone does."""
+
+from functools import partial
+
+import pytest
+
+from hubbub import CustomEvent, Hub
+from hubbub.hub.conformance.journal import CHECKS
+from hubbub.hub.cursor import cursor_of, place
+from hubbub.hub.events import AgentComplete, SessionOpen
+from hubbub.hub.store.journal import Commit, Delivery, NewRun, Selection
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.stores.sqlite.store import SqliteStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "make_journal",
+    [
+        MemoryJournal,
+        lambda: LateJournal(MemoryJournal()),
+        lambda: LateJournal(MemoryJournal(), turns=3),
+    ],
+    ids=["memory", "late", "later"],
+)
+async def test_store_conforms(check, make_journal):
+    await check(make_journal)
+
+
+@pytest.mark.spec("H-06", "H-07", "H-09", "P-06", "P-17")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_sqlite_conforms(check, tmp_path, ports):
+    await check(lambda: SqliteStore(tmp_path / "store", ports=ports))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_sqlite_conforms_with_real_threads(check, tmp_path):
+    await check(lambda: SqliteStore(tmp_path / "store.db"))
+
+
+async def test_suite_notices_a_store_that_forgets_to_deduplicate():
+    class Forgetful(MemoryJournal):
+        def submit(self, commit):
+            for delivery in commit.deliveries:
+                delivery.key = ""
+            super().submit(commit)
+
+    broken = {check.__name__ for check in CHECKS if await _fails(check, Forgetful)}
+    assert "check_deduplication" in broken
+    assert "check_own_lane_is_dense_and_in_order" not in broken
+
+
+async def test_suite_notices_a_store_for_which_a_descriptor_is_no_identity():
+    class Forgetful(MemoryJournal):
+        def submit(self, commit):
+            self._by_descriptor.clear()
+            super().submit(commit)
+
+    broken = {check.__name__ for check in CHECKS if await _fails(check, Forgetful)}
+    assert broken == {
+        "check_descriptor_is_an_identity", "check_key_spells_a_user",
+        "check_everybody_at_once_opens_one", "check_stored_key_keeps_its_meaning",
+    }  # fmt: skip
+
+
+async def test_suite_notices_a_store_without_fences():
+    class Unfenced(MemoryJournal):
+        def submit(self, commit):
+            if commit.run_id in self._rows:
+                commit.expect = self._rows[commit.run_id].seq
+            super().submit(commit)
+
+    assert await _fails(
+        next(c for c in CHECKS if c.__name__ == "check_conflicting_commit_changes_nothing"),
+        Unfenced,
+    )
+
+
+async def _fails(check, make_journal):
+    try:
+        await check(make_journal)
+    except AssertionError:
+        return True
+    return False
+
+
+def end_a_run(journal, run_id):
+    new = NewRun(run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="a")
+    journal.submit(Commit(deliveries=(Delivery(SessionOpen(), run_id, new=new),)))
+    event = AgentComplete(run_id=run_id, root_run_id=run_id, lane="own", seq=1)
+    journal.submit(Commit(run_id, (event,), status="ended"))
+    return event
+
+
+async def test_memory_drops_the_oldest_ended_runs_whole():
+    journal = MemoryJournal(keep=2)
+    events = [end_a_run(journal, f"run-{n}") for n in range(5)]
+    assert await journal.info("run-2") is None
+    assert await journal.info("run-3") is not None
+    kept, _ = await journal.read(Selection())
+    assert {event.run_id for event in kept} == {"run-3", "run-4"}
+    assert [event.seq for event in kept] == [1, 1, 1, 1]
+    assert await place(journal, cursor_of(journal.name, events[2])) is None
+    assert await place(journal, cursor_of(journal.name, events[3])) == 8
+
+
+async def test_memory_frees_what_it_has_dropped():
+    journal = MemoryJournal(keep=1)
+    for number in range(5000):
+        end_a_run(journal, f"run-{number}")
+    assert sum(chunk is not None for chunk in journal._chunks) <= 2
+
+
+async def test_memory_keeps_the_last_events_of_the_hub_lane():
+    journal = MemoryJournal(keep_hub_events=3)
+    commits = [Commit(events=(CustomEvent.of("test:tick", n=n),)) for n in range(10)]
+    for commit in commits:
+        journal.submit(commit)
+    kept, reached = await journal.read(Selection())
+    assert [event.data["n"] for event in kept] == [7, 8, 9]
+    assert reached == journal.tip == 10
+    assert await place(journal, cursor_of(journal.name, commits[0].written[0])) is None
+    assert await place(journal, cursor_of(journal.name, commits[8].written[0])) == 9
+
+
+async def test_cursor_of_one_memory_store_is_foreign_to_another():
+    cursors = []
+    for make in (partial(Hub, journal=MemoryJournal()), Hub):
+        async with make() as hub:
+            await hub.publish(CustomEvent.of("test:tick"))
+            (event,) = await hub.read()
+            stream = hub.subscribe("*")
+            cursors.append((hub.journal, hub.cursor(event), stream.cursor))
+            stream.close()
+    (one, *of_one), (two, *of_two) = cursors
+    for cursor in of_one:
+        assert await place(one, cursor) == 1
+        assert await place(two, cursor) is None
+    for cursor in of_two:
+        assert await place(one, cursor) is None

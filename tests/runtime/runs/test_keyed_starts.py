@@ -1,0 +1,141 @@
+"""Starting with a ``Message``: what is delivered again is a duplicate, not a second turn (U-07)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub import (
+    AgentDefinition,
+    FunctionModel,
+    Message,
+    PromptDefinition,
+    Runtime,
+    SideConfig,
+    agent,
+)  # fmt: skip
+from hubbub.agents.model import ModelRequest, UserMessage
+from hubbub.hub.errors import CallerError
+from hubbub.hub.events import SessionMessage, SessionOpen
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.stores.sqlite.store import SqliteStore
+
+pytestmark = pytest.mark.anyio
+
+Open = Callable[[], Runtime]
+
+
+def heard(request: ModelRequest) -> list[str]:
+    return [each.content for each in request.messages if isinstance(each, UserMessage)]
+
+
+@pytest.fixture(params=["memory", "late", "sqlite"])
+def open_runtime(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Open:
+    """Opens a runtime on the same store, again and again."""
+    memory = MemoryJournal()
+
+    def store() -> Journal:
+        if request.param == "sqlite":
+            return SqliteStore(tmp_path / "store", ports=ports)
+        return memory if request.param == "memory" else LateJournal(memory)
+
+    model = FunctionModel(lambda asked: " | ".join(heard(asked)))
+    prompt = PromptDefinition(name="bot", prompt="", model=model)
+    bot = AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt))
+
+    @agent("code")
+    async def code(input: str, ctx: Any) -> str:
+        return f"heard {input}"
+
+    return lambda: Runtime([bot, code], store=store(), ports=ports)
+
+
+HI = Message("hi", key="m1")
+
+
+@pytest.mark.spec("H-09", "R-09")
+async def test_a_message_that_starts_a_conversation_is_taken_once(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        first = await rt.start("bot", HI, session_key="k")
+        again = await rt.start("bot", HI, session_key="k")
+        assert again.run_id == first.run_id
+        assert (await again.result()).output == "hi"
+        assert (await rt.hub.open("bot", HI, session_key="k")).duplicate
+        assert (await rt.hub.send_to_run(first.run_id, HI)).duplicate
+        assert (await rt.hub.open("bot", Message("bye", key="m1"), session_key="k")).rejected
+        with pytest.raises(CallerError, match="key reused"):
+            await rt.start("bot", Message("bye", key="m1"), session_key="k")
+        assert (await rt.hub.open("bot", HI, session_key="k", source="elsewhere")).accepted
+        assert (await first.result()).output == "hi | hi"
+
+
+@pytest.mark.spec("H-09", "R-09")
+async def test_a_message_that_finds_its_conversation_is_taken_once(open_runtime: Open) -> None:
+    second = Message("and?", key="m2")
+    async with open_runtime() as rt:
+        run = await rt.start("bot", HI, session_key="k")
+        await run.result()
+        for _ in range(2):
+            found = await rt.start("bot", second, session_key="k")
+            assert found.run_id == run.run_id
+        assert (await run.result()).output == "hi | and?"
+        assert (await rt.hub.send_to_run(run.run_id, second)).duplicate
+        sent = Message("sent", key="m3")
+        assert (await rt.hub.send_to_run(run.run_id, sent)).accepted
+        assert (await rt.hub.open("bot", sent, session_key="k")).duplicate
+        said = await rt.hub.read(run.run_id, types=["session:open", "session:message"])
+        assert [type(each) for each in said] == [SessionOpen, SessionMessage, SessionMessage]
+
+
+@pytest.mark.spec("H-09", "P-03")
+async def test_it_is_a_duplicate_after_a_restart_too(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        run = await rt.start("bot", HI, session_key="k")
+        await run.result()
+        await rt.start("bot", Message("and?", key="m2"), session_key="k")
+        await run.result()
+    async with open_runtime() as rt:
+        for message in (HI, Message("and?", key="m2")):
+            again = await rt.start("bot", message, session_key="k")
+            assert again.run_id == run.run_id
+            assert (await again.result()).output == "hi | and?"
+
+
+@pytest.mark.spec("R-09")
+async def test_the_same_run_id_is_the_same_start(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        first = await rt.start("bot", HI, run_id="mine")
+        again = await rt.start("bot", HI, run_id="mine")
+        assert first.run_id == again.run_id == "mine"
+        assert (await again.result()).output == "hi"
+
+
+async def test_without_an_address_each_start_is_a_run_of_its_own(open_runtime: Open) -> None:
+    """Keys are told apart by run: another user's message may have the same one."""
+    async with open_runtime() as rt:
+        first, other = await rt.start("bot", HI), await rt.start("bot", HI)
+        assert first.run_id != other.run_id
+
+
+@pytest.mark.spec("H-20")
+async def test_a_message_is_a_message_from_the_start(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        message = Message("hi", role="system", attachments=("a.txt",), metadata={"n": 1})
+        run = await rt.start("bot", message)
+        assert (await run.result()).output == "hi"
+        (opened,) = await rt.hub.read(run.run_id, types="session:open")
+        assert isinstance(opened, SessionOpen) and opened.message is not None
+        assert (opened.input, opened.message.role) == ("hi", "system")
+        assert (opened.message.attachments, opened.message.metadata) == (("a.txt",), {"n": 1})
+        assert (await rt.run("bot", HI)).output == "hi"
+
+
+async def test_a_code_agent_gets_the_text_of_a_message(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        assert (await rt.run("code", HI)).output == "heard hi"
+        run = await rt.start("code", HI, session_key="k")
+        assert (await run.result()).output == "heard hi"

@@ -1,0 +1,96 @@
+"""Waiting for a clock on the wall that somebody sets."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from hubbub.hub.virtual import EPOCH, LoopClock
+from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
+
+pytestmark = pytest.mark.anyio
+
+SECOND = 1_000_000
+
+
+class SetClock(LoopClock):
+    """A clock that somebody sets, and that counts who looks at it."""
+
+    offset = 0
+    looks = 0
+
+    def now(self) -> int:
+        self.looks += 1
+        return super().now() + self.offset
+
+
+class Bell:
+    """An alarm at work, and who it woke when."""
+
+    def __init__(self) -> None:
+        self.clock = SetClock()
+        self.alarm = Alarm(self.clock)
+        self.woken: dict[str, float] = {}
+
+    async def wait(self, name: str, seconds: float | None, earliest: float = 0.0) -> None:
+        latest = None if seconds is None else EPOCH + int(seconds * SECOND)
+        await self.alarm.wait(EPOCH + int(earliest * SECOND), latest)
+        self.woken[name] = round(self.clock.monotonic())
+
+
+@asynccontextmanager
+async def ringing() -> AsyncIterator[tuple[Bell, anyio.abc.TaskGroup]]:
+    bell = Bell()
+    async with anyio.create_task_group() as group:
+        bell.clock.monotonic()
+        group.start_soon(bell.alarm.run)
+        yield bell, group
+        group.cancel_scope.cancel()
+
+
+async def test_each_is_woken_at_its_time_whoever_came_first() -> None:
+    async with ringing() as (bell, group):
+        group.start_soon(bell.wait, "late", 5000.0)
+        await anyio.sleep(10)
+        group.start_soon(bell.wait, "soon", 25.0)
+        group.start_soon(bell.wait, "never", None)
+        group.start_soon(bell.wait, "past", 5.0)
+        await anyio.sleep(10_000)
+    assert bell.woken == {"past": 10, "soon": 25, "late": 5000}
+
+
+async def test_a_clock_that_was_set_is_noticed_within_a_nap() -> None:
+    async with ringing() as (bell, group):
+        group.start_soon(bell.wait, "due", 50_000.0)
+        await anyio.sleep(150)
+        group.start_soon(bell.wait, "never", None, 100.0)
+        await anyio.sleep(150)
+        assert bell.woken == {}
+        bell.clock.offset = -280 * SECOND
+        await anyio.sleep(MAX_NAP + 1)
+        assert bell.woken.pop("never") <= 300 + MAX_NAP
+        bell.clock.offset = 50_000 * SECOND
+        await anyio.sleep(MAX_NAP + 1)
+        assert bell.woken.pop("due") <= 361 + MAX_NAP
+
+
+async def test_all_who_wait_share_one_nap() -> None:
+    async with ringing() as (bell, group):
+        for number in range(50):
+            group.start_soon(bell.wait, f"{number}", 36_000.0)
+        await anyio.sleep(1)
+        bell.clock.looks = 0
+        await anyio.sleep(30_000)
+        assert bell.clock.looks <= 30_000 / MAX_NAP + 1
+        await anyio.sleep(10_000)
+        assert set(bell.woken.values()) == {36_000.0}
+
+
+async def test_who_waits_no_longer_is_forgotten() -> None:
+    async with ringing() as (bell, group):
+        with anyio.move_on_after(10):
+            await bell.wait("gone", 30.0)
+        group.start_soon(bell.wait, "stays", 90.0)
+        await anyio.sleep(100)
+    assert bell.woken == {"stays": 90}

@@ -1,0 +1,1 @@
+"""What tests share: agents, stores, programs, conversations, machines, and things that fail."""

@@ -1,0 +1,531 @@
+"""The house: which room may import which, in one direction, and how large anything may become.
+
+``ROOMS`` is the plan.  ``DEBTS`` are the arrows that still run against it: the list may only
+shrink.  Imports inside functions and for type checkers count like any other.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+GROUND: Final = frozenset(
+    f"hub/{name}.py"
+    for name in (
+        "cancelling", "errors", "exports", "logs", "masking", "patterns", "ports", "raised",
+        "receipt", "scope", "task_host", "texts", "values", "virtual",
+    )
+)  # fmt: skip
+"""Small nouns of the hub that know nothing of events."""
+
+HUB: Final = ("ground", "hub/events", "hub/store", "hub")
+TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
+KERNEL: Final = (*HUB, *TURN, "agents/code", "runtime/models", "runtime/kernel")
+STORES: Final = ("runtime/stores", "runtime/stores/sqlite", "runtime/stores/folders")
+SIMULATION: Final = "runtime/simulation"
+
+ROOMS: Final[dict[str, tuple[str, ...]]] = {
+    "ground": (),
+    "hub/events": ("ground",),
+    "hub/store": ("ground", "hub/events"),
+    "hub": ("ground", "hub/events", "hub/store"),
+    "hub/conformance": HUB,
+    "agents": HUB,
+    "agents/state": (*HUB, "agents"),
+    "agents/definitions": (*HUB, "agents", "agents/state"),
+    "agents/resolution": (*HUB, "agents", "agents/definitions"),
+    "agents/turn": (*HUB, "agents", "agents/state", "agents/definitions", "agents/resolution"),
+    "agents/code": (*HUB, "agents/state", "agents/turn"),
+    "agents/standalone": (*HUB, *TURN),
+    "agents/folders": (*HUB, "agents/state", "agents/turn"),
+    "agents/packaging": (*HUB, "agents/definitions", "agents/resolution"),
+    "channels": HUB,
+    "channels/console": (*HUB, "channels"),
+    "runtime/text": (),
+    "runtime/models/http": ("ground", "agents"),
+    "runtime/models/anthropic": ("ground", "agents", "runtime/models/http"),
+    "runtime/models/openai": ("ground", "agents", "runtime/models/http"),
+    "runtime/models": (
+        "ground", "agents", "runtime/models/http", "runtime/models/anthropic",
+        "runtime/models/openai",
+    ),
+    "runtime/loading": ("ground", "agents/definitions", "runtime/text"),
+    "runtime/stores/sqlite": HUB,
+    "runtime/stores/folders": (*HUB, "agents/state", "agents/folders", "runtime/stores/sqlite"),
+    "runtime/stores": (*HUB, "runtime/stores/sqlite", "runtime/stores/folders"),
+    "runtime/kernel": (*HUB, *TURN, "runtime/models"),
+    "runtime/activities": KERNEL,
+    "runtime/runs": (*KERNEL, "runtime/activities"),
+    "runtime/supervision": (*KERNEL, "runtime/runs"),
+    "runtime/schedules": (*HUB, "agents/definitions", "runtime/kernel"),
+    "runtime": (
+        *KERNEL, "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
+        "runtime/stores",
+    ),
+    "runtime/standalone": (
+        *KERNEL, "agents/standalone", "runtime/activities", "runtime/runs",
+    ),
+    "runtime/inspection": (
+        *HUB, *TURN, "agents/code", "agents/folders", "runtime/text", "runtime/loading", *STORES,
+    ),
+    "runtime/demo": (*KERNEL, "runtime", "runtime/runs", "runtime/stores/sqlite", "runtime/text"),
+    "runtime/demo/assets": (
+        *KERNEL, "runtime", "runtime/activities", "runtime/demo", "runtime/text",
+    ),
+    "runtime/demo/chat": (*KERNEL, "runtime", "runtime/loading", "runtime/demo", "runtime/text"),
+    "runtime/cli": (
+        *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
+        "runtime/schedules", *STORES,
+    ),
+    f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),
+    f"{SIMULATION}/loop": (*HUB, f"{SIMULATION}/story"),
+    f"{SIMULATION}/injection": (
+        *KERNEL, "runtime/supervision", *STORES, f"{SIMULATION}/story", f"{SIMULATION}/loop",
+    ),
+    f"{SIMULATION}/world": (
+        *KERNEL, "runtime", "runtime/runs", *STORES, f"{SIMULATION}/story", f"{SIMULATION}/loop",
+        f"{SIMULATION}/injection",
+    ),
+    f"{SIMULATION}/invariants": (*KERNEL, "runtime/models/http", f"{SIMULATION}/story"),
+    f"{SIMULATION}/playback": (
+        *KERNEL, "runtime", "runtime/runs", "runtime/inspection", "runtime/loading",
+        f"{SIMULATION}/story", f"{SIMULATION}/loop", f"{SIMULATION}/world",
+    ),
+    f"{SIMULATION}/strategies": (*KERNEL, f"{SIMULATION}/story"),
+    SIMULATION: (
+        *KERNEL, "runtime",
+        *(f"{SIMULATION}/{room}" for room in (
+            "story", "loop", "injection", "world", "invariants", "playback", "strategies",
+        )),
+    ),
+}  # fmt: skip
+"""Each room, and the rooms it may import besides itself."""
+
+DEBTS: Final[frozenset[tuple[str, str]]] = frozenset(
+    {
+        ("runtime/activities/agent_messages.py", "runtime/runtime.py"),
+        ("runtime/activities/call_tool.py", "agents/standalone/stack.py"),
+        ("runtime/activities/child_lookup.py", "runtime/runtime.py"),
+        ("runtime/activities/deltas.py", "runtime/runtime.py"),
+        ("runtime/activities/environment.py", "runtime/runtime.py"),
+        ("runtime/activities/files.py", "runtime/runtime.py"),
+        ("runtime/activities/hooks.py", "agents/standalone/stack.py"),
+        ("runtime/activities/interrupts.py", "runtime/runtime.py"),
+        ("runtime/activities/perform.py", "agents/standalone/stack.py"),
+        ("runtime/activities/perform.py", "runtime/runtime.py"),
+        ("runtime/activities/thread_state.py", "agents/standalone/turns.py"),
+        ("runtime/activities/thread_state.py", "runtime/runtime.py"),
+        ("runtime/activities/variable_requests.py", "runtime/runtime.py"),
+        ("runtime/inspection/run_check.py", "runtime/schedules/scheduler.py"),
+        ("runtime/kernel/family.py", "runtime/runtime.py"),
+        ("runtime/kernel/handle.py", "runtime/runtime.py"),
+        ("runtime/runs/code_run.py", "agents/standalone/stack.py"),
+        ("runtime/runs/code_run.py", "runtime/runtime.py"),
+        ("runtime/runs/model_run.py", "runtime/runtime.py"),
+        ("runtime/schedules/scheduler.py", "runtime/runtime.py"),
+        ("runtime/simulation/story/logbook.py", "runtime/simulation/injection/wrappers.py"),
+        ("runtime/simulation/story/steps.py", "runtime/simulation/world/world.py"),
+        ("runtime/simulation/strategies/scripts.py", "runtime/simulation/replay_line.py"),
+        ("runtime/standalone/turn.py", "runtime/runtime.py"),
+        ("runtime/stores/folders/read.py", "runtime/inspection/lanes.py"),
+        ("runtime/stores/folders/read.py", "runtime/inspection/run_check.py"),
+        ("runtime/stores/sqlite/file.py", "runtime/stores/open.py"),
+        ("runtime/stores/sqlite/store.py", "runtime/stores/folders/adopt.py"),
+        ("runtime/stores/sqlite/store.py", "runtime/stores/folders/disk.py"),
+        ("runtime/stores/sqlite/store.py", "runtime/stores/folders/projection.py"),
+        ("runtime/supervision/loader.py", "runtime/runtime.py"),
+        ("runtime/supervision/quarantine.py", "runtime/runtime.py"),
+        ("runtime/supervision/supervisor.py", "runtime/activities/environment.py"),
+        ("runtime/supervision/supervisor.py", "runtime/runtime.py"),
+        ("runtime/supervision/trials.py", "runtime/runtime.py"),
+    }
+)
+"""Arrows between files that run against the plan."""
+
+CIRCLES: Final[tuple[frozenset[str], ...]] = (
+    frozenset(
+        {
+            "agents/definitions/agent.py",
+            "agents/definitions/problems.py",
+            "agents/definitions/prompt.py",
+            "agents/definitions/skills.py",
+        }
+    ),
+    frozenset(
+        {
+            "hub/dispatch.py",
+            "hub/stream.py",
+        }
+    ),
+    frozenset(
+        {
+            "hub/hub.py",
+            "hub/prompts.py",
+        }
+    ),
+    frozenset(
+        {
+            "runtime/activities/agent_messages.py",
+            "runtime/activities/child_lookup.py",
+            "runtime/activities/deltas.py",
+            "runtime/activities/environment.py",
+            "runtime/activities/files.py",
+            "runtime/activities/hooks.py",
+            "runtime/activities/interrupts.py",
+            "runtime/activities/off_loop.py",
+            "runtime/activities/perform.py",
+            "runtime/activities/thread_state.py",
+            "runtime/activities/variable_requests.py",
+            "runtime/inspection/lanes.py",
+            "runtime/inspection/replay.py",
+            "runtime/inspection/run_check.py",
+            "runtime/kernel/family.py",
+            "runtime/kernel/handle.py",
+            "runtime/runs/code_run.py",
+            "runtime/runs/context.py",
+            "runtime/runs/durable_steps.py",
+            "runtime/runs/inbox.py",
+            "runtime/runs/model_run.py",
+            "runtime/runs/session.py",
+            "runtime/runtime.py",
+            "runtime/schedules/scheduler.py",
+            "runtime/stores/folders/adopt.py",
+            "runtime/stores/folders/compare.py",
+            "runtime/stores/folders/conversation_reader.py",
+            "runtime/stores/folders/conversations.py",
+            "runtime/stores/folders/projection.py",
+            "runtime/stores/folders/read.py",
+            "runtime/stores/folders/write.py",
+            "runtime/stores/open.py",
+            "runtime/stores/sqlite/file.py",
+            "runtime/stores/sqlite/store.py",
+            "runtime/supervision/loader.py",
+            "runtime/supervision/quarantine.py",
+            "runtime/supervision/supervisor.py",
+            "runtime/supervision/trials.py",
+        }
+    ),
+    frozenset(
+        {
+            "runtime/simulation/story/arguments.py",
+            "runtime/simulation/story/steps.py",
+            "runtime/simulation/world/world.py",
+        }
+    ),
+    frozenset(
+        {
+            "runtime/simulation/strategies/event_strategies.py",
+            "runtime/simulation/strategies/event_types.py",
+        }
+    ),
+)
+"""Files that import each other; each of these may only lose members."""
+
+THIRD_PARTIES: Final = {
+    "httpx": {"runtime/models/http"},
+    "rich": {"runtime/cli", "runtime/demo", "runtime/demo/assets", "channels/console"},
+    "cyclopts": {"runtime/cli", "runtime/demo", "runtime/demo/assets"},
+    "markdown_it": {"runtime/demo"},
+    "yaml": {"runtime/loading", "runtime/demo/chat"},
+    "cronsim": {"runtime/schedules"},
+    "sqlite3": {"runtime/stores/sqlite"},
+    "pytest": {SIMULATION, f"{SIMULATION}/strategies", "hub/conformance"},
+    "hypothesis": {SIMULATION, f"{SIMULATION}/strategies", f"{SIMULATION}/story"},
+    "trio": {SIMULATION, f"{SIMULATION}/loop", f"{SIMULATION}/world"},
+    "greenlet": {SIMULATION, f"{SIMULATION}/loop"},
+}
+"""What is loaded in which rooms only."""
+
+STRAYS: Final[frozenset[tuple[str, str]]] = frozenset(
+    {
+        ("hub/cancelling.py", "trio"),
+        ("runtime/inspection/backup.py", "sqlite3"),
+        ("runtime/inspection/check.py", "sqlite3"),
+        ("runtime/inspection/imports.py", "sqlite3"),
+        ("runtime/inspection/incoming_runs.py", "sqlite3"),
+        ("runtime/inspection/run_check.py", "sqlite3"),
+        ("runtime/simulation/injection/power_loss.py", "sqlite3"),
+        ("runtime/stores/folders/projection.py", "sqlite3"),
+    }
+)
+"""Files that load one of these elsewhere.  May only shrink."""
+
+LARGE: Final[dict[str, int]] = {
+    "agents/state/fold.py": 482,
+    "agents/turn": 20,
+    "hub": 24,
+    "hub/hub.py": 888,
+    "hub/store/memory.py": 550,
+    "runtime/cli/store_commands.py": 554,
+    "runtime/cli/store_commands.py: _export_command": 66,
+    "runtime/runs/code_run.py": 477,
+    "runtime/runs/model_run.py": 595,
+    "runtime/runs/model_run.py: advance": 61,
+    "runtime/runtime.py": 673,
+    "runtime/stores/sqlite/writer.py": 466,
+    "runtime/supervision/supervisor.py": 499,
+}
+"""Files of more than 450 lines, functions of more than 58, folders of more than 18 files."""
+
+TWICE: Final[frozenset[str]] = frozenset(
+    {"Fault", "Heard", "Lane", "Origin", "Room", "Said", "Skipped", "Wait", "Worker"}
+)
+"""Public classes of which there are two.  May only shrink."""
+
+PRIVATE: Final[frozenset[tuple[str, str]]] = frozenset(
+    {
+        ("agents/definitions/arguments.py", "_missing_"),
+        ("agents/definitions/schema.py", "_demand_readable"),
+        ("agents/definitions/schema.py", "_own_text"),
+        ("agents/definitions/schema.py", "_schema_of"),
+        ("agents/definitions/tools.py", "_getframe"),
+        ("agents/packaging/pack.py", "_plain"),
+        ("hub/hub.py", "_subscription"),
+        ("hub/own_lane.py", "_submit"),
+        ("hub/prompts.py", "_deliver"),
+        ("hub/prompts.py", "_emit_ephemeral"),
+        ("hub/prompts.py", "_record"),
+        ("hub/run_hub.py", "_check"),
+        ("hub/run_hub.py", "_deliver"),
+        ("hub/run_hub.py", "_emit_ephemeral"),
+        ("hub/run_hub.py", "_feed"),
+        ("hub/run_hub.py", "_listen"),
+        ("hub/run_hub.py", "_listening"),
+        ("hub/run_hub.py", "_prompts"),
+        ("hub/run_hub.py", "_stream"),
+        ("runtime/activities/deltas.py", "_closed"),
+        ("runtime/activities/deltas.py", "_emit_ephemeral"),
+        ("runtime/activities/interrupts.py", "_deliver"),
+        ("runtime/activities/interrupts.py", "_prompts"),
+        ("runtime/activities/thread_state.py", "_deliver"),
+        ("runtime/activities/variable_requests.py", "_deliver"),
+        ("runtime/runs/code_run.py", "_prompts"),
+        ("runtime/runs/model_run.py", "_prompts"),
+        ("runtime/schedules/scheduler.py", "_submit"),
+        ("runtime/simulation/loop/lockstep.py", "_getframe"),
+        ("runtime/simulation/loop/seeded.py", "_core"),
+        ("runtime/simulation/playback/code.py", "_run"),
+    }
+)
+"""Files that reach for a private name of something that is not their own.  May only shrink."""
+
+MAX_FILES, MAX_LINES, MAX_FUNCTION = 18, 450, 58
+
+
+@cache
+def files() -> tuple[str, ...]:
+    rooms = ("hub", "agents", "runtime", "channels")
+    paths = (path for room in rooms for path in (ROOT / room).rglob("*.py"))
+    return tuple(sorted(path.relative_to(ROOT).as_posix() for path in paths))
+
+
+@cache
+def tree(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text())
+
+
+def room_of(file: str) -> str:
+    if file in GROUND:
+        return "ground"
+    if file == "runtime/text.py":
+        return "runtime/text"
+    return file.rpartition("/")[0]
+
+
+@cache
+def homes() -> dict[str, str]:
+    """The file of each module.  A package that only offers names is none."""
+    found = {}
+    for file in files():
+        module = "hubbub." + file.removesuffix(".py").replace("/", ".")
+        found[module.removesuffix(".__init__")] = file
+    return found
+
+
+def names_imported(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Import):
+            yield from (alias.name for alias in each.names)
+        elif isinstance(each, ast.ImportFrom):
+            yield from (f"{each.module}.{alias.name}" for alias in each.names)
+
+
+@cache
+def imports_of(file: str) -> frozenset[str]:
+    """The files of ours that a file imports."""
+    found = set()
+    for name in names_imported(tree(file)):
+        while name not in homes() and "." in name:
+            name = name.rpartition(".")[0]
+        if name in homes():
+            found.add(homes()[name])
+    return frozenset(found - {file})
+
+
+def is_face(file: str) -> bool:
+    """Whether it only offers what other files hold (``hub/events`` is imported as if it held)."""
+    return file.endswith("/__init__.py") and file != "hub/events/__init__.py"
+
+
+def arrows() -> Iterator[tuple[str, str]]:
+    for file in files():
+        if not is_face(file):
+            yield from ((file, each) for each in sorted(imports_of(file)) if not is_face(each))
+
+
+def circles() -> list[frozenset[str]]:
+    """The strongly connected files, by Tarjan."""
+    graph: dict[str, list[str]] = {}
+    for file, other in arrows():
+        graph.setdefault(file, []).append(other)
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    open_: list[str] = []
+    found: list[frozenset[str]] = []
+
+    def visit(file: str) -> None:
+        number[file] = low[file] = len(number)
+        open_.append(file)
+        for other in graph.get(file, ()):
+            if other not in number:
+                visit(other)
+                low[file] = min(low[file], low[other])
+            elif other in open_:
+                low[file] = min(low[file], number[other])
+        if low[file] == number[file]:
+            at = open_.index(file)
+            circle = frozenset(open_[at:])
+            del open_[at:]
+            if len(circle) > 1:
+                found.append(circle)
+
+    for file in graph:
+        if file not in number:
+            visit(file)
+    return found
+
+
+def test_each_file_is_in_a_room() -> None:
+    assert {room_of(file) for file in files()} == set(ROOMS)
+
+
+def test_rooms_import_in_one_direction() -> None:
+    """The plan itself has no circle."""
+    left = {room: set(others) - {room} for room, others in ROOMS.items()}
+    while free := [room for room, others in left.items() if not others & set(left)]:
+        for room in free:
+            del left[room]
+    assert left == {}
+
+
+def test_a_file_imports_only_what_its_room_may() -> None:
+    against = {
+        (file, other)
+        for file, other in arrows()
+        if room_of(file) != room_of(other) and room_of(other) not in ROOMS[room_of(file)]
+    }
+    assert against - DEBTS == set(), "new arrows against the plan"
+    assert DEBTS - against == set(), "paid: take them off the list"
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    for circle in circles():
+        assert any(circle <= known for known in CIRCLES), sorted(circle)
+    known = {file for circle in CIRCLES for file in circle}
+    assert known == {file for circle in circles() for file in circle}, "paid: take them off"
+
+
+def test_libraries_are_loaded_in_their_rooms() -> None:
+    strays = {
+        (file, top)
+        for file in files()
+        for top in {name.partition(".")[0] for name in names_imported(tree(file))}
+        if top in THIRD_PARTIES and room_of(file) not in THIRD_PARTIES[top]
+    }
+    assert strays == STRAYS
+
+
+def test_what_is_private_stays_in_its_file() -> None:
+    """``other._name`` is for the file in which ``_name`` is written."""
+    found = set()
+    for file in files():
+        own = set(re.findall(r"\b_[a-z]\w*", (ROOT / file).read_text())) & written_in(file)
+        for node in ast.walk(tree(file)):
+            if (
+                isinstance(node, ast.Attribute)
+                and re.fullmatch(r"_[a-z]\w*", node.attr)
+                and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+                and node.attr not in own
+            ):
+                found.add((file, node.attr))
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hubbub"):
+                found |= {(file, x.name) for x in node.names if re.match(r"_[a-zA-Z]", x.name)}
+    assert found == PRIVATE
+
+
+def written_in(file: str) -> set[str]:
+    """The private names that a file defines: attributes it sets, slots, methods, functions."""
+    found: set[str] = set()
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                found.add(node.attr)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)  # Slots.
+    return found
+
+
+def test_nothing_grows_beyond_its_size() -> None:
+    sizes: dict[str, int] = {}
+    for file in files():
+        lines = (ROOT / file).read_text().count("\n")
+        if lines > MAX_LINES:
+            sizes[file] = lines
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) and node.body[1:] else node.body
+                span = (node.end_lineno or 0) - body[0].lineno + 1
+                if span > MAX_FUNCTION:
+                    sizes[f"{file}: {node.name}"] = span
+    for folder in {file.rpartition("/")[0] for file in files()}:
+        count = sum(1 for each in files() if each.rpartition("/")[0] == folder)
+        if count - 1 > MAX_FILES:
+            sizes[folder] = count - 1
+    too_large = {name: size for name, size in sizes.items() if size > LARGE.get(name, 0)}
+    assert too_large == {}
+    assert set(LARGE) <= set(sizes), "small enough now: take them off"
+
+
+def test_class_names_are_unique() -> None:
+    homes_of: dict[str, list[str]] = {}
+    for file in files():
+        for node in tree(file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes_of.setdefault(node.name, []).append(file)
+    assert {name for name, homes in homes_of.items() if len(homes) > 1} == TWICE
+
+
+@pytest.mark.parametrize("name", ["packages", "package-dir"])
+def test_the_packages_that_are_built_are_those_of_the_tree(name: str) -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    folders = {file.rpartition("/")[0] for file in files()}
+    wanted = {"hubbub", *("hubbub." + folder.replace("/", ".") for folder in folders)}
+    section = re.search(
+        r"^packages = \[(.*?)^\]" if name == "packages" else r"package-dir\]\n(.*?)\n\n",
+        text,
+        re.S | re.M,
+    )
+    assert section is not None
+    found = set(re.findall(r'^\s*"?(hubbub[\w.]*)"?', section[1], re.M))
+    assert found == wanted
