@@ -1,6 +1,6 @@
 """What passes between an agent and a model: requests, replies, deltas.  Plain data.
 
-The pairing of tool calls with their results is kept by shape (S-07): a request is made of
+The pairing of tool calls with their results is kept by shape: a request is made of
 ``UserMessage`` and ``AssistantMessage`` only, and every call inside an ``AssistantMessage`` is an
 ``AnsweredCall`` that *carries* its result.  There is no separate tool-result message that could
 be missing, so a history that a provider would refuse cannot be written down.
@@ -123,7 +123,7 @@ class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
     """What a model call came to.
 
     ``stop_reason`` is one of ``end``, ``tools``, ``length``, ``refusal``, ``stop_sequence`` or
-    the provider's own word.  A reply with neither text nor calls is *empty* (M-03).
+    the provider's own word.  A reply with neither text nor calls is *empty*.
     """
 
     text: str = ""

@@ -1,4 +1,4 @@
-"""Channels: the outside world.  They import the hub and nothing else of hubbub (K-02).
+"""Channels: the outside world.  They import the hub and nothing else of hubbub.
 
 Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal), and
 what the console is made of: ``stack`` (who has the conversation), ``transcript``, ``speech``,

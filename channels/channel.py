@@ -1,4 +1,4 @@
-"""Channels: how the outside world takes part (K-01, K-02, K-04).
+"""Channels: how the outside world takes part.
 
     hub ──► a mailbox per attachment ──► on_start ──► handlers, one event at a time ──► on_complete
 
@@ -14,7 +14,7 @@ Rules
   error over a ``channel:error`` is only logged, so that no two channels feed each other.
 * ``on_complete`` is called once for every ``on_start`` that succeeded: also when the hub closes
   first, and also when the program is being cancelled.
-* A channel keeps no map of its conversations (K-04).  ``hub.open(agent, text, session_key=key)``
+* A channel keeps no map of its conversations.  ``hub.open(agent, text, session_key=key)``
   finds or creates the run of a key, ``hub.send(text, session_key=key)`` speaks to it, and
   ``agent:start`` tells a run's key; the store keeps the address book.
 """

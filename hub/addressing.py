@@ -1,9 +1,9 @@
-"""Addressing: what an event means for the inbox it goes to (H-07 … H-09, R-09).
+"""Addressing: what an event means for the inbox it goes to.
 
 message    at most ``max_inbox`` wait; once per (run, source, key)
 reply      the first per prompt; never refused for a full inbox
 result     once per (child, session); never refused for a full inbox
-open       makes the address, or finds the open one of its session key or its descriptor (P-06)
+open       makes the address, or finds the open one of its session key or its descriptor
 terminate  closes the inbox for good; close closes it for messages
 abort      one run, or every live one
 """
@@ -71,7 +71,7 @@ def is_run_id(text: str) -> bool:
 
 
 def is_from_user(event: SessionMessage) -> bool:
-    """Whether a person said it, rather than another run or a program unseen by people (P-05)."""
+    """Whether a person said it, rather than another run or a program unseen by people."""
     return (
         event.role == "user"
         and not event.silent
@@ -125,7 +125,7 @@ class Addressing:
         self._max_inbox = max_inbox
         self._holders: set[str] | None = None
         self.agents: Container[str] | None = None
-        """The agents that there are; a run of another one takes no messages (P-14)."""
+        """The agents that there are; a run of another one takes no messages."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -202,7 +202,7 @@ class Addressing:
         )  # fmt: skip
 
     def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
-        """Move the values of variables where only the runtime looks (H-19)."""
+        """Move the values of variables where only the runtime looks."""
         for variable in event.variables:
             value = variable.value.reveal()
             if value is not None and self._ports.secrets.put_if_absent(

@@ -1,4 +1,4 @@
-"""Cursors: opaque texts that say after which durable event to go on (H-06).
+"""Cursors: opaque texts that say after which durable event to go on.
 
 A cursor names the store it is from, so that one from elsewhere is noticed, and either an event
 by its identity or a bare position.

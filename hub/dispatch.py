@@ -1,4 +1,4 @@
-"""``Dispatcher``: one order for everything that is seen (H-01 … H-06).
+"""``Dispatcher``: one order for everything that is seen.
 
     events of a commit ──► audiences: everyone, the tree, the run ──► then the owner's mail
 
@@ -6,12 +6,12 @@ Rules
 -----
 * One dispatch at a time.  What a listener emits meanwhile is queued behind the whole of it.
 * Rows of listeners are immutable tuples, looked up before any of them is called: who subscribes
-  during a dispatch does not get that event, who leaves before its turn is not called (H-04).
+  during a dispatch does not get that event, who leaves before its turn is not called.
 * A listener that raises is reported once, as ``hub:error``, and holds up nobody.  One that ends
   the program ends it from a task of the hub's: whoever commits goes on until it is left.
 * The owner of runs is told of what entered their inboxes after the dispatch, in the order of
   the commits.
-* Deltas are void once a later durable event of their run has been dispatched (R-11).
+* Deltas are void once a later durable event of their run has been dispatched.
 """
 
 from collections import deque
@@ -47,11 +47,11 @@ class Owner(Protocol):
         ...
 
     def refusal_of(self, run_id: str) -> str:
-        """Why no message may be sent to a run just now; empty where one may (P-14)."""
+        """Why no message may be sent to a run just now; empty where one may."""
         ...
 
     def interrupted_with(self, run_id: str) -> tuple[str, ...]:
-        """The run and those it waits for: what an interruption of it reaches (T-10)."""
+        """The run and those it waits for: what an interruption of it reaches."""
         ...
 
     def waits_for(self, run_id: str, other: str) -> bool:
@@ -172,7 +172,7 @@ class Dispatcher:
             self.queued += len(events)
             return
         self._dispatching = True
-        # What a listener emits is its own: the emitter's scope is not for it (H-12).
+        # What a listener emits is its own: the emitter's scope is not for it.
         token = scope.clear() if scope.current() else None
         try:
             self._deliver_to_audiences(events)
@@ -202,7 +202,7 @@ class Dispatcher:
             type_ = event.type
             if event.lane:
                 self.dispatched += 1
-                # Earlier deltas of this run are overtaken (R-11).
+                # Earlier deltas of this run are overtaken.
                 if self._floors and event.lane == "own" and event.run_id in self._floors:
                     if type_ == AgentComplete.type:
                         del self._floors[event.run_id]
@@ -212,7 +212,7 @@ class Dispatcher:
                 self._floors[event.run_id] = event.after_seq
                 self.partial.add(event.__class__)
             # Looked up for each event: a listener may subscribe, leave, or close the hub.  Looked
-            # up before any is called: who subscribes meanwhile does not get this one (H-04).
+            # up before any is called: who subscribes meanwhile does not get this one.
             everyone = self._everyone
             row = everyone.rows.get(type_)
             if row is None:
@@ -257,7 +257,7 @@ class Dispatcher:
         return True
 
     def report(self, error: BaseException, event: Event, listener: object, by: str = "") -> None:
-        """A listener raised: log it, tell it once, and go on (H-01)."""
+        """A listener raised: log it, tell it once, and go on."""
         name = words_of(getattr(listener, "__qualname__", None) or listener)
         mask = self.masker(event.run_id, by)
         log.error(

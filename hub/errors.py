@@ -155,7 +155,7 @@ class WrongThread(CallerError):
 
 
 class InboxInUse(CallerError):
-    """A run's inbox already has its one reader (T-08)."""
+    """A run's inbox already has its one reader."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -166,7 +166,7 @@ class InboxInUse(CallerError):
 
 
 class PromptTimeout(CallerError):
-    """Nobody answered the prompt in time; later replies are rejected (H-10)."""
+    """Nobody answered the prompt in time; later replies are rejected."""
 
     def __init__(self, prompt_id: str, seconds: float) -> None:
         self.prompt_id = prompt_id
@@ -184,7 +184,7 @@ class PromptClosed(CallerError):
 
 
 class BadPattern(CallerError):
-    """A subscription pattern that the hub does not understand (H-02)."""
+    """A subscription pattern that the hub does not understand."""
 
     def __init__(self, pattern: object) -> None:
         self.pattern = pattern
@@ -202,7 +202,7 @@ class BadValue(CallerError):
 
 
 class BadPath(CallerError):
-    """A name that no file of a run may have (T-07)."""
+    """A name that no file of a run may have."""
 
     def __init__(self, path: object, problem: str) -> None:
         self.path = path
@@ -218,7 +218,7 @@ class NoSuchFile(CallerError):
 
 
 class WaitCycle(CallerError):
-    """A run would wait for itself, or for a run above it that waits for it (C-15)."""
+    """A run would wait for itself, or for a run above it that waits for it."""
 
     def __init__(self, run_id: str, asked: str) -> None:
         self.run_id = run_id
@@ -231,7 +231,7 @@ class WaitCycle(CallerError):
 
 
 class VariablesRefused(CallerError):
-    """``provide_variables`` has stored nothing and started nothing (V-02).
+    """``provide_variables`` has stored nothing and started nothing.
 
     ``kind`` is one short word for programs: ``unknown``, ``booted``, ``expired``, ``ended``,
     ``cap``, ``incomplete``, ``unwanted`` or ``value``; ``names`` are the variables it is about.
@@ -325,7 +325,7 @@ class MissingKey(OperatorError):
 
 
 class MissingVariable(OperatorError):
-    """A prompt needs a variable that has no value (D-09)."""
+    """A prompt needs a variable that has no value."""
 
     def __init__(self, prompt: str, names: Iterable[str]) -> None:
         self.names = tuple(names)

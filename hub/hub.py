@@ -81,7 +81,7 @@ MAX_TRAILING: Final = 10_000
 
 
 class HubStatistics(Struct, frozen=True, kw_only=True):
-    """A snapshot (H-16)."""
+    """A snapshot."""
 
     subscribers: int
     buffered: int
@@ -221,14 +221,14 @@ class Hub:
         lossless: bool = False,
         buffer: int | None = None,
     ) -> EventStream | Subscription:
-        """Listen to events whose type matches ``pattern`` (H-02).
+        """Listen to events whose type matches ``pattern``.
 
         Without a handler, returns a stream for ``async for``.  A plain handler is called during
-        the dispatch; an async one is fed by a bounded stream of its own, one event at a time
-        (H-18).  ``run_id`` selects one run, ``root_run_id`` a run and all its descendants.
-        ``after`` replays the journal from a cursor (``"start"``: everything kept) and goes live
-        without gap or duplicate; a plain handler with ``after`` is fed like an async one.
-        Raises ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``.
+        the dispatch; an async one is fed by a bounded stream of its own, one event at a time.
+        ``run_id`` selects one run, ``root_run_id`` a run and all its descendants. ``after``
+        replays the journal from a cursor (``"start"``: everything kept) and goes live without gap
+        or duplicate; a plain handler with ``after`` is fed like an async one. Raises
+        ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``.
         """
         patterns = self._listening(pattern, handler, buffer)
         if handler is not None and after is None and not is_async(handler):
@@ -332,7 +332,7 @@ class Hub:
         returns, unless called by a listener), an ephemeral one right away.  ``session:*`` events
         that are addressed to a run become deliveries to its inbox.  An ``agent:*`` event emitted
         here rather than through a run's scope is carried and journaled in the hub's lane and is
-        no fact about any run (H-17).  Raises ``Closed``, ``WrongThread``, and ``BadValue`` for an
+        no fact about any run.  Raises ``Closed``, ``WrongThread``, and ``BadValue`` for an
         event that JSON cannot hold (a text that is no Unicode, a value of another type than its
         field's); never raises what a listener raised.
         """
@@ -342,7 +342,7 @@ class Hub:
         self._emit(event, None)
 
     async def publish(self, event: Event) -> None:
-        """``emit``, and return when the event is committed and dispatched (H-17).
+        """``emit``, and return when the event is committed and dispatched.
 
         Raises ``StoreFailed`` when the store could not keep it.
         """
@@ -407,7 +407,7 @@ class Hub:
         return structs.replace(event, at=now, lane="", seq=0, **missing)
 
     def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
-        """A reply that is emitted counts as one that is given by ``reply`` (H-10)."""
+        """A reply that is emitted counts as one that is given by ``reply``."""
         receipt = self._prompts.reply(event.prompt_id, event.content, event.source)
         if receipt.status == "rejected":
             self._dead_letter(event.run_id, receipt.reason, event)
@@ -438,7 +438,7 @@ class Hub:
             done()
 
     def scoped(self, **fields: Any) -> AbstractContextManager[None]:
-        """Give every event emitted by this task inside the ``with`` these fields (H-12).
+        """Give every event emitted by this task inside the ``with`` these fields.
 
         Nests, merges, and is undone on leaving; what an event itself says wins.
         """
@@ -447,7 +447,7 @@ class Hub:
     # ── sending ──────────────────────────────────────────────────────────────────────────────
 
     def send_to_run(self, run_id: str, message: Sayable, *, source: str = "") -> Receipt:
-        """Put a message into a run's inbox (H-07).
+        """Put a message into a run's inbox.
 
         The message is accepted durably, reported as a duplicate, or rejected with a reason;
         awaiting the receipt tells which.  Raises ``BadValue`` for what is no message.
@@ -455,14 +455,14 @@ class Hub:
         return self._deliver(session_message(message, source=source), to=run_id)
 
     def send_to(self, agent_name: str, message: Sayable, *, source: str = "") -> Receipt:
-        """Send to the one live run of an agent; rejected when there is none or more (H-08)."""
+        """Send to the one live run of an agent; rejected when there is none or more."""
         event = session_message(message, source=source)
         return self._deliver(event, to=agent_name, by="name")
 
     def send(
         self, message: Sayable, *, session_key: str | None = None, source: str = ""
     ) -> Receipt:
-        """Send to a conversation by its key, or to the only open one (H-08, I-13)."""
+        """Send to a conversation by its key, or to the only open one."""
         event = session_message(message, source=source)
         if session_key is None:
             return self._deliver(event, to="", by="only")
@@ -483,7 +483,7 @@ class Hub:
         env: dict[str, str] | None = None,
         source: str = "",
     ) -> Receipt:
-        """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor`` (R-09).
+        """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor``.
 
         Without a name the agent is the runtime's ``default_agent``.  A ``descriptor`` (a struct of
         ``hubbub.hub.events.descriptors`` or its JSON) of a user, cron task or heartbeat finds the
@@ -497,7 +497,7 @@ class Hub:
         ``run_id`` each opening makes a run of its own, whatever the key.
 
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
-        ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else (H-19).
+        ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
         cannot be encoded, a timeout that is none, a ``run_id`` of other characters than letters,
         digits, ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a
@@ -545,7 +545,7 @@ class Hub:
         return receipt
 
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
-        """Interrupt the turn at work of one run, or of all of them (H-11, T-10).
+        """Interrupt the turn at work of one run, or of all of them.
 
         The blocking children that a run waits for are interrupted with it, others go on; the
         receipt's ``run_ids`` lists every run that is reached.
@@ -555,12 +555,12 @@ class Hub:
         return self._deliver(event, to=run_id or "", by="run" if run_id else "every")
 
     def close_run(self, run_id: str, reason: str = "") -> Receipt:
-        """Accept no more messages, handle what waits, then end the run (R-17)."""
+        """Accept no more messages, handle what waits, then end the run."""
         check_text("reason", reason)
         return self._deliver(SessionClose(reason=reason), to=run_id)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run now and for good; from its acceptance on nothing reaches it (T-05)."""
+        """End a run now and for good; from its acceptance on nothing reaches it."""
         check_text("reason", reason)
         return self._deliver(SessionTerminate(reason=reason), to=run_id)
 
@@ -613,7 +613,7 @@ class Hub:
         options: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Any:
-        """Ask and wait for the answer (H-10).
+        """Ask and wait for the answer.
 
         ``address`` is ``"user"`` (whoever answers ``session:prompt`` events), a service such as
         ``"runtime"``, or a run id: the run gets the question as a message with a ``prompt_id``
@@ -625,7 +625,7 @@ class Hub:
         return await self._prompts.ask(address, question, tuple(options), timeout)
 
     def reply(self, prompt_id: str, content: str, *, source: str = "") -> Receipt:
-        """Answer a prompt; the first reply wins, later and unknown ones are rejected (H-10)."""
+        """Answer a prompt; the first reply wins, later and unknown ones are rejected."""
         check_labels(prompt_id=prompt_id, source=source)
         check_text("content", content)
         if self._closed:
@@ -783,7 +783,7 @@ class Hub:
             self._dead_letter(delivery.to, delivery.reason, delivery.event)
 
     def _letters(self, commit: Commit) -> list[HubDeadLetter]:
-        """What nobody will handle, because of this commit (T-09)."""
+        """What nobody will handle, because of this commit."""
         found: list[tuple[str, str, InLane]] = []
         if commit.receipt is None:
             refused = (x for x in commit.deliveries if x.outcome == "rejected")

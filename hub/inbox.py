@@ -1,4 +1,4 @@
-"""``Inbox``: the messages of one run, as the stream that is their one reader sees them (R-07)."""
+"""``Inbox``: the messages of one run, as the stream that is their one reader sees them."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""``Masker``: texts and exceptions without the values of secrets (M-04).
+"""``Masker``: texts and exceptions without the values of secrets.
 
 What users' code and providers raise quotes what they were given, in whatever form it had just
 then: in the ``repr`` of a dict, in JSON, in a URL, in a header.  So it is not the values that are

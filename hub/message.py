@@ -1,4 +1,4 @@
-"""``Message``: what one says to a run (H-20)."""
+"""``Message``: what one says to a run."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ MAX_MESSAGE_CHARS = 4_000_000
 class Message(Struct, frozen=True):
     """A message with more than text.
 
-    ``key`` makes sending idempotent: per run and source a key is accepted once (H-09).
+    ``key`` makes sending idempotent: per run and source a key is accepted once.
     ``silent`` hides it from people; the model sees it and it triggers a turn all the same.
     """
 

@@ -1,4 +1,4 @@
-"""Subscription patterns (H-02).
+"""Subscription patterns.
 
     "*"             every event
     "agent:start"   exactly this type

@@ -100,7 +100,7 @@ class Worker(Protocol):
 
 
 class Secrets(Protocol):
-    """Values that may appear nowhere else: no event, journal, log or export (H-19)."""
+    """Values that may appear nowhere else: no event, journal, log or export."""
 
     def put_if_absent(self, key: str, value: str) -> bool: ...
     def put(self, key: str, value: str) -> None: ...
@@ -114,7 +114,7 @@ class Secrets(Protocol):
 
 
 class Blobs(Protocol):
-    """Contents of files, by digest, kept for each tree of runs (T-07)."""
+    """Contents of files, by digest, kept for each tree of runs."""
 
     async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
         """Keep ``content``, durably when this returns; the same digest again is a no-op."""

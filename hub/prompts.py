@@ -1,4 +1,4 @@
-"""Asking and replying (H-10).
+"""Asking and replying.
 
 A prompt has an id, and the first reply to it counts.  Whom it is for decides how it travels:
 
@@ -14,7 +14,7 @@ asked, as soon as that decides so (its reply taken, its asker timed out, interru
 or found to be lost with its process); in the hub's lane, where nobody's run asked, by its reply,
 its timeout, its asker's cancellation, with the hub, or at the next opening of the store.  From
 that record on, in the same breath, a reply is rejected.  An interruption or termination of the
-asker that is on its way to the store counts already: it would come first (H-14).
+asker that is on its way to the store counts already: it would come first.
 """
 
 import inspect

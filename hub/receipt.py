@@ -1,4 +1,4 @@
-"""Receipts: what became of something that was sent (H-07)."""
+"""Receipts: what became of something that was sent."""
 
 from collections.abc import Callable, Generator
 from typing import Any, Literal, TypeAlias

@@ -1,8 +1,8 @@
 """``RunHub``: the hub as one run sees it, its scope.
 
 What is emitted here belongs to the run: it enters the run's own lane, stamped with the run's
-ids whatever the event says (H-17).  What is sent from here names the run as its source.
-Subscriptions made here end with the run (R-07).
+ids whatever the event says.  What is sent from here names the run as its source.
+Subscriptions made here end with the run.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -54,7 +54,7 @@ class RunScope(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """Whether what is emitted here still counts (R-04, S-10)."""
+        """Whether what is emitted here still counts."""
         ...
 
     def open_prompt(self, event: SessionPrompt) -> None:
@@ -66,7 +66,7 @@ class RunScope(Protocol):
         ...
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
-        """Write ``event`` into the own lane, or drop it when the run is over (R-04)."""
+        """Write ``event`` into the own lane, or drop it when the run is over."""
         ...
 
     def read_inbox(self, *, for_handler: bool) -> Inbox:
@@ -168,7 +168,7 @@ class RunHub:
         """Listen, until the run ends.
 
         Where ``session:message`` is named, alone or in a list, and another run or tree is not
-        asked for, this is the one reader of the run's inbox (R-07), with a handler, plain or
+        asked for, this is the one reader of the run's inbox, with a handler, plain or
         async, or as a stream: messages to this run come in order, those accepted before
         included, one at a time, each consumed when the handler returns or the next is asked for.
         ``after``, ``lossless`` and ``buffer`` are for what is observed besides: other types, and
@@ -266,9 +266,9 @@ class RunHub:
         options: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Any:
-        """Ask as this run: the prompt and its reply stand in this run's journal (H-10).
+        """Ask as this run: the prompt and its reply stand in this run's journal.
 
-        Raises ``WaitCycle`` for the run itself, and for one that waits for it (C-15).
+        Raises ``WaitCycle`` for the run itself, and for one that waits for it.
         """
         self.hub._check("ask")
         owner, run_id = self.hub.dispatcher.owner, self._run.lane.run_id

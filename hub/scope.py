@@ -1,4 +1,4 @@
-"""Scoped event fields: a context variable, so that parallel tasks never mix theirs (H-12)."""
+"""Scoped event fields: a context variable, so that parallel tasks never mix theirs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

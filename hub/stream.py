@@ -1,4 +1,4 @@
-"""Streams and subscriptions: how events reach those who listen (H-02 … H-06, H-18).
+"""Streams and subscriptions: how events reach those who listen.
 
 An ``Audience`` is everybody who listens to one thing (all events, one run, one tree of runs).
 It keeps a row of subscriptions per event type, found on first use.  A row is an immutable tuple,

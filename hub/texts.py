@@ -1,4 +1,4 @@
-"""Texts that come from outside, checked once where they enter (G-01).
+"""Texts that come from outside, checked once where they enter.
 
     text    what is said: any str that UTF-8 can hold
     label   what something is called, found or told apart by (name, key, id): a text without NUL

@@ -1,6 +1,6 @@
 """Values that cross the hub: JSON inside an event, a fresh copy for every reader.
 
-An event is immutable (H-13), so a value of any shape travels as ``msgspec.Raw``, the JSON text
+An event is immutable, so a value of any shape travels as ``msgspec.Raw``, the JSON text
 itself, and is decoded anew whenever somebody looks.
 """
 
@@ -26,7 +26,7 @@ NULL: Final[Json] = msgspec.Raw(b"null")
 
 
 class Secret:
-    """A value that only the runtime it is addressed to can read (H-19).
+    """A value that only the runtime it is addressed to can read.
 
     ``repr``, ``str`` and every encoding show ``***``.  When an event that holds a secret is
     emitted, the value moves to the hub's ``Secrets`` port before anybody sees the event; what

@@ -76,7 +76,7 @@ Met: TypeAlias = Callable[[RunInfo], Awaitable[RunInfo | None]]
 
 
 class ExecutableAgent:
-    """An agent as workflow code sees it: a name and ``execute(input)`` (AP, R-06)."""
+    """An agent as workflow code sees it: a name and ``execute(input)``."""
 
     __slots__ = ("_runtime", "name")
 
@@ -101,23 +101,23 @@ class Runtime:
     """Runs agents.  ``async with Runtime(agents=[…]) as rt:``
 
     Leaving it accepts nothing new, gives steps in flight ``grace`` seconds to reach their
-    boundary and cancels the rest unrecorded; no run ends by it (R-16).
+    boundary and cancels the rest unrecorded; no run ends by it.
 
     * ``agents``, ``prompts``, ``tools``, ``hooks``, ``skills`` (see ``load_skills``): the
       definitions; ``models`` names ``Model``
       objects.
-    * ``env``: values of variables that nothing else gives (D-07).
+    * ``env``: values of variables that nothing else gives.
     * ``store``: ``"sqlite:PATH"`` (default ``sqlite:.hubbub``, a folder where the program runs),
       ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory store keeps
       readable.
     * ``default_agent``: whom an opening is for that names no agent.
     * ``environ``: where keys of providers come from (default: the process environment).
-    * ``schedules``: what is to run by itself while this is open (P-16).
+    * ``schedules``: what is to run by itself while this is open.
     * ``restore`` says what becomes of messages that an earlier runtime accepted and did not handle
       (see ``RestorePolicy``).
     * ``max_live`` runs are in memory at once; one more is let in where all of them only wait for
       others.  ``max_depth``, ``max_descendants`` (live at once) and ``max_spawns`` (in all) bound
-      what grows from one root (C-15).
+      what grows from one root.
 
     Raises ``DefinitionError`` at once for definitions that do not fit together.
     """
@@ -359,7 +359,7 @@ class Runtime:
         return Run(self, receipt.run_id, name, receipt.cursor)
 
     async def run(self, agent: str | AgentDefinition, input: Any = None) -> RunOutcome:
-        """One session, then the terminal event (R-18): one question, one answer.
+        """One session, then the terminal event: one question, one answer.
 
         A caller that is cancelled terminates the run.  Failures are outcomes, not exceptions.
         """
@@ -367,7 +367,7 @@ class Runtime:
         return outcome
 
     def executable(self, agent: str | AgentDefinition) -> ExecutableAgent:
-        """The agent as workflow code sees it (R-06)."""
+        """The agent as workflow code sees it."""
         return ExecutableAgent(self, self._definition(agent, None, check_input=False).name)
 
     async def _run_once(
@@ -412,7 +412,7 @@ class Runtime:
         except BaseException:
             caller.cancel()
             self.runs.look_for_ready()
-            # A runtime that is left ends no run (R-16): the next one on this store goes on.
+            # A runtime that is left ends no run: the next one on this store goes on.
             if not self.is_gone and not self.hub.is_closed:
                 self.hub.terminate(run_id, "its caller was cancelled")
             raise
@@ -433,9 +433,9 @@ class Runtime:
         result: str = "handle",
         call_id: str = "",
     ) -> Run:
-        """Start a child of a live run (R-13); ``ctx.spawn`` and ``state.spawn`` end here.
+        """Start a child of a live run; ``ctx.spawn`` and ``state.spawn`` end here.
 
-        ``number`` counts the children that a code agent's own code starts, from 1 (P-15).
+        ``number`` counts the children that a code agent's own code starts, from 1.
         ``result``: what becomes of its result; ``call``: the end of the call ``call_id`` decides.
         """
         check_labels(parent_run_id=parent_run_id, name=name, call_id=call_id)
@@ -484,11 +484,11 @@ class Runtime:
 
     async def agent_for(self, strategy: str) -> str:
         """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of
-        ``"heartbeat"`` (P-05).  Raises ``NoAgentFound``, and ``BadValue`` for other strategies."""
+        ``"heartbeat"``.  Raises ``NoAgentFound``, and ``BadValue`` for other strategies."""
         self._check_open()
         return await agent_for(self.hub.journal, strategy)
 
-    # ── variables for a child that waits (V-02) ──────────────────────────────────────────────
+    # ── variables for a child that waits ──────────────────────────────────────────────
 
     async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
         """Which variables a creation of a run waits for: names, never values.
@@ -515,7 +515,7 @@ class Runtime:
     # ── ending and asking ────────────────────────────────────────────────────────────────────
 
     async def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run and its live descendants now and for good (T-05); lists whom it touched."""
+        """End a run and its live descendants now and for good; lists whom it touched."""
         check_label("run_id", run_id)
         check_text("reason", reason)
         # Read before the run can act on it: what ends with it is live now.

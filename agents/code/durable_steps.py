@@ -1,4 +1,4 @@
-"""What earlier executions of a code agent have left on record (P-15).
+"""What earlier executions of a code agent have left on record.
 
     events of the own lane → Recorded          (``recall``)
 
@@ -8,7 +8,7 @@ Rules
   a child by how many children the code had started before it.  So concurrent steps of different
   names may finish in any order, while spawns must be made in the same order each time.
 * A message is on record once it is consumed, and once only, however often it is redelivered.
-* A model's calls that no result is on record of get one now: nobody else will give it (S-07).
+* A model's calls that no result is on record of get one now: nobody else will give it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The life of a code agent's run: exactly one start, exactly one end (R-02 … R-05).
+"""The life of a code agent's run: exactly one start, exactly one end.
 
     CodeThread × event of the own lane → CodeThread          (``fold_code``)
     CodeThread × what the agent emits  → what is written     (``admit``)
@@ -54,9 +54,9 @@ class CodeThread(Struct, frozen=True, gc=False):
     area: Area = NO_AREA
     children: tuple[str, ...] = ()
     closing: bool = False
-    """Whether no more messages will come (R-17)."""
+    """Whether no more messages will come."""
     step: int = 0
-    """The highest number of a model's step so far, one that was cut short included (S-07)."""
+    """The highest number of a model's step so far, one that was cut short included."""
     causes: tuple[str, ...] = ()
     """Why it was executed again, each time since it last got anywhere."""
     got_on: bool = False
@@ -144,7 +144,7 @@ def start_if_missing(thread: CodeThread) -> tuple[Event, ...]:
 def refusal_of_restart(
     thread: CodeThread, on_restart: Literal["fail", "resume"], cause: str = ""
 ) -> e.AgentFailed | None:
-    """Why the run does not go on, back for ``cause``; ``None`` when it does (P-10, P-15)."""
+    """Why the run does not go on, back for ``cause``; ``None`` when it does."""
     if on_restart == "fail":
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
@@ -203,7 +203,7 @@ def completion(
 
 
 def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:
-    """What the parent is told of the end, as mail, if it is to be told (C-09)."""
+    """What the parent is told of the end, as mail, if it is to be told."""
     opened = thread.opened
     if opened is None or not opened.reports or opened.parent_run_id is None:
         return ()

@@ -104,7 +104,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
       ``tool_description``, else ``description``: an ``ai_human`` agent is handed the
       conversation, a ``dual_ai`` one is started as a child.
     * ``supports_checkpointing``: the agent has the tool ``interrupt(prompt, options=[])``, which
-      pauses it until the user has answered, over restarts (I-15).
+      pauses it until the user has answered, over restarts.
     * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
       own list.
     * ``package_name``, ``version``, ``author``, ``license`` matter when it is packed, only.
@@ -195,7 +195,7 @@ def agent(
     on_restart: Literal["fail", "resume"] = "fail",
     description: str = "",
 ) -> Callable[[Execute], AgentDefinition]:
-    """Make a code agent of ``async def f(input, ctx)`` (AP, R-01).
+    """Make a code agent of ``async def f(input, ctx)``.
 
     @agent("echo")
     async def echo(input: str, ctx) -> str:

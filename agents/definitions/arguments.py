@@ -1,4 +1,4 @@
-"""The arguments of a tool call: the text a model wrote, made into what the function takes (D-04).
+"""The arguments of a tool call: the text a model wrote, made into what the function takes.
 
 Two readings.  msgspec decodes the text into the parameters' types; it refuses unknown names at
 the top, but inside dataclasses, TypedDicts and Structs it would skip them.  So tools that have

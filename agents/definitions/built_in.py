@@ -1,4 +1,4 @@
-"""The names of the tools that come with every runtime; no other tool may have one (D-11)."""
+"""The names of the tools that come with every runtime; no other tool may have one."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""``Hook``: a function of the author's that a run calls at a named point (D-06).
+"""``Hook``: a function of the author's that a run calls at a named point.
 
     point                       what it is given, and may return another of        when
     ──────────────────────────  ─────────────────────────────────────────────────  ──────────────

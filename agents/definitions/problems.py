@@ -135,7 +135,7 @@ def absent_or_named(path: str, holder: object, *fields: str) -> Iterable[str]:
 
 
 def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
-    """The texts in a definition that UTF-8 cannot hold, each by its path (G-01)."""
+    """The texts in a definition that UTF-8 cannot hold, each by its path."""
     if isinstance(value, str):
         if problem := "" if value.isascii() else text_problem(value):
             yield f"{path}: {problem}"

@@ -1,4 +1,4 @@
-"""``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11, T-01).
+"""``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11).
 
 A tool parameter annotated ``RunState`` is injected and does not appear in the tool's schema.  A
 plain ``def`` tool, which runs in a worker thread, calls its plain members there, and the async ones
@@ -93,12 +93,12 @@ class RunState(Protocol):
 
     @property
     def env(self) -> Mapping[str, str]:
-        """The variables that have a value for this run (D-07)."""
+        """The variables that have a value for this run."""
         ...
 
     @property
     def files(self) -> Files:
-        """The run's own files (T-07)."""
+        """The run's own files."""
         ...
 
     @property
@@ -122,16 +122,16 @@ class RunState(Protocol):
         ...
 
     def notify_parent(self, content: str) -> Receipt:
-        """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
+        """Queue a silent message for the parent; ``CallerError`` for a root."""
         ...
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
-        """Queue a silent message for another agent (P-09): the one that is named, else the
+        """Queue a silent message for another agent: the one that is named, else the
         parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
         ...
 
     def set_status(self, status: str) -> None:
-        """Say what this run is at; its parent's registry shows it (C-14)."""
+        """Say what this run is at; its parent's registry shows it."""
         ...
 
     async def get_child_thread(self, reference: str) -> "RunState | None":
@@ -143,7 +143,7 @@ class RunState(Protocol):
         ...
 
     async def terminate(self, reason: str = "") -> Receipt:
-        """End the run, and everything below it, now and for good (T-05)."""
+        """End the run, and everything below it, now and for good."""
         ...
 
     def spawn(
@@ -154,7 +154,7 @@ class RunState(Protocol):
         name: str | None = None,
         result: str | None = None,
     ) -> Any:
-        """Start a child run under this run's root; returns its handle (R-13).
+        """Start a child run under this run's root; returns its handle.
 
         Its result stays with the handle.  If the call ends, however, before ``result()``,
         ``finished()`` or ``events()`` of that was called, or with its process, the result is queued

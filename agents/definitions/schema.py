@@ -1,4 +1,4 @@
-"""The shape an author demands of an agent's arguments, read into parameters (C-19).
+"""The shape an author demands of an agent's arguments, read into parameters.
 
 Read once, when the prompt is defined; every problem is collected, none is raised here.
 

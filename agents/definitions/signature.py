@@ -1,4 +1,4 @@
-"""What a function's signature says about a tool: its parameters, its schema, its words (D-04).
+"""What a function's signature says about a tool: its parameters, its schema, its words.
 
 Read once, when the tool is defined; every problem is collected, none is raised here.
 

@@ -33,7 +33,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class Skill(Struct, frozen=True, kw_only=True):
-    """Instructions that an agent hands the conversation to, until they are carried out (I-14).
+    """Instructions that an agent hands the conversation to, until they are carried out.
 
     * ``description``: what the model that may call it reads.  ``instructions``: the system
       prompt of whoever carries it out; ``{{NAME}}`` is a ``text`` variable, as in a prompt.
@@ -122,7 +122,7 @@ def _takes_text(schema: Mapping[str, Any]) -> bool:
 
 
 def _skill_calls(skill: Skill) -> Iterable[str]:
-    """A skill may not call skills, and calls agents through ``use_agent`` only (I-07)."""
+    """A skill may not call skills, and calls agents through ``use_agent`` only."""
     listed = skill.tools if isinstance(skill.tools, tuple) else ()
     agents = skill.agents if isinstance(skill.agents, tuple) else ()
     tools = [_named(each) for each in listed if isinstance(each, Tool | str)]

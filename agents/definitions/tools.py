@@ -1,4 +1,4 @@
-"""Tools: typed Python functions that a model may call, and what their calls come to (D-04).
+"""Tools: typed Python functions that a model may call, and what their calls come to.
 
     tool(fn) ──► Tool ── spec ──► the model ── arguments (text) ──► Tool.parse ──► fn(**kwargs)
                                      ▲                                  │ BadArguments   │
@@ -95,9 +95,9 @@ class Tool(Generic[P, R]):
     spec: ToolSpec
     _arguments: Arguments
     variables: tuple[VariableDefinition, ...] = ()
-    """What the tool reads from ``state.env`` (D-09)."""
+    """What the tool reads from ``state.env``."""
     is_built_in: bool = False
-    """Whether it comes with hubbub, so that a name that is built in is its own (D-11)."""
+    """Whether it comes with hubbub, so that a name that is built in is its own."""
     __test__: ClassVar[bool] = False
     """Whatever a tool is named, pytest takes it for no test."""
 
@@ -174,7 +174,7 @@ def tool(
         >>> weather.parse('{"city": "Paris"}')
         {'city': 'Paris'}
 
-    Raises ``DefinitionError`` with everything that is wrong, each with its parameter (D-04).
+    Raises ``DefinitionError`` with everything that is wrong, each with its parameter.
     """
     scope = sys._getframe(1).f_locals  # where string annotations of local functions may resolve
     if isinstance(variables, Iterable) and not isinstance(variables, str):

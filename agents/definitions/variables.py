@@ -1,6 +1,7 @@
-"""Variables: what an agent may be configured with, and who gives the value (D-07, D-09).
+"""Variables: what an agent may be configured with, and who gives the value.
 
-    NAME ─► the run's own value              start(env=…), state.set_env, a scoped transfer, V-02
+    NAME ─► the run's own value              start(env=…), state.set_env, a scoped transfer, what
+    is provided later
          ─► its ancestors' own, nearest first     a ``scoped`` one only if it was given as such
          ─► the agent's env ─► the prompt's env ─► the runtime's env ─► not set
 
@@ -37,7 +38,7 @@ _PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,127})\s*\}\}"
 
 
 class VariableDefinition(Struct, frozen=True, kw_only=True):
-    """A variable that a prompt or a tool reads (D-09)."""
+    """A variable that a prompt or a tool reads."""
 
     name: str
     type: Literal["secret", "text"] = "secret"
@@ -82,7 +83,7 @@ def env_problems(path: str, env: object) -> Iterable[str]:
 
 
 def is_true(value: str | None) -> bool:
-    """Whether a variable that enables a branch does so (C-03)."""
+    """Whether a variable that enables a branch does so."""
     return value is not None and value.lower() in ("true", "1", "yes")
 
 

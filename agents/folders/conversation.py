@@ -1,4 +1,4 @@
-"""``Context``: a conversation with its takeover frames, told as one (IA "Session Logging", I-11).
+"""``Context``: a conversation with its takeover frames, told as one (IA "Session Logging").
 
     Context × own events of the root and its frames → Context, entries      (``follow_context``)
     Context → the stack, from main to the top                               (``stack_of_context``)

@@ -1,4 +1,4 @@
-"""One entry of ``context.jsonl`` and its text (IA "Session Logging", I-11).
+"""One entry of ``context.jsonl`` and its text (IA "Session Logging").
 
 What entries say, and when they are written, stands in context.py.  All keys are always written,
 but ``origin``; ``created_at`` is ISO 8601 in UTC, with microseconds and ``Z``.

@@ -1,4 +1,4 @@
-"""The lines of ``history.jsonl``: what was said in a run, one JSON object each (AT, P-01).
+"""The lines of ``history.jsonl``: what was said in a run, one JSON object each.
 
     Record × events of both lanes → Record, lines         (``follow``)
 
@@ -8,7 +8,7 @@
                        message, the end of the other side's turn
     assistant_message  a model's step, or what the agent said outside of one
     tool_result        a call's one result; ``toolCallId`` is that of its step's ``toolCalls``
-    record             a step of a code agent that is on record (not in AT; P-15)
+    record             a step of a code agent that is on record (not in AT)
 
 Rules
 -----

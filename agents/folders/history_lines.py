@@ -1,4 +1,4 @@
-"""One line of ``history.jsonl`` and its text (AT, P-01, P-12).  What they say stands in history.py.
+"""One line of ``history.jsonl`` and its text.  What they say stands in history.py.
 
 Keys of AT's are always written; others, which reading back needs, while they say something.
 """

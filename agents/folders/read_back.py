@@ -1,4 +1,4 @@
-"""``read_back``: a run's own lane, made again from what its folder says (AT, P-02, P-03, P-12).
+"""``read_back``: a run's own lane, made again from what its folder says.
 
     Record, lines → ReadBack         own events; items of the inbox; warnings
 

@@ -52,7 +52,7 @@ def restore_family(lane: RewrittenLane) -> None:
 
 
 def _starts(lane: RewrittenLane, left: list[Child]) -> None:
-    """What starts with a prompt, which of it is waited for, and which no longer (C-04)."""
+    """What starts with a prompt, which of it is waited for, and which no longer."""
     goal = lane.record.thread.family
     starting = {start.child for start in goal.starts}
     given_up = [child for child, key in goal.given_up if key == OPENING]

@@ -1,4 +1,4 @@
-"""``StackFrameMeta``: a frame of a conversation's stack, as ``state.json`` shows it (IA, I-11)."""
+"""``StackFrameMeta``: a frame of a conversation's stack, as ``state.json`` shows it."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias

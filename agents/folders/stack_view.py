@@ -1,4 +1,4 @@
-"""``stack_of``: which frames of a conversation are open, from its events alone (I-11, I-17)."""
+"""``stack_of``: which frames of a conversation are open, from its events alone."""
 
 from collections.abc import Iterable
 

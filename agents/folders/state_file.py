@@ -1,4 +1,4 @@
-"""``Record``: what ``state.json`` says of a run beside its history (AT, P-01, P-12).
+"""``Record``: what ``state.json`` says of a run beside its history.
 
     Record × event of either lane → Record               (``follow`` in history.py)
     Record ⇄ the text of state.json                      (``write_state``, ``read_state``)
@@ -65,11 +65,11 @@ class Record(Struct, frozen=True, kw_only=True):
     idle: tuple[str, ...] = ()
     """Children whose latest session is over."""
     spawned: Mapping[str, int] = {}
-    """Which of a code agent's children, by number, a run is (P-15)."""
+    """Which of a code agent's children, by number, a run is."""
     drafts: Mapping[int, str] = {}
     """Texts of model steps that are not finished, by step."""
     took_over: bool = False
-    """Whether a call of the run has ever begun a takeover frame (I-01)."""
+    """Whether a call of the run has ever begun a takeover frame."""
 
 
 class StateText(Struct, frozen=True):

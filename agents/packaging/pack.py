@@ -1,4 +1,4 @@
-"""An agent and all it can reach as one JSON file, for distribution (SA 1.2, D-08).
+"""An agent and all it can reach as one JSON file, for distribution (SA 1.2).
 
     Definitions ── pack(definitions, "lead") ──► JSON ── unpack(JSON, tools=…, hooks=…) ──► Package
 
@@ -96,7 +96,7 @@ def pack(definitions: Definitions, agent: str) -> bytes:
     ``required_schema`` that is a type as the JSON schema of that type.
 
     Raises ``DefinitionError`` with everything that cannot be packed: a code agent, a model that
-    is not given by name, two prompts or tools of one name; ``UnknownAgent`` (D-08).
+    is not given by name, two prompts or tools of one name; ``UnknownAgent``.
     """
     packer = _Packer(definitions, agent)
     if packer.problems:
@@ -115,7 +115,7 @@ def unpack(
     """Read a package; its names stand for those of ``tools`` and ``hooks``, which may be more.
 
     Raises ``DefinitionError`` with every malformed part and every missing tool and hook, or, if
-    there are none, with everything that does not fit together (D-08).
+    there are none, with everything that does not fit together.
     """
     reader = PackageReader(data)
     made = _Unpacker(reader)
@@ -169,7 +169,7 @@ class _Packer:
         self._check_secrets()
 
     def _check_secrets(self) -> None:
-        """A package is for others: no value of a secret variable goes with it (V-03)."""
+        """A package is for others: no value of a secret variable goes with it."""
         sides = [side for name in self._agents for side in self._definitions.sides_of(name)]
         secret = {v.name for side in sides for v in side.variables if v.type == "secret"}
         envs = {f"prompts.{side.prompt.name}": side.prompt.env for side in sides}

@@ -5,7 +5,7 @@
 Rules
 -----
 * Names are looked up once, when this is made; what they stand for is read in ``side_reader``.
-* Every problem is told at once, with its path (D-01, D-05, D-11).
+* Every problem is told at once, with its path.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -179,7 +179,7 @@ class Definitions:
         found = (self._sides.get((agent, which)) for which in ("side_a", "side_b"))
         return tuple(side for side in found if side is not None)
 
-    # ── scoped variables (V-01) ──────────────────────────────────────────────────────────────
+    # ── scoped variables ──────────────────────────────────────────────────────────────
 
     def declares_scoped(self, agent: str, name: str) -> bool:
         """Whether the agent's own prompts or their tools declare ``name`` as scoped."""
@@ -210,7 +210,7 @@ class Definitions:
                         left.append(name)
         return tuple(names)
 
-    # ── immediate subagents (C-04) ───────────────────────────────────────────────────────────
+    # ── immediate subagents ───────────────────────────────────────────────────────────
 
     def _cycles(self) -> Iterable[str]:
         """Agents that would start themselves for ever."""

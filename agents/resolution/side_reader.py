@@ -5,11 +5,11 @@ Rules
 * What a name among a prompt's tools stands for decides what a call of it is:
 
       a ``Tool``                                a function call
-      an exposed ``ai_human`` agent             a handoff of the conversation (D-10)
-      an exposed ``dual_ai`` agent              a child (C-01), with ``SubagentToolConfig`` or plain
+      an exposed ``ai_human`` agent             a handoff of the conversation
+      an exposed ``dual_ai`` agent              a child, with ``SubagentToolConfig`` or plain
       ... that is ``resumable``                 through ``subagent_create`` and ``subagent_message``
 
-* ``agents`` and ``skills`` of a prompt are whom ``use_agent`` and ``use_skill`` may call (I-14).
+* ``agents`` and ``skills`` of a prompt are whom ``use_agent`` and ``use_skill`` may call.
 * Every problem is told, with its path; a side with problems is resolved as far as it goes.
 """
 
@@ -235,7 +235,7 @@ class SideReader:
             self._children[name] = child
 
     def _add_takeovers(self, prompt: PromptDefinition) -> None:
-        """Whom the prompt lets take the conversation over (I-14)."""
+        """Whom the prompt lets take the conversation over."""
         known = self._known
         for name in prompt.agents:
             target = known.agents.get(name)
@@ -279,7 +279,7 @@ class SideReader:
         return structs.replace(child, key=f"{prompt.name}/{target.name}")
 
     def _check_scoped(self, target: AgentDefinition, config: SubagentToolConfig) -> None:
-        """What is only for tools and hooks must not enter the child's prompts as text (C-05)."""
+        """What is only for tools and hooks must not enter the child's prompts as text."""
         hints = config.immediate
         if not isinstance(hints, Immediate):
             return

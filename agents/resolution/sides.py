@@ -34,7 +34,7 @@ FRAME: Final = "frame"
 
 
 def passthrough(skills: Mapping[str, Skill], arguments: str) -> Tool[..., Any] | None:
-    """The tool that carries out the skill a call names, if that skill has one (I-12)."""
+    """The tool that carries out the skill a call names, if that skill has one."""
     try:
         name = parse_arguments(arguments).get("name")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -44,7 +44,7 @@ def passthrough(skills: Mapping[str, Skill], arguments: str) -> Tool[..., Any] |
 
 
 class ChildTool(Struct, frozen=True, eq=False):
-    """A ``dual_ai`` agent as a tool of one prompt, with its arguments (C-19)."""
+    """A ``dual_ai`` agent as a tool of one prompt, with its arguments."""
 
     config: SubagentToolConfig
     agent: AgentDefinition
@@ -71,7 +71,7 @@ class ActiveSide(Struct, frozen=True, eq=False):
     max_turns: int
     two_sided: bool
     in_order: frozenset[str]
-    """Calls of these names make their whole step run in order (S-07)."""
+    """Calls of these names make their whole step run in order."""
     bindings: Mapping[str, tuple[str, SessionToolBinding]]
     """By tool: what the tool does to the session."""
 
@@ -86,7 +86,7 @@ class ActiveSide(Struct, frozen=True, eq=False):
     acts_as: str
     """``name``, or ``frame`` for side A of a takeover frame."""
     agents: Mapping[str, AgentDefinition]
-    """Whom ``use_agent`` may call (I-14)."""
+    """Whom ``use_agent`` may call."""
     skills: Mapping[str, Skill]
     """What ``use_skill`` may call."""
 
@@ -112,7 +112,7 @@ class ActiveSide(Struct, frozen=True, eq=False):
 
     @property
     def gates(self) -> frozenset[str]:
-        """The variables that enable branches (C-03)."""
+        """The variables that enable branches."""
         return frozenset(c.config.optional for c in self.children.values() if c.config.optional)
 
     @property
@@ -126,5 +126,5 @@ class ActiveSide(Struct, frozen=True, eq=False):
 
     @property
     def immediate(self) -> tuple[str, ...]:
-        """The subagents that start with this prompt (C-04)."""
+        """The subagents that start with this prompt."""
         return tuple(name for name, each in self.children.items() if each.config.is_immediate)

@@ -1,4 +1,4 @@
-"""Skills as agents, and agents as frames: what ``use_skill`` and ``use_agent`` begin (I-06, I-14).
+"""Skills as agents, and agents as frames: what ``use_skill`` and ``use_agent`` begin.
 
     Skill  ─►  an ``ai_human`` agent ``skill:NAME`` whose prompt is the skill's instructions
     side A ─►  the same side as a frame: with ``complete``, and the limit of a frame

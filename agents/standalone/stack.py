@@ -1,4 +1,4 @@
-"""IA's data model: a stack of frames as plain values (IA, I-03).
+"""IA's data model: a stack of frames as plain values.
 
     AgentStackManager ─► AgentStack ─► StackFrame ─► SessionState ─► Thread, the core's own state
     a turn            ─► TurnResult: TurnAction, text, child_frame
@@ -192,7 +192,7 @@ class AgentContext:
 
     * ``session_key`` names the conversation; ``metadata`` is its channel's own.
     * ``agent_name`` is who calls, ``tool_use_id`` the call, where there is one.
-    * ``is_headless``: nobody listens, so that a frame's first text is its result (I-12).
+    * ``is_headless``: nobody listens, so that a frame's first text is its result.
     """
 
     session_key: str = ""
@@ -317,7 +317,7 @@ class TurnAction(Enum):
     CHILD_ACTIVATED = auto()
     """One of its calls waits for another frame."""
     INTERRUPT = auto()
-    """It asks the user, and goes on with the answer as the result of that call (I-15)."""
+    """It asks the user, and goes on with the answer as the result of that call."""
     MAX_ITERATIONS = auto()
     """It has made as many model calls as it may."""
     ERROR = auto()

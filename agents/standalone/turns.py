@@ -1,4 +1,4 @@
-"""Frames out of the core's decisions, and the core's endings as IA's ``TurnResult`` (I-03).
+"""Frames out of the core's decisions, and the core's endings as IA's ``TurnResult``.
 
     SessionPush, SessionOpen ─► StackFrame     a call has begun a frame
     Thread, at rest          ─► TurnResult     what its turn has come to

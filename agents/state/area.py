@@ -1,4 +1,4 @@
-"""A run's file area and key-value area: what they hold, and which names may be used (T-01, T-07).
+"""A run's file area and key-value area: what they hold, and which names may be used.
 
 Rules
 -----
@@ -8,7 +8,7 @@ Rules
 * Models like to write paths from a root: one ``/``, or ``/attachments/``, in front of a name means
   the area itself (``without_root``), wherever a file is named.
 * A file is a name and the digest of its content; contents never change, so a copy for another run
-  is another name for the same content, and what is written later does not show there (A-01).
+  is another name for the same content, and what is written later does not show there.
 * A file that comes from another run gets its own name, or the next free ``name-2.ext``: nothing
   is overwritten.
 """

@@ -1,4 +1,4 @@
-"""The words with which a person gets the conversation back (I-08).
+"""The words with which a person gets the conversation back.
 
     cancel, stop, /stop   unwind all frames      the main agent takes them, at once
     /back                 pops one               the frame on top takes it, at once
@@ -7,7 +7,7 @@ Rules
 -----
 * A word is the whole message, whatever its case and the blanks around it, said by a person.
 * With no frame above the main agent they are ordinary messages; unless it has paused for an
-  answer (I-15): then they are none, and the call that asked gets its error result.
+  answer: then they are none, and the call that asked gets its error result.
 * A word is acted upon and not heard: it enters no transcript.
 * They overtake what else waits, as control does: whoever says them does not want to wait.
 """

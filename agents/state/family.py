@@ -1,4 +1,4 @@
-"""A run's children: who they are, whose result goes where, in which words (SA 7.10, C-09 … C-18).
+"""A run's children: who they are, whose result goes where, in which words (SA 7.10).
 
 Rules
 -----
@@ -87,7 +87,7 @@ class Child(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Start(Struct, frozen=True, gc=False):
-    """A subagent that starts with its prompt (C-04)."""
+    """A subagent that starts with its prompt."""
 
     name: str
     message: str
@@ -96,7 +96,7 @@ class Start(Struct, frozen=True, gc=False):
 
 
 class Deferred(Struct, frozen=True, gc=False, kw_only=True):
-    """A child whose creation waits for variables (V-01)."""
+    """A child whose creation waits for variables."""
 
     request_id: str
     agent: str
@@ -140,7 +140,7 @@ class Family(Struct, frozen=True, gc=False):
         return next((child for child in self.children if child.run_id == run_id), None)
 
     def living(self, tool: str) -> tuple[Child, ...]:
-        """The instances of one configured tool that count against its cap (C-07)."""
+        """The instances of one configured tool that count against its cap."""
         return tuple(c for c in self.children if c.tool == tool and c.resumable and not c.ended)
 
 
@@ -276,14 +276,14 @@ def is_told(family: Family, item: e.SessionResult) -> Child | None:
     if child.result in ("read", "handle") or child.is_undecided:
         return None
     if child.takeover:
-        return None  # What comes too late is the user's, not the caller's (I-16).
+        return None  # What comes too late is the user's, not the caller's.
     if any((child.run_id, key) in family.given_up for key in item.answers):
         return None
     return child
 
 
 def succeeded(item: e.SessionResult) -> bool:
-    """Whether a result is one: an end without a word is none (C-09)."""
+    """Whether a result is one: an end without a word is none."""
     return item.outcome in ("completed", "limit") and bool(item.content.strip())
 
 

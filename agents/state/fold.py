@@ -214,7 +214,7 @@ def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
 def _received(
     thread: Thread, files: tuple[FileRef, ...], named: tuple[str, ...] = ()
 ) -> tuple[Thread, tuple[str, ...]]:
-    """Files that came with words: they get names of this run's own (A-01)."""
+    """Files that came with words: they get names of this run's own."""
     if files:
         placed = place_files(thread.area, files)
         thread = replace(thread, area=with_files(thread.area, placed))

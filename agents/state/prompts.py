@@ -1,4 +1,4 @@
-"""Prompts that a run's tools, hooks or code have opened, as its lane tells of them (H-10).
+"""Prompts that a run's tools, hooks or code have opened, as its lane tells of them.
 
     session:prompt ─► open ─► its reply is taken: answered   ─► session:prompt:end
                          └──► whoever asked asks no longer   ─► session:prompt:end

@@ -1,4 +1,4 @@
-"""The registry of children: what a run's tools and its model see of them (SA 7.11, SB 10, C-14).
+"""The registry of children: what a run's tools and its model see of them (SA 7.11, SB 10).
 
 Rules
 -----

@@ -2,7 +2,7 @@
 
 The transcripts hold finished exchanges only.  A step whose calls are not all answered stands
 apart in ``open``, and its calls move into the transcript, results inside them, in one go: so a
-tool call without its result cannot be shown to a model (S-07).
+tool call without its result cannot be shown to a model.
 
     Thread ── what the next command depends on
       ├── origin   whose child the run is, and how it began
@@ -137,7 +137,7 @@ class Origin(Struct, frozen=True, gc=False):
     parent_run_id: str | None = None
     depth: int = 0
     receives: str = "side_a"
-    """The side that messages are for (C-08)."""
+    """The side that messages are for."""
     reports: bool = False
     """Whether each session's result goes to the parent's inbox."""
     name: str = ""
@@ -183,10 +183,10 @@ class Thread(Struct, frozen=True, gc=False):
     unseen: tuple[str, ...] = ()
     """Sides that were told of a child's result and have not taken a step since."""
     answering: tuple[str, ...] = ()
-    """The parent's messages that this session has taken, by key (C-18)."""
+    """The parent's messages that this session has taken, by key."""
     last_text: str = ""
     status: str = "idle"
-    """What the parent's registry says of this run (C-14)."""
+    """What the parent's registry says of this run."""
     usage: Usage = NO_USAGE
     total_usage: Usage = NO_USAGE
     outcome: Outcome | None = None
@@ -223,7 +223,7 @@ class Thread(Struct, frozen=True, gc=False):
 
     @property
     def waits(self) -> bool:
-        """Whether a child must finish before anything else can be done (C-17)."""
+        """Whether a child must finish before anything else can be done."""
         if not self.in_session:
             return False
         return self.open.waits if self.open is not None else self.family.only_waits

@@ -1,4 +1,4 @@
-"""Who sees what in a conversation of two sides (S-02).
+"""Who sees what in a conversation of two sides.
 
                        on the speaker's own side      on the other side
     ─────────────────  ─────────────────────────────  ─────────────────────────────────────────
@@ -19,7 +19,7 @@ from hubbub.agents.state.thread import Thread
 __all__ = ["NO_MESSAGE", "hear", "other_side", "said", "tell"]
 
 NO_MESSAGE = "(no message)"
-"""Handed over by a turn that ends with nothing for the other side (S-09)."""
+"""Handed over by a turn that ends with nothing for the other side."""
 
 
 def other_side(side: str) -> str:

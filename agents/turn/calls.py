@@ -1,4 +1,4 @@
-"""Tool calls of a step, from todo to done (S-07, S-08).
+"""Tool calls of a step, from todo to done.
 
 Rules
 -----
@@ -50,7 +50,7 @@ HANDED_OVER: Final = "The conversation was handed over to {}."
 COMPLETED: Final = "Completed."
 
 PAUSE_SECONDS: Final = 3600.0
-"""How long the answer to ``interrupt`` is waited for (I-15)."""
+"""How long the answer to ``interrupt`` is waited for."""
 
 _ARGUMENTS: Final[Mapping[str, Arguments]] = {
     COMPLETE: Arguments(COMPLETE, (Parameter(name="result", type=str),)),

@@ -64,7 +64,7 @@ class ChildRequest(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Room(Struct, frozen=True, gc=False):
-    """What a tree of runs may still grow by (C-15)."""
+    """What a tree of runs may still grow by."""
 
     max_depth: int = 16
     max_live: int = 1_000
@@ -107,7 +107,7 @@ _MESSAGE = Arguments(
 
 
 def child_specs(side: ActiveSide, is_enabled: Callable[[str], bool]) -> tuple[ToolSpec, ...]:
-    """The tools for handing over and delegating, of the branches that are enabled (C-03, C-19)."""
+    """The tools for handing over and delegating, of the branches that are enabled."""
     specs = [_handoff_spec(agent) for agent in side.handoffs.values()]
     enabled = [c for c in side.children.values() if _is_open(c, is_enabled)]
     specs += [child.spec for child in enabled if not child.config.stays]
@@ -322,7 +322,7 @@ def opening_of(
 def wanted(
     thread: Thread, request_id: str, agent: str, required: Iterable[str], missing: Iterable[str]
 ) -> str:
-    """The structured error that says which variables a creation waits for (V-01)."""
+    """The structured error that says which variables a creation waits for."""
     names = ", ".join(missing)
     return msgspec.json.encode(
         {

@@ -1,4 +1,4 @@
-"""What is written when a child is called: a refusal, a child, a message, or a wait (C-01, V-01).
+"""What is written when a child is called: a refusal, a child, a message, or a wait.
 
 looked up (Delegated) ─► refused: an error result, or a failure text for one that starts with
                          its prompt
@@ -152,7 +152,7 @@ def _opening(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionOp
 
 
 def _deferral(thread: Thread, signal: Delegated, child: ChildTool) -> e.SessionVariables:
-    """The creation is kept until its variables are provided (V-01)."""
+    """The creation is kept until its variables are provided."""
     files, _ = find_files(thread.area, signal.request.attachments)
     return e.SessionVariables(
         request_id=signal.request_id,
@@ -192,7 +192,7 @@ def _message(thread: Thread, signal: Delegated, step: OpenStep, call: OpenCall) 
 
 
 def _start_at_once(thread: Thread, signal: Delegated, side: ActiveSide) -> Decision:
-    """One that starts with its prompt: no call to answer, so what goes wrong is told (C-04)."""
+    """One that starts with its prompt: no call to answer, so what goes wrong is told."""
     starts = thread.family.starts
     if signal.index >= len(starts) or starts[signal.index].status != "todo":
         return Decision()

@@ -3,7 +3,7 @@
     cancel, stop, /stop   the main agent's turn ends, and with it the frames above it; a frame
                           passes the word on to the main agent
     /back                 the frame on top is popped
-    anything else         where ``interrupt`` has paused the run: the result of that call (I-15);
+    anything else         where ``interrupt`` has paused the run: the result of that call;
                           a word is its error result, where there is no frame to leave
 
 Every open call gets its result in the commit that takes the word, and the word is on record there.

@@ -1,9 +1,9 @@
-"""Deaths: why a run comes back, how often in a row, and which run its process died of (P-10, T-12).
+"""Deaths: why a run comes back, how often in a row, and which run its process died of.
 
     its process died, it was at work      counted      three in a row: ``crash_loop``
     its process died, it waited           not counted  for a person, a child, a message, a timer
     its loop raised                       counted      four in a row
-    its runtime was left                  not counted  any number of times (R-16)
+    its runtime was left                  not counted  any number of times
 
 Rules
 -----
@@ -51,10 +51,10 @@ UNDECIDED: Final = "the process died, and it is not known of which run"
 _NOT_COUNTED: Final = frozenset((LEFT, CONTEXT_ONLY, WAITED, OTHERS, UNDECIDED))
 
 MAX_CRASHES: Final = 3
-"""Deaths of the process in a row after which a run fails (P-10)."""
+"""Deaths of the process in a row after which a run fails."""
 
 MAX_LOOPS: Final = 4
-"""Deaths of its own loop in a row after which a run fails (T-12)."""
+"""Deaths of its own loop in a row after which a run fails."""
 
 TRIAL: Final = 10.0
 """Seconds before it is the next one's turn; the least for which a suspect is tried."""

@@ -7,20 +7,19 @@ Rules, in this order
 1. A run that has ended leaves memory, when hooks have been told of its end.
 2. Control is taken before anything else, and with it the words that give the conversation back
    (agents/state/commands.py); then hooks are told of what was written, while what is at work goes
-   on; then results are taken, before messages (H-14).
+   on; then results are taken, before messages.
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
-   one; nothing is asked of the model and no message is taken until each has its result (S-07).
-   Where only children are left to wait for, the run waits, and costs no task (C-17).  While a
+   one; nothing is asked of the model and no message is taken until each has its result.
+   Where only children are left to wait for, the run waits, and costs no task.  While a
    frame has the conversation, what a person says is lent to it: whoever has no open call takes
-   it (I-01).  Where the user's answer is waited for, what a person says first is the answer
-   (I-15).
+   it.  Where the user's answer is waited for, what a person says first is the answer.
 4. Subagents that start with a prompt are started before its first step, which the blocking ones
-   hold back (C-04).
-5. Messages are taken, all that wait, before the model is asked (T-02): at work, by the side they
+   hold back.
+5. Messages are taken, all that wait, before the model is asked: at work, by the side they
    are for.  What comes while it is being asked waits for its answer: the model has not seen it,
-   so its answer is none to it (T-03).
+   so its answer is none to it.
 6. Inside a session the model's next step is due.
-7. A run that is closing, or was started for one session, ends when nothing waits (R-06, R-17);
+7. A run that is closing, or was started for one session, ends when nothing waits;
    one of two sides whose session was the run, at once (decision 12).
 8. Otherwise the run parks: it says so once, then leaves memory until something arrives.
 
@@ -89,7 +88,7 @@ class StartChild(Struct, frozen=True, gc=False):
 
 
 class Receive(Struct, frozen=True, gc=False):
-    """Show what waits to the hooks that may change it, and take it (D-06)."""
+    """Show what waits to the hooks that may change it, and take it."""
 
     kind: Kind
 

@@ -1,4 +1,4 @@
-"""How sessions and runs end (decision 12), and what their parent is told of it (C-09, C-18).
+"""How sessions and runs end (decision 12), and what their parent is told of it.
 
                                        session:end, then …
     ─────────────────────────────────  ──────────────────────────────────────────────────────
@@ -53,7 +53,7 @@ def end_session(
         last = completion(after)
         events.append(last)
         return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
-    if after.unseen:  # What a side was told and has not answered is its next turn (C-11).
+    if after.unseen:  # What a side was told and has not answered is its next turn.
         again = e.SessionStart(session=after.session + 1, side=after.unseen[0])
         events.append(again)
         after = fold(after, again)
@@ -116,7 +116,7 @@ def end_run(
 
     When it is terminated its children end with it, and whoever else is left below it, which is
     what mail to the run itself means; else those it waits for are interrupted, whose results
-    nobody can use any more (T-05, T-06).
+    nobody can use any more.
     """
     left = depth or max(0, thread.origin.frame - 1)
     why = f"{outcome}: {reason}" if reason else outcome
@@ -143,7 +143,7 @@ def end_run(
 
 
 def interruption(thread: Thread, reason: str) -> list[Event]:
-    """What an interrupted session leaves: every open call answered, and its end (T-10)."""
+    """What an interrupted session leaves: every open call answered, and its end."""
     return [
         e.AgentInterrupted(reason=reason, turn=thread.turn, side=thread.side),
         *refuse_open_calls(thread, f"interrupted: {reason}"),
@@ -154,7 +154,7 @@ def interruption(thread: Thread, reason: str) -> list[Event]:
 def interrupted_children(
     thread: Thread, reason: str, depth: int | None = None
 ) -> tuple[tuple[str, InLane], ...]:
-    """An interruption reaches the children that are waited for, and no other (T-10).
+    """An interruption reaches the children that are waited for, and no other.
 
     ``depth`` is how many frames are left, where this run goes, too.
     """

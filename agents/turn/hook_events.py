@@ -1,4 +1,4 @@
-"""What hooks are told of after it is on record (D-06).
+"""What hooks are told of after it is on record.
 
 agent:start     after_thread_created     its opening text
 a message       after_create_message     as the side at work sees it

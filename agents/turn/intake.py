@@ -1,4 +1,4 @@
-"""What the items of an inbox mean when they are taken (H-14, T-02, T-10, T-11).
+"""What the items of an inbox mean when they are taken.
 
     control   open       the run starts, and its first session with it if something was said
               abort      the session at work ends, and with it the children it waits for
@@ -6,10 +6,10 @@
               close      nothing more will come; the frame above is told so, too
               reset      the same, and the context begins anew
               terminate  the run ends; nothing after it is looked at
-    result    a child's  a waiting call's result, or something told to the side that asked (C-11)
-              reply      the answer to a prompt that is open (H-10, I-15), else it is dropped;
+    result    a child's  a waiting call's result, or something told to the side that asked
+              reply      the answer to a prompt that is open, else it is dropped;
                          timer: that nobody has answered
-              variables  a creation that waited for them is made up for, once (V-02)
+              variables  a creation that waited for them is made up for, once
     message              said to the receiving side; opens a session if none is at work; words
                          are acted upon instead (agents/turn/commands.py)
 
@@ -48,7 +48,7 @@ from hubbub.hub.values import NULL
 __all__ = ["PROMPT_ENDED", "take"]
 
 PROMPT_ENDED: Final = "the prompt has ended"
-"""The reason of the letter that tells of a reply which nobody waited for any more (G-09)."""
+"""The reason of the letter that tells of a reply which nobody waited for any more."""
 
 
 def take(

@@ -1,4 +1,4 @@
-"""What a run needs of its definition and no longer finds there (P-14).
+"""What a run needs of its definition and no longer finds there.
 
     gone      what is missing                               for
     ────────  ────────────────────────────────────────────  ────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Subagents that start with their prompt (SA 7.6, SB 5.2, C-04).
+"""Subagents that start with their prompt (SA 7.6, SB 5.2).
 
 Rules
 -----

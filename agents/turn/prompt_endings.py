@@ -1,4 +1,4 @@
-"""Which prompts of a model run end with a decision, because nobody asks any more (H-10).
+"""Which prompts of a model run end with a decision, because nobody asks any more.
 
     what is decided                      prompts that end with it
     ───────────────────────────────────  ──────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""A run is back in memory, in the middle of something: what that means (P-03, P-10, T-12).
+"""A run is back in memory, in the middle of something: what that means.
 
 * It goes on, or it has died too often (agents/turn/deaths.py) and fails.  Why it came back stands
   in its ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a

@@ -1,7 +1,7 @@
 """``build_request``: what the model is shown for the next step.
 
 The transcript goes in as it is: its shape already guarantees that every call has its result.
-System prompt and registry are made anew at each step and never stored (P-14, C-14).
+System prompt and registry are made anew at each step and never stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from hubbub.hub.errors import InternalError
 __all__ = ["CONTINUE", "build_request"]
 
 CONTINUE = UserMessage(content="(continue)")
-"""Closes a request whose last words are the model's own; never stored (S-04)."""
+"""Closes a request whose last words are the model's own; never stored."""
 
 
 def build_request(

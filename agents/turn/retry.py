@@ -1,4 +1,4 @@
-"""When a failed model call is tried again, and after how long (M-03).
+"""When a failed model call is tried again, and after how long.
 
 * Only what may pass is retried: rate limits, server errors, lost connections, cut streams,
   timeouts, garbled answers; a refusal never.

@@ -66,7 +66,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
 
 
 class Delegated(Struct, frozen=True, gc=False, kw_only=True):
-    """What a call of a child comes to has been looked up (C-01, V-01).
+    """What a call of a child comes to has been looked up.
 
     ``step`` is 0 for a subagent that starts with its prompt.  ``problem`` says why the call as it
     stands cannot be carried out; ``missing`` are scoped variables that nobody has given.
@@ -163,7 +163,7 @@ Signal: TypeAlias = (
 
 def taking(items: Iterable[InLane], run_id: str) -> dict[str, Any]:
     """The fields of a decision by which run ``run_id`` takes items: its own, and those lent to it
-    by the conversation that it has (I-13)."""
+    by the conversation that it has."""
     items = tuple(items)
     return {
         "taken": tuple([item.seq for item in items if item.run_id == run_id]),
@@ -184,6 +184,6 @@ class Decision(Struct, frozen=True, gc=False):
     agent: str = ""
     """The agent that the run is from now on, if that changes."""
     lent: tuple[tuple[str, int], ...] = ()
-    """What is taken out of other inboxes, by run id and number (I-13)."""
+    """What is taken out of other inboxes, by run id and number."""
     leave_to: str = ""
-    """The run whose inbox gets the messages that an ending run leaves (I-13)."""
+    """The run whose inbox gets the messages that an ending run leaves."""

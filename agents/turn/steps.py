@@ -7,7 +7,7 @@ Rules
 -----
 * A model step is one commit: thinking, text, step, and the start of the calls that run first, so
   that what has an effect is on record before it happens.
-* Every call gets exactly one result (S-07): its tool's, its child's, or an error that says what
+* Every call gets exactly one result: its tool's, its child's, or an error that says what
   went wrong.
 * What a step stops is asked of the ladder (agents/turn/stop.py) as soon as its last call is
   answered.
@@ -53,7 +53,7 @@ def replied(
                 redacted=thought.redacted, turn=turn, side=which, label=label,
             )
         )  # fmt: skip
-    if reply.text.strip():  # Blank space beside calls is nothing said (S-09).
+    if reply.text.strip():  # Blank space beside calls is nothing said.
         events.append(e.AgentText(step=step, text=reply.text, turn=turn, side=which, label=label))
     parallel = side.prompt.parallel_tool_calls and len(reply.calls) > 1
     if parallel and any(call.name in side.in_order for call in reply.calls):
@@ -164,7 +164,7 @@ def _after_handoff(
 def _next_turn(
     after: Thread, events: list[Event], stop: EndTurn, definitions: Definitions
 ) -> Decision:
-    """The other side's turn (S-02, S-09)."""
+    """The other side's turn."""
     content = stop.content
     if not content and not after.has_spoken:
         content = NO_MESSAGE
@@ -199,7 +199,7 @@ def _end(
     elif stop.reason == "stop_tool":
         if stop.content:  # What the other side would get is said to the user.
             events.append(e.AgentText(text=stop.content, turn=after.turn, side=after.side))
-        # A user who is sent nothing is told the reason (S-09).
+        # A user who is sent nothing is told the reason.
         reason = "" if stop.content or after.has_spoken else "stop_tool"
         end = session_end(after, "completed", reason, content=stop.content or None)
     else:

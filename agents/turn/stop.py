@@ -1,4 +1,4 @@
-"""The stop ladder: what a finished step stops (SA 5, S-03 … S-06).
+"""The stop ladder: what a finished step stops (SA 5).
 
     1  session bindings      a call of ``session_stop`` or ``session_fail`` that succeeded ends the
                              session; the first in call order counts
@@ -77,7 +77,7 @@ def _end_of_turn(thread: Thread, side: ActiveSide) -> EndTurn | None:
 
 
 def terminal(call: OpenCall, side: ActiveSide) -> bool:
-    """Whether a call has ended the session (S-05)."""
+    """Whether a call has ended the session."""
     if call.status != "done" or call.is_error or not call.ran:
         return False
     which = side.bindings.get(call.name)
@@ -88,7 +88,7 @@ def _end_by(call: OpenCall, thread: Thread, side: ActiveSide) -> EndSession:
     which, binding = side.bindings[call.name]
     paths = paths_of(binding, call.arguments)
     files, absent = find_files(thread.area, paths) if paths else ((), ())
-    if absent:  # The tool itself has deleted one: all or none (A-01).
+    if absent:  # The tool itself has deleted one: all or none.
         files = ()
     content = message_of(binding, call.arguments, call.output)
     if which == "session_stop":

@@ -1,10 +1,10 @@
-"""Takeover: a child gets the conversation and gives it back (IA, I-01 … I-16).
+"""Takeover: a child gets the conversation and gives it back (IA).
 
     use_agent(name, message)  ─►  an exposed ``ai_human`` agent    ─┐
     use_skill(name, message)  ─►  a skill                          ─┴► a frame: a run that talks
                                                                        with the user
     complete(result)          ─►  the frame ends; the call that began it gets the result
-    interrupt(prompt)         ─►  the run pauses for the user's answer (I-15)
+    interrupt(prompt)         ─►  the run pauses for the user's answer
 
 Rules
 -----
@@ -18,7 +18,7 @@ Rules
 * ``complete`` is offered to every frame and to nothing else, whatever list of tools it has.  It is
   answered as soon as it is called: there is nothing to run (agents/turn/calls.py).
 * Where nobody listens (a run for one session, a schedule, an isolated child, a conversation that
-  is being closed), a frame's first text is its result (I-12).
+  is being closed), a frame's first text is its result.
 """
 
 from collections.abc import Iterable
@@ -141,7 +141,7 @@ def read_takeover(side: ActiveSide, agent: str, name: str, arguments: str) -> Ch
 
 
 def message_of_skill(arguments: str) -> str:
-    """The arguments of ``use_skill`` as the tool of a passthrough skill takes them (I-12)."""
+    """The arguments of ``use_skill`` as the tool of a passthrough skill takes them."""
     given = _ARGUMENTS[USE_SKILL].parse(arguments)
     return msgspec.json.encode({"message": given["message"]}).decode()
 

@@ -1,4 +1,4 @@
-"""The console: a conversation in a terminal, or through a pipe (K-03).
+"""The console: a conversation in a terminal, or through a pipe.
 
     lines typed ──► hub.open(agent, line, session_key)      events ──► Transcript ──► Screen
     Ctrl-C      ──► CtrlC ──► hub.interrupt(run)                   └──► Stack (who speaks)
@@ -13,7 +13,7 @@ Rules
   where the agents run.
 * While a question is open, the next line is its answer; the number of an option stands for it.
 * Ctrl-C interrupts the turn at work, of whoever has the conversation.  A child that waits for the
-  user is sent back by it, with those below, to the main agent (I-08).  At main two presses within
+  user is sent back by it, with those below, to the main agent.  At main two presses within
   two seconds leave; the first drops what was typed, and says so.  From a pipe one leaves.
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
   any more interrupts its turn; one over which a model has paused stays for a later console.
@@ -375,7 +375,7 @@ class Console:
         is_heard = self._stack.find(event.run_id) is not None
         match event:
             case e.SessionTaken():
-                # The conversation's items are taken by whoever has it (I-13).
+                # The conversation's items are taken by whoever has it.
                 self._untaken.difference_update(map(self._hub.cursor, event.items))
             case e.SessionPop():
                 self._ctrl_c.went_back()

@@ -1,4 +1,4 @@
-"""``CtrlC``: what a press of Ctrl-C does to a conversation in a terminal (I-08, K-03).
+"""``CtrlC``: what a press of Ctrl-C does to a conversation in a terminal.
 
     who has it          a press                     the next one, within two seconds
     main, at work       interrupts it               leaves

@@ -1,7 +1,7 @@
-"""``Questions``: what the user is asked, and what a line means while a question is open (H-10).
+"""``Questions``: what the user is asked, and what a line means while a question is open.
 
 the number of an option, or any text      the reply
-a word, while a model's call is paused    said to the conversation: it gives up (I-08, I-15)
+a word, while a model's call is paused    said to the conversation: it gives up
 """
 
 from collections.abc import Iterable, Iterator

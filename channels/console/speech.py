@@ -1,4 +1,4 @@
-"""``Speech``: what is said to the user, by whoever has the conversation (I-10, K-03).
+"""``Speech``: what is said to the user, by whoever has the conversation.
 
 Rules
 -----

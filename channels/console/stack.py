@@ -1,4 +1,4 @@
-"""``Stack``: who has the conversation, as its events tell (I-16, I-17).
+"""``Stack``: who has the conversation, as its events tell.
 
     session:push   in the lane of whoever has it: the frame has it from now on
     session:pop    in the lane of a frame's caller: it is gone, and with it those above it

@@ -1,4 +1,4 @@
-"""``Transcript``: what of a run's events is put on a screen, and how (K-03).
+"""``Transcript``: what of a run's events is put on a screen, and how.
 
     said          the text of whoever has the conversation, as it is written; the final text only
                   what is missing
@@ -288,7 +288,7 @@ class Transcript:
             self._speech.mark(event)
             self._speech.say(output)
         elif not voice.has_said and event.reason:
-            self._screen.trouble(f"nothing was said: {event.reason}", "warning")  # S-09
+            self._screen.trouble(f"nothing was said: {event.reason}", "warning")
 
     def _back_to(self, event: Event) -> None:
         level = self._stack.find(event.run_id)

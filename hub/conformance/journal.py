@@ -173,7 +173,7 @@ async def check_commits_are_done_in_order_of_submission(make_journal: MakeJourna
 
 
 async def check_hub_lane_keeps_events_unchanged(make_journal: MakeJournal) -> None:
-    """Any event of no run's scope is numbered, and read back as it was (H-13)."""
+    """Any event of no run's scope is numbered, and read back as it was."""
     async with open_journal(make_journal) as journal:
         event = CustomEvent.of("shop:order", order_id=7, lines=["a", {"b": None}], note="é ✓")
         event = structs.replace(event, at=5, run_id="elsewhere", agent="shop", side="x", turn=3)

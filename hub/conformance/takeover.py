@@ -1,5 +1,5 @@
 """What every journal must do for takeovers: the part of the conformance suite about items that go
-from one inbox of a tree to another, lent or moved (I-13).
+from one inbox of a tree to another, lent or moved.
 
 Run together with the rest by ``CHECKS`` of ``hub/conformance/journal.py``.
 """
@@ -66,7 +66,7 @@ async def check_waiting_run_with_mail_is_ready(make_journal: MakeJournal) -> Non
 
 
 async def check_lent_items_leave_their_inbox(make_journal: MakeJournal) -> None:
-    """A frame takes the conversation's items with its own, in one commit (I-13)."""
+    """A frame takes the conversation's items with its own, in one commit."""
     async with _stack(make_journal) as journal:
         for content in "abc":
             await send(journal, A_RUN, content, source="chat", key=content, limit=3)
@@ -120,7 +120,7 @@ async def check_what_does_not_wait_is_not_lent(make_journal: MakeJournal) -> Non
 
 
 async def check_messages_are_left_to_another_run(make_journal: MakeJournal) -> None:
-    """The commit that ends a frame moves its messages behind what waits below it (I-13)."""
+    """The commit that ends a frame moves its messages behind what waits below it."""
     async with _stack(make_journal) as journal:
         await send(journal, A_RUN, "before", limit=1)
         said = SessionMessage(content="one", source="chat", key="1")

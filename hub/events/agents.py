@@ -39,7 +39,7 @@ __all__ = [
 
 
 class AgentStart(Event, tag="agent:start", home="own"):
-    """A run begins; exactly one per run (R-03).  ``correlation_id`` is its opener's (R-09)."""
+    """A run begins; exactly one per run.  ``correlation_id`` is its opener's."""
 
     input_json: Json = msgspec.field(name="input", default=NULL)
     correlation_id: str = ""
@@ -74,7 +74,7 @@ class AgentText(Event, tag="agent:text", home="own"):
 
 
 class AgentStep(Event, tag="agent:step", home="own"):
-    """One model call is over; its text and thinking stand in the events before it (R-11)."""
+    """One model call is over; its text and thinking stand in the events before it."""
 
     step: int = 0
     attempt: int = 1
@@ -86,7 +86,7 @@ class AgentStep(Event, tag="agent:step", home="own"):
 
 
 class AgentRetry(Event, tag="agent:retry", home="own"):
-    """A model call failed and is tried again after ``delay`` seconds (M-03)."""
+    """A model call failed and is tried again after ``delay`` seconds."""
 
     step: int = 0
     attempt: int = 1
@@ -105,7 +105,7 @@ class AgentToolStart(Event, tag="agent:tool:start", home="own"):
 
 
 class AgentToolComplete(Event, tag="agent:tool:complete", home="own"):
-    """A call has its one result (S-07).
+    """A call has its one result.
 
     ``ran`` is False where its tool was never called (unknown, bad arguments, skipped).
     ``notes`` are shown to the model behind the output.
@@ -147,7 +147,7 @@ class AgentChild(Event, tag="agent:child", home="own"):
 
     ``waits``: a call, or with ``immediate`` the next model step, is held back until the child's
     first session is over.  ``resumable``: the child stays.  ``reports``: its results come to
-    this run's inbox; without, by the handle only (R-13).  ``tool`` names what configured it.
+    this run's inbox; without, by the handle only.  ``tool`` names what configured it.
     """
 
     child_run_id: str = ""
@@ -163,7 +163,7 @@ class AgentChild(Event, tag="agent:child", home="own"):
     reports: bool = False
     immediate: bool = False
     takeover: bool = False
-    """Whether the child takes the conversation over until it calls ``complete`` (I-01)."""
+    """Whether the child takes the conversation over until it calls ``complete``."""
     step: int = 0
     index: int = 0
     group: str = ""
@@ -175,7 +175,7 @@ class AgentChild(Event, tag="agent:child", home="own"):
 
 
 class AgentImmediate(Event, tag="agent:immediate", home="own"):
-    """A prompt became active that starts these subagents before its first step (C-04).
+    """A prompt became active that starts these subagents before its first step.
 
     ``message`` is what made it active.  With ``skipped``, places among those of the latest such
     event, nothing became active: these do not start, as their branch is disabled.
@@ -187,14 +187,14 @@ class AgentImmediate(Event, tag="agent:immediate", home="own"):
 
 
 class AgentFile(Event, tag="agent:file", home="own"):
-    """The run's file area changed: files written, or deleted (T-07)."""
+    """The run's file area changed: files written, or deleted."""
 
     files: tuple[FileRef, ...] = ()
     deleted: tuple[str, ...] = ()
 
 
 class AgentKey(Event, tag="agent:key", home="own"):
-    """The run's key-value area changed (T-01)."""
+    """The run's key-value area changed."""
 
     key: str = ""
     value_json: Json = msgspec.field(name="value", default=NULL)
@@ -206,7 +206,7 @@ class AgentKey(Event, tag="agent:key", home="own"):
 
 
 class AgentRecord(Event, tag="agent:record", home="own"):
-    """What a step of a code agent (``ctx.step``) has come to: kept for later executions (P-15).
+    """What a step of a code agent (``ctx.step``) has come to: kept for later executions.
 
     ``index`` counts the run's steps of that ``name``, from 1.
     """
@@ -277,7 +277,7 @@ class Ending(Event):
 
 
 class AgentComplete(Ending, tag="agent:complete", home="own"):
-    """The run is over: exactly one per run, and the last of its own events (R-03, R-04)."""
+    """The run is over: exactly one per run, and the last of its own events."""
 
 
 # ── deltas, schedules, the hub itself ────────────────────────────────────────────────────────

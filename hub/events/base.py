@@ -81,7 +81,7 @@ class EventMeta(msgspec.StructMeta):
 
 
 class Event(Struct, metaclass=EventMeta, tag_field="type", tag="event"):
-    """What every event carries (H-12); leave these fields out when you emit.
+    """What every event carries; leave these fields out when you emit.
 
     ``at`` is µs since the Unix epoch, UTC.  ``lane`` and ``seq`` are set on durable events and
     with ``run_id`` identify them; on ephemeral ones ``lane`` is empty and ``seq`` is unique to
@@ -130,7 +130,7 @@ KNOWN_TYPES: set[str] = set()
 
 
 class CustomEvent(Event, tag="custom"):
-    """An event of a type the catalogue does not know (H-13).
+    """An event of a type the catalogue does not know.
 
     Make one with ``CustomEvent.of("shop:order", order_id=7)``; ``event.type`` is the given
     text, ``event.data`` a fresh dict each time.  Types ending in ``:delta`` and ``channel:*``
@@ -190,7 +190,7 @@ class ToolCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A call that a model asks for.
 
     ``arguments`` is the JSON text exactly as the model wrote it, which may be malformed; ``id``
-    is the provider's id, data that is neither unique nor trusted (S-07).
+    is the provider's id, data that is neither unique nor trusted.
     """
 
     name: str
@@ -200,7 +200,7 @@ class ToolCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 class Variable(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A variable's value on its way to the runtime; ``scoped`` ones reach the run they are given
-    to and its descendants, whatever is declared (D-07)."""
+    to and its descendants, whatever is declared."""
 
     name: str
     value: Secret
@@ -208,7 +208,7 @@ class Variable(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 class FileRef(Struct, frozen=True, gc=False, kw_only=True):
-    """A file of a run's area: its name there, and its content by digest (T-07, A-01)."""
+    """A file of a run's area: its name there, and its content by digest."""
 
     path: str
     digest: str

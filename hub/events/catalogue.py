@@ -13,7 +13,7 @@ Rules
       none    dispatched only
       scope   own inside a run's scope (``ctx.hub``), hub outside of one
 
-* What every event carries (H-12) is stamped by the hub, not by whoever emits it.
+* What every event carries is stamped by the hub, not by whoever emits it.
 
 Sections: AP (``agent:*``, ``session:message``, ``session:prompt``), SA and SB (children,
 sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
@@ -130,7 +130,7 @@ class ChannelError(Event, tag="channel:error", home="none"):
 
 
 class HubErrorEvent(Event, tag="hub:error", home="none"):
-    """A listener raised (H-01)."""
+    """A listener raised."""
 
     error: str = ""
     error_type: str = ""
@@ -139,7 +139,7 @@ class HubErrorEvent(Event, tag="hub:error", home="none"):
 
 
 class HubDeadLetter(Event, tag="hub:dead_letter", home="none"):
-    """A message that nobody will handle: rejected, or left over when its run ended (T-09).
+    """A message that nobody will handle: rejected, or left over when its run ended.
 
     Told once, together with what it comes of, to whoever listens at that moment.  It is not kept:
     if the process dies at that very commit, the journal alone says so, by an ended run whose inbox

@@ -1,4 +1,4 @@
-"""Events as bytes: one JSON object each, for stores, logs and the wire (H-13).
+"""Events as bytes: one JSON object each, for stores, logs and the wire.
 
     {"type": "agent:text", "at": …, "run_id": …, "lane": "own", "seq": 7, "text": "Hello"}
 
@@ -6,7 +6,7 @@
 * A ``CustomEvent`` has its own type, and what it carries under ``data``.
 * A type this program does not know becomes a ``CustomEvent`` if it looks like one, else an
   ``UnknownEvent``; either encodes back into the same object.
-* A ``Secret`` is written as ``***`` and read back empty (H-19).
+* A ``Secret`` is written as ``***`` and read back empty.
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-"""Descriptors: what an agent's run stands for, written once at its creation (AT, P-01, P-13).
+"""Descriptors: what an agent's run stands for, written once at its creation.
 
     user        a conversation: connector, user and channel; the only foreground kind
     cron        a scheduled task, by the task's uid
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 LOCAL: Final = "local"
-"""Connector and user of a conversation whose key names none (P-13)."""
+"""Connector and user of a conversation whose key names none."""
 
 
 class UserDescriptor(
@@ -112,7 +112,7 @@ def kind_of_descriptor(descriptor: Descriptor | None) -> str:
 
 
 def is_identity(descriptor: Descriptor | None) -> bool:
-    """Whether there is one live agent of the descriptor at the most (P-06)."""
+    """Whether there is one live agent of the descriptor at the most."""
     return descriptor is not None and descriptor.__class__ is not SubagentDescriptor
 
 
@@ -120,7 +120,7 @@ def recency_of(run_id: str, descriptor: Descriptor | None) -> str:
     """Among which agents it counts how lately somebody spoke to this one: ``user``, ``heartbeat``.
 
     Empty for everybody else.  What a program began once had a descriptor of its own, by which
-    nobody holds the conversation (P-13).
+    nobody holds the conversation.
     """
     match descriptor:
         case UserDescriptor(connector=connector, channel_id=channel, user_id=user):

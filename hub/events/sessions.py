@@ -43,7 +43,7 @@ class SessionStart(Event, tag="session:start", home="own"):
 
 
 class SessionTurn(Event, tag="session:turn", home="own"):
-    """The turn goes to ``side`` of a two-sided agent (S-02).
+    """The turn goes to ``side`` of a two-sided agent.
 
     ``reason`` says why the other's ended: ``response``, ``stop_tool`` or ``limit``.  ``content``
     is handed over beside what the other side has said.
@@ -61,7 +61,7 @@ class SessionEnd(Ending, tag="session:end", home="own"):
 
 
 class SessionOpen(Event, tag="session:open", home="in"):
-    """Start a run, or find the one of ``session_key`` (R-09).
+    """Start a run, or find the one of ``session_key``.
 
     ``run_id`` may be minted by the opener.  ``once`` ends the run with its first session;
     ``timeout`` is in seconds; ``open_agent`` names the agent.
@@ -79,14 +79,14 @@ class SessionOpen(Event, tag="session:open", home="in"):
     tags: tuple[str, ...] = ()
     files: tuple[FileRef, ...] = ()
     receives: str = "side_a"
-    """The side that later messages are for (C-08)."""
+    """The side that later messages are for."""
     reports: bool = False
     """Whether each session's result goes to the parent's inbox."""
     depth: int = 0
     frame: int = 0
     """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
     message: "SessionMessage | None" = None
-    """The first message, where it is more than a text; its content is the input, too (U-07)."""
+    """The first message, where it is more than a text; its content is the input, too."""
 
     @property
     def input(self) -> Any:
@@ -98,7 +98,7 @@ class SessionOpen(Event, tag="session:open", home="in"):
 
 
 class SessionMessage(Event, tag="session:message", home="in"):
-    """Something said to a run (H-20).  ``source`` and ``key`` deduplicate (H-09)."""
+    """Something said to a run.  ``source`` and ``key`` deduplicate."""
 
     content: str = ""
     role: str = "user"
@@ -140,12 +140,12 @@ class SessionResult(Event, tag="session:result", home="in"):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What a message about it carries beside its text (C-09)."""
+        """What a message about it carries beside its text."""
         return {"reference": self.child_run_id, "name": self.name, "reason": self.reason}
 
 
 class SessionReply(Event, tag="session:reply", home="in"):
-    """The answer to a prompt; the first one counts (H-10)."""
+    """The answer to a prompt; the first one counts."""
 
     prompt_id: str = ""
     content: str = ""
@@ -159,7 +159,7 @@ class SessionTimer(Event, tag="session:timer", home="in"):
 
 
 class SessionVariables(Event, tag="session:variables", home="in"):
-    """Variables are wanted, or (in the inbox) were provided; names only (V-01, V-02).
+    """Variables are wanted, or (in the inbox) were provided; names only.
 
     ``names`` are missing, or were given.  Where they are wanted, the rest is the creation that
     waits for them; where they were provided, ``child_run_id`` is the run they belong to.
@@ -180,7 +180,7 @@ class SessionVariables(Event, tag="session:variables", home="in"):
 
 
 class SessionAbort(Event, tag="session:abort", home="in"):
-    """Interrupt the turn at work; without a ``run_id``, of every run of the hub (H-11)."""
+    """Interrupt the turn at work; without a ``run_id``, of every run of the hub."""
 
     reason: str = ""
 
@@ -196,13 +196,13 @@ class SessionCancel(Event, tag="session:cancel", home="in"):
 
 
 class SessionClose(Event, tag="session:close", home="in"):
-    """Accept nothing more, handle what waits, then end (R-17)."""
+    """Accept nothing more, handle what waits, then end."""
 
     reason: str = ""
 
 
 class SessionTerminate(Event, tag="session:terminate", home="in"):
-    """End now and for good; its acceptance closes the inbox (T-05)."""
+    """End now and for good; its acceptance closes the inbox."""
 
     reason: str = ""
 
@@ -214,7 +214,7 @@ class SessionReset(Event, tag="session:reset", home="in"):
 
 
 class SessionPrompt(Event, tag="session:prompt", home="own"):
-    """A question to ``to``: a run, a service, or ``user``, whoever listens (H-10)."""
+    """A question to ``to``: a run, a service, or ``user``, whoever listens."""
 
     prompt_id: str = ""
     question: str = ""
@@ -222,7 +222,7 @@ class SessionPrompt(Event, tag="session:prompt", home="own"):
     options: tuple[str, ...] = ()
     timeout: float | None = None
     pauses: bool = False
-    """Whether the asking model's call ``interrupt`` waits for it, over restarts (I-15)."""
+    """Whether the asking model's call ``interrupt`` waits for it, over restarts."""
 
 
 class SessionPromptEnd(Event, tag="session:prompt:end", home="own"):
@@ -284,9 +284,9 @@ class SessionTaken(Event, tag="session:taken", home="own"):
 
 
 class SessionDropped(Event, tag="session:dropped", home="own"):
-    """The owner takes these items out of its inbox unread; each becomes a dead letter (T-09).
+    """The owner takes these items out of its inbox unread; each becomes a dead letter.
 
-    ``reason`` is the letter's: of a reply, how its prompt had ended (G-09).
+    ``reason`` is the letter's: of a reply, how its prompt had ended.
     """
 
     items: tuple[InLane, ...] = ()

@@ -1,4 +1,4 @@
-"""The rules of an inbox, which every store keeps (H-07, H-09, I-13, P-14).
+"""The rules of an inbox, which every store keeps.
 
 asked in this order                             else
 ─────────────────────────────────────────────   ──────────────────────────────
@@ -142,7 +142,7 @@ def numbered(row: InboxRow, event: E) -> E:
 
 
 def can_be_left_over(item: InLane) -> bool:
-    """Whether somebody wants to hear that nobody will handle the item (T-09)."""
+    """Whether somebody wants to hear that nobody will handle the item."""
     return isinstance(item, SessionMessage | SessionResult | SessionReply)
 
 

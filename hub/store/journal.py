@@ -45,7 +45,7 @@ Addressing: TypeAlias = Literal[
     key     the open run of a session key; else of the user that the key spells
     descriptor  the open run that a ``user``, ``cron`` or ``heartbeat`` stands for, as JSON text
     only    the one open conversation there is: of those that people hold, else of all roots
-    newest  the open run with a descriptor of that type that a user spoke to last (P-05); what a
+    newest  the open run with a descriptor of that type that a user spoke to last; what a
             program began stands for nobody (``recency_of``)
     every   all live runs
     below   all live descendants of a run that are not being terminated already
@@ -108,9 +108,9 @@ class Delivery:
         self.closes = closes
         self.new = new
         self.touches = touches
-        """Whether its acceptance counts for how recently a user spoke to the run (P-05)."""
+        """Whether its acceptance counts for how recently a user spoke to the run."""
         self.agents = agents
-        """Refused as ``agent gone`` by a run that is none of these agents' (P-14)."""
+        """Refused as ``agent gone`` by a run that is none of these agents'."""
         self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
         self.reason = ""
         self.run_ids: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class Commit:
     ) -> None:
         self.run_id = run_id
         self.agent = agent
-        """The agent that the run is from now on, if that has changed (D-10)."""
+        """The agent that the run is from now on, if that has changed."""
         self.events = events
         self.expect = expect
         self.taken = taken
@@ -158,10 +158,10 @@ class Commit:
         """Texts to remember by key, in the place of what stood there."""
         self.lent = lent
         """Items of other inboxes that are taken, too, by run id and number: those of the
-        conversation that a takeover frame holds (I-13)."""
+        conversation that a takeover frame holds."""
         self.leave_to = leave_to
         """Where the messages go that an ending run's inbox still holds, instead of into
-        ``leftovers``: to the inbox of that run, in order, behind what waits there (I-13)."""
+        ``leftovers``: to the inbox of that run, in order, behind what waits there."""
         self.written: list[Event] = []
         self.leftovers: Sequence[InLane] = ()
         self.error = ""

@@ -118,7 +118,7 @@ class MemoryJournal:
         self._chunks: list[list[Event | None] | None] = []
         self._left: list[int] = []
         self._tip = 0
-        # Begins anywhere, so that ids of events in two stores' hub lanes never meet (H-12).
+        # Begins anywhere, so that ids of events in two stores' hub lanes never meet.
         self._hub_seq = number
         self._hub_positions: deque[int] = deque()
         self._hub_positions_of: dict[str, deque[int]] = {}

@@ -1,4 +1,4 @@
-"""Agents that speak to agents (AT, P-05, P-09).
+"""Agents that speak to agents.
 
     agent_for("most-recent-foreground")   the agent that a user spoke to last
     agent_for("heartbeat")                the heartbeat's agent
@@ -81,4 +81,4 @@ async def _send_agent_message(text: str, state: RunState, agent_id: str | None =
 
 
 send_agent_message: Final = replace(_send_agent_message, is_built_in=True)
-"""The tool, for a prompt's ``tools``; no other tool may have its name (D-11)."""
+"""The tool, for a prompt's ``tools``; no other tool may have its name."""

@@ -1,4 +1,4 @@
-"""One tool call, from the text a model wrote to the text it reads (D-04, S-07)."""
+"""One tool call, from the text a model wrote to the text it reads."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Looking up what a call of a child needs (C-03, C-05, V-01).
+"""Looking up what a call of a child needs.
 
 Nothing is started here: what is found becomes a signal, and what that means is decided in
 ``hubbub.agents.turn.child_starts``.
@@ -68,7 +68,7 @@ def look_up_frame(
     lane: OwnLane,
     problem: str = "",
 ) -> Delegated:
-    """What a call that gives the conversation away comes to: its variables, its model (I-07)."""
+    """What a call that gives the conversation away comes to: its variables, its model."""
     now = runtime.ports.clock.now()
     missing: tuple[str, ...] = ()
     target = runtime.definitions.find_side(request.agent, FRAME)
@@ -97,7 +97,7 @@ def look_up_frame(
 def look_up_start(
     activity: StartChild, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
 ) -> Delegated:
-    """What a subagent that starts with its prompt comes to (C-04, C-05)."""
+    """What a subagent that starts with its prompt comes to."""
     child = side.children.get(activity.name)
     env = Environment.of(runtime, lane, side)
     hints = _hints(child)
@@ -156,7 +156,7 @@ def _look_up(
 
 
 def transfer(env: Environment, child: ChildTool) -> tuple[Variable, ...]:
-    """The variables that go into the child's scope (C-05)."""
+    """The variables that go into the child's scope."""
     values = ((name, env.find(name)) for name in _hints(child).scoped_env)
     return tuple(
         Variable(name=name, value=Secret(value), scoped=True)

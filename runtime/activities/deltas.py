@@ -1,4 +1,4 @@
-"""``Deltas``: what a model hands over while it answers, as events (R-11).
+"""``Deltas``: what a model hands over while it answers, as events.
 
 Whether anybody listens is asked anew as soon as somebody has begun or ceased to: who begins to
 listen in the middle of an answer hears the rest of it.

@@ -1,4 +1,4 @@
-"""``Environment``: the variables of one run, as its tools and hooks see them (D-07).
+"""``Environment``: the variables of one run, as its tools and hooks see them.
 
 In which order values are looked for stands in ``hubbub.agents.definitions.variables``; where they
 lie, here: a run's own in the ``Secrets`` port, the rest in the definitions.
@@ -101,7 +101,7 @@ class Environment(Mapping[str, str]):
         return Masker({*self.secrets(side), *self._runtime.resolved.keys})
 
     def is_enabled(self, name: str) -> bool:
-        """Whether a variable that gates a branch enables it (C-03)."""
+        """Whether a variable that gates a branch enables it."""
         return is_true(self.find(name))
 
     def set(self, name: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""``FileArea`` and ``KeyArea``: what a run keeps beside its conversation (T-01, T-07).
+"""``FileArea`` and ``KeyArea``: what a run keeps beside its conversation.
 
 Both are part of the run's journal: a write is on record when it returns, and comes back with the
 run.  Which names may be used stands in ``hubbub.agents.state.area``.

@@ -1,4 +1,4 @@
-"""Running hooks: one after the other, each fed what the one before returned (D-06)."""
+"""Running hooks: one after the other, each fed what the one before returned."""
 
 import inspect
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""``Pauses``: runs that wait for a person's answer (``interrupt``, I-15), over restarts.
+"""``Pauses``: runs that wait for a person's answer (``interrupt``), over restarts.
 
     a call pauses ─► a note in the same commit, a prompt that can be replied to, a timer
     it is answered ─► all three go; nobody answers in time ─► ``session:timer`` to the run

@@ -1,4 +1,4 @@
-"""``OffLoop``: what lives in the event loop, as code in a worker thread sees it (D-04).
+"""``OffLoop``: what lives in the event loop, as code in a worker thread sees it.
 
     a tool's thread        state.set_env("A", "b") ──┐            ┌──► goes on
     the loop                                         └─► done here ┘

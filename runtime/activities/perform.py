@@ -94,7 +94,7 @@ __all__ = [
 ]
 
 MODEL_TIMEOUT = 600.0
-"""Seconds that one model call may take (S-10)."""
+"""Seconds that one model call may take."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -181,7 +181,7 @@ async def together(
 class AtWork:
     """What an activity needs at hand, and the scope it acts in.
 
-    Once that is no longer live, whatever the activity still emits is dropped (S-10).
+    Once that is no longer live, whatever the activity still emits is dropped.
     """
 
     __slots__ = ("run", "runtime", "side", "thread", "work")
@@ -295,7 +295,7 @@ async def _run_tool(
 
 
 def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
-    """Why a tool is not called: files or variables that are not there (A-01, D-09)."""
+    """Why a tool is not called: files or variables that are not there."""
     bound = at.side.bindings.get(tool.name)
     if bound is not None:
         paths = paths_of(bound[1], activity.arguments)

@@ -1,4 +1,4 @@
-"""``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11, T-01)."""
+"""``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -224,7 +224,7 @@ class ThreadState:
 
 
 def result_of_spawn(result: str | None, default: str) -> str:
-    """What is to become of the result of a child that code starts (G-10)."""
+    """What is to become of the result of a child that code starts."""
     if result is None:
         return default
     if result not in ("handle", "message", "ignore"):
@@ -233,7 +233,7 @@ def result_of_spawn(result: str | None, default: str) -> str:
 
 
 def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
-    """Queue a silent message for a run's parent (C-20)."""
+    """Queue a silent message for a run's parent."""
     if not isinstance(content, str):
         raise CallerError(f"notify_parent: a text is wanted, not {type(content).__name__}")
     check_text("content", content)

@@ -1,4 +1,4 @@
-"""``pending`` and ``provide``: variables for a child whose creation waits for them (V-02).
+"""``pending`` and ``provide``: variables for a child whose creation waits for them.
 
 The creation is kept in the parent's journal, names only; the values go where only the runtime
 looks, under the id of the child that they start.  What is refused has stored nothing.
@@ -114,7 +114,7 @@ class _Waiting(Struct, frozen=True, gc=False):
     child: ChildTool | None
     missing: tuple[str, ...]
     given: Mapping[str, str]
-    """What is copied into its scope from its parent's (C-05)."""
+    """What is copied into its scope from its parent's."""
 
     def __repr__(self) -> str:
         return f"<waiting {self.deferred.request_id}>"

@@ -9,7 +9,7 @@
 
 * The same store gives the same bytes; no time of day, no position of the store stands in them.
 * Events are written as they stand in the store, byte for byte.  The hub's own lane is no fact
-  about a run and is left out; values of secrets stand in no event, and nowhere here (H-19).
+  about a run and is left out; values of secrets stand in no event, and nowhere here.
 * What is damaged is not exported: that raises.
 """
 

@@ -12,7 +12,7 @@ Rules
 * What comes in is something that an inbox takes, beginning with what opened the run; what is
   written by the run is not.
 * What is in an inbox is what came in and was not taken: by its owner, or by a takeover frame of
-  the same tree, which says so in a lane of its own (I-13).  An item is taken once at most, and
+  the same tree, which says so in a lane of its own.  An item is taken once at most, and
   none after its run has ended: what waited then was moved or is left over.
 """
 

@@ -1,4 +1,4 @@
-"""``replay``: a run as it was at any point of its life, from its own lane alone (P-11).
+"""``replay``: a run as it was at any point of its life, from its own lane alone.
 
     own lane, up to a record  →  Thread or CodeThread  →  Replayed
 

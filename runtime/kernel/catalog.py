@@ -109,7 +109,7 @@ class Resolved:
     def specs_with_children(
         self, side: ActiveSide, is_enabled: Callable[[str], bool]
     ) -> tuple[ToolSpec, ...]:
-        """The same, with the agents that the model may call just now (C-03)."""
+        """The same, with the agents that the model may call just now."""
         place = (side.agent, side.acts_as)
         gates = self._gates.get(place)
         if gates is None:

@@ -1,6 +1,6 @@
-"""Which run the code at hand works for, so that none waits for itself (C-15).
+"""Which run the code at hand works for, so that none waits for itself.
 
-Set once in each task of a run, whose context is the run's own (H-12); copied into the threads and
+Set once in each task of a run, whose context is the run's own; copied into the threads and
 tasks that its tools start.
 """
 

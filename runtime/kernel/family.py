@@ -1,7 +1,7 @@
 """``Relatives``: what runs are to each other: who waits for whom, who stands above, who says what.
 
 Kept here is what no run's own journal says at once: the statuses of children that stay, by
-parent (C-14), and who waits for whom, those that have left memory meanwhile included (C-15).
+parent, and who waits for whom, those that have left memory meanwhile included.
 The rest is read from the journal when it is asked for.
 """
 
@@ -37,7 +37,7 @@ class Relatives:
         self._code_waits: dict[str, list[str]] = {}
         """The runs that the code of runs waits for just now."""
         self._statuses: dict[str, dict[str, str]] = {}
-        """By parent: what its children that stay say of themselves (C-14)."""
+        """By parent: what its children that stay say of themselves."""
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────
 
@@ -91,7 +91,7 @@ class Relatives:
         try:
             loaded = await self._runtime.hub.journal.load(run_id)
             return fold_all(EMPTY, loaded.events).status if loaded is not None else ""
-        except Exception as error:  # A child that cannot be read does not stop its parent (P-03).
+        except Exception as error:  # A child that cannot be read does not stop its parent.
             log.warning("run.unreadable", run_id=run_id, error=str(error))
             return ""
 
@@ -162,7 +162,7 @@ class Relatives:
     # ── who waits for whom ───────────────────────────────────────────────────────────────────
 
     def interrupted_with(self, run_id: str) -> tuple[str, ...]:
-        """The runs that an interruption of ``run_id`` reaches: those that it waits for (T-10)."""
+        """The runs that an interruption of ``run_id`` reaches: those that it waits for."""
         found: list[str] = [run_id]
         for each in found:
             found += [child for child in self._waited_by(each) if child not in found]

@@ -35,19 +35,19 @@ class Run:
         """The cursor after the run's ``session:open``."""
 
     async def result(self) -> RunOutcome:
-        """The latest session's outcome, once everything accepted so far is handled (R-14).
+        """The latest session's outcome, once everything accepted so far is handled.
 
         Returns when a model run is idle with an empty inbox, or the run has ended (a code run:
         only then); never waits for a terminal event that need not come.  While a takeover frame has
-        the conversation and waits for the user, the outcome is that frame's, and ``run_id`` says so
-        (I-01).  Raises ``Closed`` when the runtime is left, ``UnknownRun`` when the run is no
-        longer kept.
+        the conversation and waits for the user, the outcome is that frame's, and ``run_id`` says
+        so.  Raises ``Closed`` when the runtime is left, ``UnknownRun`` when the run is no longer
+        kept.
         """
         self.will_read()
         return await self._runtime.result(self.run_id)
 
     async def finished(self) -> RunOutcome:
-        """Wait for the terminal event (R-18)."""
+        """Wait for the terminal event."""
         self.will_read()
         return await self._runtime.finished(self.run_id)
 

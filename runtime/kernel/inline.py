@@ -3,7 +3,7 @@
 ``rt.run`` waits for the run it started, so the run's activities may as well happen in that task:
 a task of their own would cost more than everything else the run does.  Everything said of
 activities holds all the same: they are cancelled alone, without the caller, when they are no
-longer wanted, and see nothing of the caller's context variables (H-12).
+longer wanted, and see nothing of the caller's context variables.
 """
 
 from collections.abc import Callable, Coroutine, Generator

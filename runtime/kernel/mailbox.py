@@ -1,6 +1,6 @@
 """``Mailbox``: what waits in a model run's inbox while the run is in memory.
 
-Whoever has a conversation also takes what people say to its root (I-13): the root's mailbox is
+Whoever has a conversation also takes what people say to its root: the root's mailbox is
 *lent* to that frame, which takes nothing from it but what a person said.  Everything else in it,
 a child's words or an agent's, is the root's own.
 """

@@ -1,4 +1,4 @@
-"""``load_skills``: a folder of Markdown files with front matter, as skills (IA, I-12, I-14).
+"""``load_skills``: a folder of Markdown files with front matter, as skills.
 
     FOLDER/research.md          ---
     FOLDER/review/SKILL.md      description: Finds facts and their sources.

@@ -1,4 +1,4 @@
-"""``resolve_model``: from what stands in ``model=`` to a model (M-02, M-04).
+"""``resolve_model``: from what stands in ``model=`` to a model.
 
     "scripted"                              a name in ``models``, whatever it looks like
     "anthropic:NAME"  "openai:NAME"         the provider's own service, or the one that

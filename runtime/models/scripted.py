@@ -1,4 +1,4 @@
-"""Models without a provider: ``ScriptedModel`` and ``FunctionModel`` (M-01).
+"""Models without a provider: ``ScriptedModel`` and ``FunctionModel``.
 
 Both are product, for tests, demos and simulation, and keep three promises:
 
@@ -250,7 +250,7 @@ class _Player:
 
 
 class ScriptedModel(_Player):
-    """Answers from a script, one item after the other (M-01).
+    """Answers from a script, one item after the other.
 
     An item is a text, a ``ModelReply`` (see ``reply``), a ``ToolCall`` (see ``call``), a
     ``Fault`` before any of these, or a function of the request that returns one of them.  The
@@ -315,7 +315,7 @@ class ScriptedModel(_Player):
 
 
 class FunctionModel(_Player):
-    """Answers with what ``fn(request)``, plain or async, returns (M-01).
+    """Answers with what ``fn(request)``, plain or async, returns.
 
     That is a text, a ``ModelReply``, a ``ToolCall`` or a ``Fault``, which then disturbs this
     attempt whatever its ``times``.  An exception of ``fn`` becomes ``ModelRefused`` of kind

@@ -124,7 +124,7 @@ class CodeRun:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 
     def _put_reply(self, item: e.SessionReply) -> None:
-        """The answer to an open prompt; any other is told of as nobody's (G-09)."""
+        """The answer to an open prompt; any other is told of as nobody's."""
         prompt = find_prompt(self.thread.prompts, item.prompt_id)
         if prompt is None or self._handle is None:  # Whoever asked was of a former execution.
             self._append((e.SessionDropped(items=(item,), reason=PROMPT_ENDED),), taken=(item,))
@@ -157,7 +157,7 @@ class CodeRun:
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
     def resume(self, cause: str) -> None:
-        """Go on after a crash: end the run, or record a further attempt (R-02, P-15).
+        """Go on after a crash: end the run, or record a further attempt.
 
         The function is called when that is on record: had it killed its process, that is counted.
         """
@@ -262,7 +262,7 @@ class CodeRun:
             )  # fmt: skip
 
     def _farewell(self, outcome: OutcomeName) -> tuple[tuple[str, InLane], ...]:
-        """What is terminated takes its children with it (T-05)."""
+        """What is terminated takes its children with it."""
         if outcome != "terminated":
             return ()
         why = e.SessionTerminate(reason=f"run {self.lane.run_id} was terminated")
@@ -345,7 +345,7 @@ class CodeRun:
         self._end_subscriptions()
 
     def outlived_restart(self) -> None:
-        """Write, once after a restart, that it has come as far as to wait (P-10)."""
+        """Write, once after a restart, that it has come as far as to wait."""
         if self.thread.restarts and not self._ending:
             self._append((e.AgentPark(),))
 
@@ -446,7 +446,7 @@ class CodeRun:
         self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 
     def number_step(self) -> int:
-        """The number of the next model step: no two of the run have the same (S-07)."""
+        """The number of the next model step: no two of the run have the same."""
         self._step = max(self._step, self.thread.step) + 1
         return self._step
 

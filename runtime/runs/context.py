@@ -1,4 +1,4 @@
-"""``RunContext``: what a code agent is given besides its input (AP, R-01)."""
+"""``RunContext``: what a code agent is given besides its input."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class RunContext:
     enters its journal.  ``attempt`` is 1, and grows with each restart after a crash.
 
     With ``on_restart="resume"`` the function is executed again then, from its beginning and with
-    its input (P-15): ``step`` and ``spawn`` return what is on record, ``messages`` begins with
+    its input: ``step`` and ``spawn`` return what is on record, ``messages`` begins with
     what was consumed before, ``kv`` and ``files`` hold what was written.  Everything else, such
     as ``say`` or ``ask``, is done again, unless it is done in a step; so is sending a message,
     which with a ``key`` is delivered once all the same.
@@ -72,7 +72,7 @@ class RunContext:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """The variables that have a value for this run (D-07)."""
+        """The variables that have a value for this run."""
         return self._env
 
     @property
@@ -89,7 +89,7 @@ class RunContext:
 
     @property
     def files(self) -> FileArea:
-        """The run's own files (T-07)."""
+        """The run's own files."""
         run = self._run
         record = recorder(run.record, lambda: run.is_live)
         return FileArea(run.runtime, self.root_run_id, lambda: run.thread.area, record)
@@ -101,11 +101,11 @@ class RunContext:
         return KeyArea(lambda: run.thread.area, recorder(run.record, lambda: run.is_live))
 
     def notify_parent(self, content: str) -> Receipt:
-        """Queue a silent message for the parent (C-20); ``CallerError`` for a root."""
+        """Queue a silent message for the parent; ``CallerError`` for a root."""
         return notify_parent(self._run.runtime, self._run.lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
-        """Queue a silent message for another agent (P-09): the one that is named, else the
+        """Queue a silent message for another agent: the one that is named, else the
         parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
         if not self._run.is_live:
             raise RunEnded(self.run_id, "ended")
@@ -114,7 +114,7 @@ class RunContext:
     # ── what the run says and hears ──────────────────────────────────────────────────────────
 
     def messages(self, *, idle_timeout: float | None = None) -> MessageStream:
-        """This run's messages, for ``async for`` (R-07).
+        """This run's messages, for ``async for``.
 
         In order, one at a time, those sent before included; each is consumed when the next is
         asked for or the run completes.  Ends when the run is closed, or after ``idle_timeout``
@@ -140,7 +140,7 @@ class RunContext:
     async def ask(
         self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
     ) -> str:
-        """Ask the user and wait for the first reply (H-10).  Raises ``PromptTimeout``."""
+        """Ask the user and wait for the first reply.  Raises ``PromptTimeout``."""
         self._run.questions += 1
         try:
             answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
@@ -156,7 +156,7 @@ class RunContext:
         name: str | None = None,
         result: str | None = None,
     ) -> "Run":
-        """Start a child under this run's root and return its handle (R-13).
+        """Start a child under this run's root and return its handle.
 
         The result comes by the handle; with ``result="message"`` it comes among ``messages()``,
         too, once, silent and in the words that a model reads; with ``"ignore"`` nobody wants it.
@@ -184,7 +184,7 @@ class RunContext:
     async def step(
         self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = Any, **kwargs: Any
     ) -> Any:
-        """Call ``fn(*args, **kwargs)``, plain or async, and keep its result (P-15).
+        """Call ``fn(*args, **kwargs)``, plain or async, and keep its result.
 
         Returns once the result is on record.  Executed again after a crash, the run gets the
         recorded result and ``fn`` is not called.  Steps are told apart by name and, where a name
@@ -227,7 +227,7 @@ class RunContext:
         parallel_tool_calls: bool = False,
         max_steps: int | None = None,
     ) -> "ModelSession":
-        """A conversation of this agent with a model (R-12).
+        """A conversation of this agent with a model.
 
         It lives as long as the execution: executed again after a crash, the code begins its
         conversations anew, and their steps count on.  One whose result must not be asked for

@@ -1,4 +1,4 @@
-"""``Execution``: one execution of a code agent's function (P-15).
+"""``Execution``: one execution of a code agent's function.
 
 The function is ordinary code.  When its run goes on after a crash, it is executed again from its
 beginning; what it did through its context that stands on record is not done again but looked up.

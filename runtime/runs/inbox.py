@@ -1,4 +1,4 @@
-"""Reading a code run's inbox: one reader, one message at a time (R-07, H-14)."""
+"""Reading a code run's inbox: one reader, one message at a time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -96,7 +96,7 @@ class InboxReader:
 class MessageStream(InboxReader):
     """The messages of a run, for ``async for``.
 
-    Ends when the run is closed (R-17), or after ``idle_timeout`` seconds of silence.
+    Ends when the run is closed, or after ``idle_timeout`` seconds of silence.
     """
 
     __slots__ = ("_idle_timeout",)

@@ -12,7 +12,7 @@ termination need no code of their own here.
 not waited for where nothing depends on it: the model may be asked meanwhile.  But nobody hears of
 what is not committed, and what has effects outside (``needs_record``) begins only when its record
 is.  A run that was read from the journal waits for each of its records until it has got on by a
-step: had it killed its process, that could be counted (P-10).
+step: had it killed its process, that could be counted.
 """
 
 from collections import deque
@@ -189,7 +189,7 @@ class Activation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the run only waits for its children: it may leave memory meanwhile (C-17)."""
+        """Whether the run only waits for its children: it may leave memory meanwhile."""
         return self._only_waits and not self._lends
 
     @property
@@ -276,7 +276,7 @@ class Activation:
 
     @property
     def _lent(self) -> Mailbox | None:
-        """The mailbox of the conversation, while this frame has it (I-13)."""
+        """The mailbox of the conversation, while this frame has it."""
         return self._runtime.runs.lent_to(self) if self.thread.origin.frame else None
 
     def _taken(self, kind: Kind) -> Taken:
@@ -382,7 +382,7 @@ class Activation:
         return hears | _RESULTS if side.hooks_results else hears
 
     def receiving_side(self, side: ActiveSide) -> ActiveSide:
-        """The side that messages are for (C-08), and the opening where the run is new."""
+        """The side that messages are for, and the opening where the run is new."""
         origin = self.thread.origin
         which = "side_a" if self.thread.phase == "new" else origin.receives
         return self._runtime.definitions.find_side(side.agent, which) or side
@@ -406,7 +406,7 @@ class Activation:
             for activity in [a for a in running if a not in activities]:
                 self._stop(activity, cancel=True)
         if self._runtime.is_leaving:
-            # The step at work may reach its end, calls included; no further one is begun (R-16).
+            # The step at work may reach its end, calls included; no further one is begun.
             activities = tuple(a for a in activities if not isinstance(a, CallModel))
             if not activities:
                 self._runtime.progressed()
@@ -452,7 +452,7 @@ class Activation:
         done = 0
         while activity is not None:
             if self._running.get(activity) is not ticket:
-                return  # Called off before its first turn: it must not begin (S-10).
+                return  # Called off before its first turn: it must not begin.
             try:
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
@@ -536,7 +536,7 @@ class Activation:
         self.lane.append((event,), deliveries=(delivery,), fold=self._fold, after=self.advance)
 
     def outlived_restart(self) -> None:
-        """Write, after a restart, that all there is to do has come as far as to wait (P-10)."""
+        """Write, after a restart, that all there is to do has come as far as to wait."""
         if self._is_careful and self._runtime.runs.waiting_in(self.lane.run_id) >= len(
             self._running
         ):

@@ -1,10 +1,10 @@
-"""``ModelSession``: a code agent's own conversation with a model (R-12, AP).
+"""``ModelSession``: a code agent's own conversation with a model.
 
 The same pure engine as a model run's, with two differences: messages come from ``send`` instead
 of the run's inbox, and of what the engine writes only the ``agent:*`` events of its steps enter
 the run's lane.
 
-Steps are numbered through the run, whichever of its conversations takes them (S-07): each gets
+Steps are numbered through the run, whichever of its conversations takes them: each gets
 its number when its model is first asked, and keeps it through every retry.
 """
 

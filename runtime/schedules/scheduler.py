@@ -1,4 +1,4 @@
-"""``Scheduler``: fires schedules (P-07, P-08).
+"""``Scheduler``: fires schedules.
 
     one task ──► one loop for each schedule: wait until the tick ──► at work? ──► fire, or skip
           └────► one alarm, which looks at the clock for all of them
@@ -238,7 +238,7 @@ class _Loop:
     def _mail(self, tick: int) -> tuple[Delivery, Delivery | None]:
         """What finds or opens the run, and what is said to it where the opening does not say it.
 
-        A heartbeat is a reset, also for a run that has just been opened (P-16); a code agent,
+        A heartbeat is a reset, also for a run that has just been opened; a code agent,
         which has no context to forget, gets its batch as its input.
         """
         key = f"{self._uid}@{tick}"
@@ -292,7 +292,7 @@ class _Loop:
         )  # fmt: skip
 
     async def _busy_run(self) -> str:
-        """The schedule's run, if it is at work; a run whose agent is gone does not count (P-14).
+        """The schedule's run, if it is at work; a run whose agent is gone does not count.
 
         The last one counts until it has ended, also when its key is free again already.
         """

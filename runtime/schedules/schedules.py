@@ -1,4 +1,4 @@
-"""Schedules: what is to run, and when (AT, P-07, P-08, P-16).
+"""Schedules: what is to run, and when.
 
     Runtime(schedules=[
         Cron("digest", "0 7 * * *", "reader", "Sum up the news.", timezone="Europe/Berlin"),

@@ -1,4 +1,4 @@
-"""``AgentExecutor``: agents driven turn by turn, without a runtime (IA, I-03).
+"""``AgentExecutor``: agents driven turn by turn, without a runtime.
 
     frame ── execute_turn(user_message | tool_result) ──► TurnResult
     text  ── process_message ──► AgentResponse           the main agent's turn

@@ -1,4 +1,4 @@
-"""``handle_message``: IA's orchestration loop, one message of a user at a time (I-03).
+"""``handle_message``: IA's orchestration loop, one message of a user at a time.
 
     no frame    ─► the main agent's turn ─► text: sent │ a child: both frames on the stack, loop
     some frame  ─► the message is for the frame on top, loop
@@ -15,7 +15,7 @@
 Rules
 -----
 * Every round either returns, to wait for the user, or goes on one frame up or down: no recursion.
-* ``cancel``, ``stop``, ``/stop`` unwind all frames, ``/back`` pops one (I-08): where a frame is.
+* ``cancel``, ``stop``, ``/stop`` unwind all frames, ``/back`` pops one: where a frame is.
 * Who clears the stack meanwhile ends the loop: a warning is logged, and nothing is sent.
 * An exception leaves no half stack: the frames are cancelled, every open call of the main agent has
   its error result, the stack is empty; then it is raised.

@@ -210,7 +210,7 @@ class FrameTurn:
             self._apply(go_on(thread, [], side, _NOTHING, self._definitions))
 
     def _expire(self) -> None:
-        """Give up an answer that has not come in time (I-15)."""
+        """Give up an answer that has not come in time."""
         call = self.thread.pause
         if call is not None and call.expires_at and self._now >= call.expires_at:
             self._signal(Taken((e.SessionTimer(timer=call.key),)))

@@ -1,12 +1,12 @@
 """``Room``: how many runs may be in memory, and when one more may come than that.
 
-At most ``most`` runs are there at once; ready ones beyond wait for their turn (R-18).  But whom
+At most ``most`` runs are there at once; ready ones beyond wait for their turn.  But whom
 they wait for may wait for them: code that waits for another run stays in memory meanwhile, since a
 function cannot be put away and taken up again.  So while everybody there waits for some other run,
 the next one that is ready is let in all the same, one at a time: something always goes on.
 
 Code waits for another run where it awaits its result or its answer, or its events or any others;
-and, when it has children, the next message.  Who waits for people keeps others out (R-18).  A
+and, when it has children, the next message.  Who waits for people keeps others out.  A
 model's run that waits leaves memory, unless it must be there to lend what was said to it.
 """
 

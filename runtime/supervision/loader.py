@@ -7,10 +7,10 @@
 Rules
 -----
 * What comes while a run is read is kept for it.
-* A run that never began fails where its definition is gone (R-05); every other one is left as it
-  is.  Ending it, by ``terminate`` or by its deadline, needs no definition (P-14).
+* A run that never began fails where its definition is gone; every other one is left as it
+  is.  Ending it, by ``terminate`` or by its deadline, needs no definition.
 * Deaths of a run's loop are counted by its lane; those that could not be recorded are counted
-  here (T-12).
+  here.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class Arrivals:
         return found
 
     def note_left(self, at_work: Mapping[str, int]) -> None:
-        """The runtime is left in order, with these runs at work (R-16)."""
+        """The runtime is left in order, with these runs at work."""
         self._boot.leave(self._runtime.hub.journal, at_work, self._runs.trials.note_left())
 
     def is_overdue(self, run_id: str) -> None:
@@ -97,7 +97,7 @@ class Arrivals:
         self._overdue.add(run_id)
 
     def died(self, run_id: str, error: str) -> None:
-        """A run's loop raised: begin again from the journal (T-12)."""
+        """A run's loop raised: begin again from the journal."""
         seq, deaths = self.deaths.get(run_id, (-1, ()))
         self.deaths[run_id] = (seq, (*deaths, error))
         if not self._runtime.is_leaving:
@@ -158,7 +158,7 @@ class Arrivals:
         return None, await journal.load(run_id)
 
     def _leave_broken(self, run_id: str, error: Exception) -> None:
-        """A run that cannot be read stops no other, and stays as it is (P-03)."""
+        """A run that cannot be read stops no other, and stays as it is."""
         log.error("run.unreadable", run_id=run_id, exc_info=error)
         self.withheld.add(run_id, unreadable(self._runtime.hub.journal.name, error))
         self._overdue.discard(run_id)
@@ -170,7 +170,7 @@ class Arrivals:
         pending: Sequence[InLane],
         after: Callable[[Commit], None] = lambda _: None,
     ) -> None:
-        """What is not to be handled becomes letters (T-09)."""
+        """What is not to be handled becomes letters."""
 
         def tell(commit: Commit) -> None:
             self.withheld.tell_dropped(dropped, commit)
@@ -268,7 +268,7 @@ class Arrivals:
         return False
 
     def _go_on(self, run: Activation, causes: tuple[str, ...]) -> None:
-        """Restore a run that was at work, before anything in its inbox is looked at (P-03)."""
+        """Restore a run that was at work, before anything in its inbox is looked at."""
         if causes:
             run.restore(Restored(causes[-1], causes[:-1]))
         elif doom := doom_of(self._unrecorded_deaths(run.lane.run_id, run.lane.seq)):
@@ -287,7 +287,7 @@ class Arrivals:
     def _withhold(
         self, gone: Gone, lane: OwnLane, events: Sequence[e.Event], waiting: Iterable[InLane]
     ) -> None:
-        """Leave a run as it is, unless it is to end, which needs no definition (P-14)."""
+        """Leave a run as it is, unless it is to end, which needs no definition."""
         run_id = lane.run_id
         ends = [x for x in waiting if isinstance(x, e.SessionTerminate | e.SessionCancel)]
         if run_id in self.deaths or not (ends or run_id in self._overdue):

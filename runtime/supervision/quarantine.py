@@ -1,4 +1,4 @@
-"""``Withheld``: runs that are left as they are for as long as this runtime is open (P-14, P-03).
+"""``Withheld``: runs that are left as they are for as long as this runtime is open.
 
 A run whose definition is gone, or whose record cannot be read, stays in the journal untouched.
 It is told of once, with the remedy, in the log and as ``hub:error``; messages to it are refused
@@ -46,7 +46,7 @@ def unreadable(store: str, error: Exception) -> Gone:
 
 
 def letter(item: InLane, reason: str) -> HubDeadLetter:
-    """What is told of an accepted item that nobody will handle (T-09)."""
+    """What is told of an accepted item that nobody will handle."""
     return HubDeadLetter(
         to=item.run_id, reason=reason, message=item, run_id=item.run_id,
         root_run_id=item.root_run_id, parent_run_id=item.parent_run_id, agent=item.agent,
@@ -122,7 +122,7 @@ class Withheld:
             hub.emit(event)
 
     def tell_dropped(self, event: SessionDropped, commit: Commit) -> None:
-        """A commit is done by which a run has dropped items: each has its letter (T-09)."""
+        """A commit is done by which a run has dropped items: each has its letter."""
         for item in event.items if not commit.error else ():
             self.tell(letter(item, event.reason))
 

@@ -1,4 +1,4 @@
-"""``Boot``: what a runtime finds in its journal when it opens, and what becomes of it (P-03).
+"""``Boot``: what a runtime finds in its journal when it opens, and what becomes of it.
 
     at work, or with mail   activated; what was at work is restored before anything else
     waiting for children    left alone until one is heard of
@@ -7,7 +7,7 @@
 
 Whether the process of a run that was at work died, or its runtime was merely left, says a note of
 the store: which runs were at work when a runtime was last left, and how far each had come.  It
-holds for a run that has come no further since; a process that is killed writes none (P-10, R-16).
+holds for a run that has come no further since; a process that is killed writes none.
 Which run a process has died of is found out in ``trials``.
 """
 
@@ -35,7 +35,7 @@ class RestorePolicy(Enum):
 
     ``EVERYTHING``: runs go on from their last finished step; messages that wait are handled.
 
-    ``CONTEXT_ONLY``: contexts are kept, nothing is retried (T-09).  A session at work ends as
+    ``CONTEXT_ONLY``: contexts are kept, nothing is retried.  A session at work ends as
     interrupted, its open calls are answered as lost, every message that waits becomes one
     ``hub:dead_letter``, and the run parks.  A run that never began begins: its opening is no
     message.  Code agents go on by their ``on_restart``, without the messages that wait.

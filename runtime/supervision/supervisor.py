@@ -10,10 +10,10 @@ Rules
   order.  Where many
   become ready together they are activated in a task, a few at a time, so that whoever opens them
   or sends to them goes on meanwhile.
-* A run whose loop dies begins again from the journal, a bounded number of times (T-12).
+* A run whose loop dies begins again from the journal, a bounded number of times.
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
 * A run that only waits for its children stays in memory while there is room, and leaves it for
-  one that is ready (C-17).
+  one that is ready.
 * One that cannot be gone on with, or read, stops no other: it is left as it is (``withheld``).
 * One of whom its process may have died is gone on with in its turn (``trials``).
 """
@@ -138,7 +138,7 @@ class Activations:
                 yield run_id, run.lane.seq
 
     def refusal_of(self, run_id: str) -> str:
-        """Why no message may be sent to a run just now; empty where one may (P-14)."""
+        """Why no message may be sent to a run just now; empty where one may."""
         return self.withheld.reason(run_id)
 
     def serve_now(self, run_id: str) -> None:
@@ -191,7 +191,7 @@ class Activations:
             self.enqueue(run_id, item)
 
     def _started_outside(self, opening: e.SessionOpen, parent_run_id: str) -> None:
-        """A child that its parent did not start counts in its tree (P-06)."""
+        """A child that its parent did not start counts in its tree."""
         trees = self._runtime.trees
         # Else the tree is counted when the first of it is read.
         if trees.has_children(opening.root_run_id) or parent_run_id in self._active:
@@ -277,7 +277,7 @@ class Activations:
             self.trials.over(run_id)
 
     def lent_to(self, run: Activation) -> Mailbox | None:
-        """The mailbox of the conversation that a frame has, if anybody has spoken there (I-13)."""
+        """The mailbox of the conversation that a frame has, if anybody has spoken there."""
         root = self._active.get(run.lane.root_run_id)
         if not isinstance(root, Activation) or not root.mail.said or not run.thread.converses:
             return None
@@ -439,7 +439,7 @@ class Activations:
         """The store has refused a commit of the run's owner.
 
         Another owner writes there, or the store has failed: let go of it.  What cannot be written
-        for its own contents counts as a death, so that it is not tried for ever (T-12).
+        for its own contents counts as a death, so that it is not tried for ever.
         """
         log.warning("run.lost", run_id=run.lane.run_id, error=error)
         if error == "conflict" or self._runtime.hub.journal.failure:
@@ -448,7 +448,7 @@ class Activations:
             self.died(run, BadValue("commit", error))
 
     def died(self, run: AnyRun, error: Exception) -> None:
-        """A run's loop raised: begin again from the journal, or fail the run (T-12)."""
+        """A run's loop raised: begin again from the journal, or fail the run."""
         run_id = run.lane.run_id
         mask = self.masker(run_id)
         log.error("run.died", run_id=run_id, exc_info=mask.error(error))

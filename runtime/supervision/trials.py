@@ -1,4 +1,4 @@
-"""``Trials``: runs whose process may die of them are restored one after another (P-10).
+"""``Trials``: runs whose process may die of them are restored one after another.
 
     found at boot ─► others go on at once ─► the first suspect ─► the next one ─► … ─► over
                      until each got on, or ten seconds

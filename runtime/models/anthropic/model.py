@@ -1,4 +1,4 @@
-"""``AnthropicModel``: Anthropic's Messages interface and whatever speaks it (M-02).
+"""``AnthropicModel``: Anthropic's Messages interface and whatever speaks it.
 
 How a request becomes a body (``request_body``), beyond the rules of ``conversation``:
 

@@ -1,6 +1,6 @@
 """Where a provider is and what opens it: URLs, keys and headers, checked and made safe to show.
 
-Whatever is refused here is refused without being quoted: it may hold a secret (M-04).
+Whatever is refused here is refused without being quoted: it may hold a secret.
 """
 
 import re

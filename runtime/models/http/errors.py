@@ -15,7 +15,7 @@
 
 No text made here holds a key: URLs are shown without userinfo, headers never, and what a provider
 says is searched for the key before it is quoted.  Nor is the exception of httpx chained, since it
-carries the request with its headers (M-04).
+carries the request with its headers.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""``conversation``: a request's messages in the form every provider accepts (M-03).  Pure.
+"""``conversation``: a request's messages in the form every provider accepts.  Pure.
 
 Rules, whatever the history holds:
 
@@ -8,7 +8,7 @@ Rules, whatever the history holds:
 3. The user speaks first: ``(begin)`` is said if nobody but the system said anything before the
    model did.
 4. Two things the model said are never neighbours: the results of its calls stand between them,
-   or ``(continue)``, which is what it was shown when it was asked to go on (S-04).  Words that
+   or ``(continue)``, which is what it was shown when it was asked to go on.  Words that
    it was given as its own are no exception.
 5. The model's word is never the last: after it comes ``(continue)``.
 6. Call ids are unique within the request, of at most 40 letters, digits, ``_`` and ``-``; tool

@@ -1,4 +1,4 @@
-"""``OpenAIModel``: OpenAI's Chat Completions and the many servers that speak it (M-02).
+"""``OpenAIModel``: OpenAI's Chat Completions and the many servers that speak it.
 
 How a request becomes a body (``request_body``), beyond the rules of ``conversation``:
 

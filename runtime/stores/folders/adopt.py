@@ -1,4 +1,4 @@
-"""Adopting agents: folders that the database does not know are put into it (AT, P-02, P-03).
+"""Adopting agents: folders that the database does not know are put into it.
 
 Delete the database, or copy one agent's folder to another machine, and the agents are there when
 a runtime is opened.  What cannot be read is reported and stays where it is.
@@ -43,7 +43,7 @@ def adopt(
         folders = agent_folders(folder, disk, db)
         foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
         found = _with_families(_with_free_names(foreign, reader))
-        # Whom a user spoke to last comes last: that order is what recency is read from (P-05).
+        # Whom a user spoke to last comes last: that order is what recency is read from.
         adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)
         for one in adopted:
             _put(writer, folder, one)

@@ -1,4 +1,4 @@
-"""``ContextFiles``: ``context.jsonl`` of the conversations that were ever taken over (IA, I-11).
+"""``ContextFiles``: ``context.jsonl`` of the conversations that were ever taken over.
 
 Rules
 -----

@@ -1,4 +1,4 @@
-"""``place_families``: whose children the runs of foreign folders are in this store (P-02).
+"""``place_families``: whose children the runs of foreign folders are in this store.
 
     parents as the folders say  ×  what the store has   →   a place for each run
 

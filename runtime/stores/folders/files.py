@@ -1,4 +1,4 @@
-"""``files/`` of an agent's folder: the contents of its file area under their names (T-07).
+"""``files/`` of an agent's folder: the contents of its file area under their names.
 
 A name that the disk cannot show (too long in bytes, a file where a folder should be) is passed
 over: the file area itself is not on this disk.  No link is followed on the way to a name.

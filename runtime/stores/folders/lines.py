@@ -1,7 +1,7 @@
 """``history.jsonl`` and ``context.jsonl`` as bytes: reading them, and bringing them in line with
 what the events say.
 
-Rules (P-04, P-12)
+Rules
 ------------------
 * A last line without its end, or that cannot be read, was torn off while it was written: it is
   passed over, with a warning.

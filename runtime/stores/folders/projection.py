@@ -1,4 +1,4 @@
-"""``Projection``: the agents' folders follow the store, on a thread of their own (AT, P-01, P-02).
+"""``Projection``: the agents' folders follow the store, on a thread of their own.
 
     commit ─► acknowledged ─► dispatched
          └──► merged by run ─► written into agents/<id>/
@@ -6,7 +6,7 @@
 * The folders are behind the store by moments, never ahead of it; closing the store waits for them.
 * What a crash left behind is made up for when the store is next opened: ``safe`` is the position
   up to which folders were written so long ago that the system has put them on the disk.
-* Folders of runs that the store does not know are adopted when it is opened (P-02, P-03).
+* Folders of runs that the store does not know are adopted when it is opened.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""Reading a folder that the database does not know: copied here, or all that is left (P-02, P-03).
+"""Reading a folder that the database does not know: copied here, or all that is left.
 
     folder ──► Adopted   events, inbox and files to put into the store, with warnings
            └─► Broken    what cannot be read, where, and what to do; its files stay

@@ -1,4 +1,4 @@
-"""``AgentFolders``: what the store knows of agents, as files that people can read (AT, P-01).
+"""``AgentFolders``: what the store knows of agents, as files that people can read.
 
     agents/<id>/descriptor.json   what the agent stands for; written once
                 state.json        what it is now; replaced with each commit

@@ -1,4 +1,4 @@
-"""Whom an address is meant for: the address book of the store (H-08, P-05, P-17)."""
+"""Whom an address is meant for: the address book of the store."""
 
 import sqlite3
 from collections.abc import Sequence

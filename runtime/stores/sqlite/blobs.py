@@ -1,4 +1,4 @@
-"""Contents of files on disk, by digest: ``blobs/ab/abcdef…`` (T-07).
+"""Contents of files on disk, by digest: ``blobs/ab/abcdef…``.
 
 A content is written beside its place, flushed, and renamed into it, so that what has a name is
 whole; names are its SHA-256, so that a changed content is noticed when it is read.

@@ -1,4 +1,4 @@
-"""Values of variables that survive restarts, in a table of their own (V-03).
+"""Values of variables that survive restarts, in a table of their own.
 
 They are all at hand in memory; a change is written with, or before, the next commit that is
 submitted after it.
