@@ -15,7 +15,8 @@ Rules
   not at all; of a value with several lines also each line of six characters and more.
 * Base64 is found at each of its three alignments, by the part that depends on the value alone.
 * A text is masked before it is cut: half a value is no longer found.
-* What it costs is bounded by ``MAX_CHARS`` and ``MAX_READ``, whatever the text.
+* What it costs is bounded by ``MAX_CHARS`` and ``MAX_READ``, whatever the text: of one that is
+  too large to be read in every way, only a beginning that is not too large is left.
 
 An exception is logged with its traceback, which shows the words of its causes, contexts, notes
 and members as well: ``Masker.error`` makes one to be shown in its place.
@@ -39,6 +40,9 @@ MAX_CHARS: Final = 1_100_000
 
 MAX_READ: Final = 8_000_000
 """Bytes that one text may come to in all its readings together."""
+
+SHORTER: Final = 4
+"""By how much a text is cut, again and again, that comes to more."""
 
 MAX_DEPTH: Final = 3
 """How many encodings may lie one in another, such as JSON in the ``repr`` of a URL's query."""
@@ -74,7 +78,8 @@ class Masker:
             given.update(line.strip() for line in value.splitlines() if len(line.strip()) >= LONG)
         self._values: Final = [_Needle(_bytes(each), len(each) < LONG) for each in given]
         self._encoded: Final = [needle for each in given for needle in _encodings(each)]
-        self._reach: Final = min(max((len(n.text) for n in self._values), default=0) * 12, 200_000)
+        longest = max((len(n.text) for n in self._values), default=0)
+        self._reach: Final = max(min(longest * 12, 200_000), longest)
         """How far what has begun may go on: most characters are twelve at the most in a URL."""
 
     def __call__(self, text: str, limit: int = MAX_CHARS) -> str:
@@ -82,9 +87,16 @@ class Masker:
         if not self._values:
             return text[:limit]
         window = text[: limit + self._reach]
+        readings = _readings(window)
+        while readings is None:
+            limit = min(limit, len(text)) // SHORTER
+            if not limit:
+                return MASK
+            window = text[: limit + self._reach]
+            readings = _readings(window)
         parts: list[str] = []
         at = 0
-        for start, end in _united(self._found(window)):
+        for start, end in _united(self._found(readings)):
             if start >= limit:
                 break
             parts += (window[at:start], MASK)
@@ -105,12 +117,12 @@ class Masker:
     def _is_quoted(self, error: BaseException) -> bool:
         texts = [words_of(error), *_notes(error), getattr(error, "text", None)]
         return _is_unwritable(error) or any(
-            isinstance(text, str) and self(text) != text[:MAX_CHARS] for text in texts
+            isinstance(text, str) and self(text) != text for text in texts
         )
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where values stand in ``text``, in no order."""
-        for reading in _readings(text):
+    def _found(self, readings: Iterable["_Reading"]) -> Iterator[tuple[int, int]]:
+        """Where values stand in what was read, in no order."""
+        for reading in readings:
             yield from _places(reading, self._values)
             yield from _places(reading, self._encoded)
             if b"\n" in reading.text:  # Base64 may be broken into lines.
@@ -208,25 +220,31 @@ _WAYS: Final[tuple[tuple[bytes, re.Pattern[bytes], _Replace], ...]] = (
 )
 
 
-def _readings(text: str) -> Iterator[_Reading]:
-    """``text`` as it is, and read in every way, and what that gives again."""
+def _readings(text: str) -> list[_Reading] | None:
+    """``text`` as it is, and read in every way, and what that gives again.
+
+    ``None`` for one that is too large for that.
+    """
     first = _plainly(text)
-    yield first
+    readings = [first]
     seen, read = {first.text}, 0
     at_hand = [first]
     for _ in range(MAX_DEPTH):
         made = []
         for reading in at_hand:
             for sign, pattern, replace in _WAYS:
-                if sign not in reading.text or read + len(reading.text) > MAX_READ:
+                if sign not in reading.text:
                     continue
                 read += len(reading.text)
+                if read > MAX_READ:
+                    return None
                 other = _read(reading, pattern, replace)
                 if other.text not in seen:
                     seen.add(other.text)
                     made.append(other)
-                    yield other
+        readings += made
         at_hand = made
+    return readings
 
 
 def _plainly(text: str) -> _Reading:
@@ -315,9 +333,26 @@ def _is_unwritable(error: BaseException) -> bool:
         return True
 
 
+class _Shown:
+    """The ``repr`` of something as its text."""
+
+    def __init__(self, thing: object) -> None:
+        self._thing = thing
+
+    def __str__(self) -> str:
+        return repr(self._thing)
+
+
 def _notes(error: BaseException) -> list[str]:
-    notes = getattr(error, "__notes__", ())
-    return [each for each in notes if isinstance(each, str)] if isinstance(notes, list) else []
+    """What a traceback shows of them, whatever was put in their place."""
+    notes = getattr(error, "__notes__", None)
+    if notes is None:
+        return []
+    try:
+        is_several = isinstance(notes, Sequence) and not isinstance(notes, str | bytes)
+        return [*map(words_of, notes)] if is_several else [words_of(_Shown(notes))]
+    except Exception:  # A sequence of somebody's own, which cannot be read.
+        return [words_of(_Shown(notes))]
 
 
 def _related(error: BaseException) -> Iterator[BaseException]:

@@ -180,6 +180,62 @@ def test_exceptions_that_refer_to_one_another_in_a_circle_are_masked() -> None:
     assert "s3cr3t" not in shown(Masker(["s3cr3t-value"]).error(last))
 
 
+LONGER = "x" * (MAX_CHARS + 100_000)
+"""Such as a server's answer that is quoted as a whole."""
+
+
+class Unusual(Exception):
+    """Its notes are not what ``add_note`` makes, and are shown all the same."""
+
+
+def long_errors(value: str) -> dict[str, Exception]:
+    """What quotes a value far behind the beginning of a text that its traceback shows."""
+    text = f"{LONGER} {value}"
+    noted, listed, odd = ValueError("short"), Unusual("short"), Unusual("short")
+    noted.add_note(text)
+    listed.__notes__ = ({"token": value}, text)  # type: ignore[assignment]
+    odd.__notes__ = {"token": value}  # type: ignore[assignment]
+    return {
+        "text": ValueError(text),
+        "note": noted,
+        "notes in a tuple": listed,
+        "notes in a dict": odd,
+        "group": ExceptionGroup(text, [KeyError("short")]),
+        "member": ExceptionGroup("short", [KeyError(text)]),
+        "syntax": SyntaxError("no", ("file.py", 1, 1, text)),
+        "message of a syntax error": SyntaxError(text, ("file.py", 1, 1, "x = 1")),
+        "encodings": ValueError("\\x41%41+" * (MAX_CHARS // 8) + value),
+    }
+
+
+@G06
+@pytest.mark.parametrize("place", long_errors("s3cr3t-value"))
+@pytest.mark.parametrize("values", [["s3cr3t-value"], []], ids=["masked", "nothing to mask"])
+def test_an_exception_whose_text_is_too_long_is_shown_cut(place: str, values: list[str]) -> None:
+    error = long_errors("s3cr3t-value")[place]
+    text = shown(Masker(values).error(error))
+    if values:
+        assert "s3cr3t" not in text
+    assert len(text) < MAX_CHARS + 10_000
+    assert type(error).__name__ in text
+
+
+@G06
+def test_what_is_too_large_to_be_read_in_every_way_is_cut_to_what_was_read() -> None:
+    noise, value = "\\x41%41+" * (MAX_CHARS // 10), "s3cr3t-value"
+    quoted = "".join(f"%2525{byte:02X}" for byte in value.encode())
+    masked = Masker([value])(f"{value} {quoted} {noise}{quoted}")
+    assert masked.startswith(f"{MASK} {MASK} \\x41") and len(masked) > MAX_CHARS // 100
+    assert quoted not in masked and value not in masked
+
+
+@G06
+def test_nothing_is_left_of_what_no_part_of_could_be_read() -> None:
+    value = "s3cr3t-value" * 10_000
+    masked = Masker([value])("\\x41%41+%5C" * 20_000 + value)
+    assert "s3cr3t-value" not in masked
+
+
 # ── places ───────────────────────────────────────────────────────────────────────────────────
 
 NAME = "TOKEN"
