@@ -50,6 +50,10 @@ class Owner(Protocol):
         """Why no message may be sent to a run just now; empty where one may."""
         ...
 
+    def met_damage(self, run_id: str) -> None:
+        """The store has found that it cannot read a run."""
+        ...
+
     def interrupted_with(self, run_id: str) -> tuple[str, ...]:
         """The run and those it waits for: what an interruption of it reaches."""
         ...

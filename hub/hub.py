@@ -749,12 +749,10 @@ class Hub:
             return
         about = commit.events[0] if commit.events else commit.deliveries[0].event
         log.error("commit.refused", event_type=about.type, problem=commit.error)
-        self.dispatcher.tell(
-            HubErrorEvent(
-                error=commit.error, error_type="BadValue", during=about.type,
-                run_id=commit.run_id, at=self.ports.clock.now(),
-            )
-        )  # fmt: skip
+        self.dispatcher.tell(HubErrorEvent(
+            error=commit.error, error_type="BadValue", during=about.type, run_id=commit.run_id,
+            at=self.ports.clock.now(),
+        ))  # fmt: skip
 
     def is_mail_under_way(self, run_id: str) -> bool:
         """Whether something was sent to the run that the store has not accepted or refused yet."""
@@ -780,6 +778,8 @@ class Hub:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
         receipt.settle(delivery.outcome or "rejected", delivery.reason)
         if delivery.outcome == "rejected":
+            if delivery.reason == "unreadable" and owner is not None:
+                owner.met_damage(receipt.run_id)
             self._dead_letter(delivery.to, delivery.reason, delivery.event)
 
     def _letters(self, commit: Commit) -> list[HubDeadLetter]:

@@ -120,6 +120,9 @@ class Arrivals:
             thread, loaded = await self._read(run_id)
             if loaded is None:
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            if words := doom_of(self._unrecorded_deaths(run_id, loaded.seq)[:-1]):
+                # It was to fail for these already, and not even that could be written.
+                raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")
             lane = await relatives.lane_of(loaded)
             await relatives.load(loaded)
         except Exception as error:
@@ -162,6 +165,7 @@ class Arrivals:
         log.error("run.unreadable", run_id=run_id, exc_info=error)
         self.withheld.add(run_id, unreadable(self._runtime.hub.journal.name, error))
         self._overdue.discard(run_id)
+        self.deaths.pop(run_id, None)
         self._runs.left_id(run_id)
 
     def _drop(

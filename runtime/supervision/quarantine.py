@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from hubbub.agents.turn.missing import Gone
-from hubbub.hub.errors import OperatorError
+from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import (
     Event,
     HubDeadLetter,
@@ -106,6 +106,12 @@ class Withheld:
             "run.withheld", run_id=run_id, agent=about.agent, reason=why.reason, remedy=why.remedy
         )
         self.tell(about)
+
+    def met_damage(self, run_id: str) -> None:
+        """The store could not read a run that something was sent to."""
+        store = self._runtime.hub.journal.name
+        self.add(run_id, unreadable(store, BadValue(f"run {run_id}", "its row has changed")))
+        self._runtime.changed(run_id)
 
     def let_go(self, run_id: str) -> None:
         """The run ends, or is looked at again."""

@@ -80,6 +80,8 @@ class Activations:
         self.trials = Trials(runtime, lambda run_id: self.enqueue(run_id, None))
         self._arrivals = Arrivals(runtime, self, relatives, restore)
         self.withheld = self._arrivals.withheld
+        self.refusal_of = self.withheld.reason
+        self.met_damage = self.withheld.met_damage
         self.forget_unstarted = relatives.forget_unstarted
         self.interrupted_with = relatives.interrupted_with
         self.look_at = relatives.look_at
@@ -136,10 +138,6 @@ class Activations:
                     yield run_id, run.lane.seq
             elif run.thread.opened is not None and not run.is_over:
                 yield run_id, run.lane.seq
-
-    def refusal_of(self, run_id: str) -> str:
-        """Why no message may be sent to a run just now; empty where one may."""
-        return self.withheld.reason(run_id)
 
     def serve_now(self, run_id: str) -> None:
         """Activate a ready run for the caller that waits for it."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Protocol
 
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event, SessionPush
 from hubbub.hub.store.journal import RunInfo
 from hubbub.runtime.stores.sqlite.file import Stored, StoreFile
@@ -31,7 +32,10 @@ class ContextReader:
         self._runs = SqliteReader(store.db)
 
     def info(self, run_id: str) -> RunInfo | None:
-        return self._runs.info(run_id)
+        try:
+            return self._runs.info(run_id)
+        except BadValue:  # Its row is damaged, which is told when the run is read.
+            return None
 
     def read(self, run_ids: Iterable[str], after: int) -> tuple[Sequence[Event], int]:
         """See ``Conversations``.  Raises ``StoreFailed`` for an event that cannot be read."""

@@ -45,7 +45,7 @@ class SqliteReader:
             "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
             "ORDER BY waiting.seq"
         )
-        info, number = _info(found), found[0]
+        info, number = _sound(run_id, found), found[0]
         items = [decode_event(body) for (body,) in self._db.execute(waiting, (number,))]
         if len(items) != info.waiting:
             what = f"{info.waiting} items wait for it, {len(items)} were found; see fsck"
@@ -99,8 +99,9 @@ class SqliteReader:
         return decode_event(found[0]) if found is not None else None
 
     def info(self, run_id: str) -> RunInfo | None:
+        """Raises ``BadValue`` for a row that is damaged."""
         found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
-        return _info(found) if found is not None else None
+        return _sound(run_id, found) if found is not None else None
 
     def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
         where = "status <> 'ended'" if live else "1"
@@ -242,8 +243,18 @@ _SELECT_INFO: Final = (
 _SELECT_ONE: Final = f"{_SELECT_INFO} WHERE number = (SELECT number FROM address WHERE run_id = ?)"
 
 
+def _sound(run_id: str, found: Sequence[Any]) -> RunInfo:
+    """A run by itself.  Raises ``BadValue`` for a row that cannot be written again, either."""
+    info = _info(found)
+    if info.run_id != run_id:
+        raise BadValue(f"run {run_id}", "its row has changed; see fsck")
+    if found[-1] is not None and info.descriptor is None:
+        read_descriptor(found[-1])
+    return info
+
+
 def _info(found: Sequence[Any]) -> RunInfo:
-    """Raises ``BadValue`` for a row that is damaged."""
+    """A run among others.  Raises ``BadValue`` for a row that is damaged."""
     (
         _, run_id, root, parent, agent, name, session_key, status, inbox, waiting, created_at,
         wake_at, descriptor,
@@ -258,7 +269,7 @@ def _info(found: Sequence[Any]) -> RunInfo:
 
 
 def _descriptor(text: str | None) -> Descriptor | None:
-    """A run's descriptor; a damaged one is none, which ``hubbub fsck`` tells."""
+    """A run's descriptor; a damaged one is none, for one run's trouble hides no other."""
     try:
         return None if text is None else read_descriptor(text)
     except BadValue:

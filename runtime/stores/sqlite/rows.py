@@ -125,11 +125,13 @@ def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], in
     if found is None:
         return None
     (
-        number, root, parent, agent, name, session_key, descriptor, status, inbox, seq, in_seq,
-        chain, waiting, messages, born, created_at, wake_at, recent,
+        number, own_id, root, parent, agent, name, session_key, descriptor, status, inbox, seq,
+        in_seq, chain, waiting, messages, born, created_at, wake_at, recent,
     ) = found  # fmt: skip
     counters = (seq, in_seq, chain, waiting, messages, born, created_at, wake_at or 0, recent)
     check_row(run_id, status, inbox, counters)
+    if own_id != run_id:
+        raise BadValue(f"run {run_id}", "its row has changed; see fsck")
     new = NewRun(
         run_id=run_id, root_run_id=root, parent_run_id=parent, agent=agent, name=name,
         session_key=session_key, wake_at=wake_at,
@@ -158,8 +160,8 @@ _INBOXES: Final = frozenset(("open", "closing", "terminated", "ended"))
 
 
 _SELECT_ROW: Final = (
-    "SELECT number, root_run_id, parent_run_id, agent, name, session_key, descriptor, status, "
-    "inbox, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent "
+    "SELECT number, run_id, root_run_id, parent_run_id, agent, name, session_key, descriptor, "
+    "status, inbox, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent "
     "FROM run WHERE number = (SELECT number FROM address WHERE run_id = ?)"
 )
 _SELECT_WAITING: Final = (

@@ -25,10 +25,10 @@ def answer(request: ModelRequest) -> str:
     return f"{len(request.messages)} so far"
 
 
-def opened(folder: Path, ports: Ports, **options: Any) -> Runtime:
+def opened(folder: Path, ports: Ports, model: Any = answer, **options: Any) -> Runtime:
     from hubbub import AgentDefinition, PromptDefinition, SideConfig
 
-    prompt = PromptDefinition(name="support", prompt="", model=FunctionModel(answer))
+    prompt = PromptDefinition(name="support", prompt="", model=FunctionModel(model))
     agent = AgentDefinition(name="support", side_a=SideConfig(prompt=prompt))
     return Runtime([agent], store=SqliteStore(folder, ports=ports), ports=ports, **options)
 
@@ -100,6 +100,55 @@ async def test_a_damaged_descriptor_stops_no_other_run(
         refused = await rt.hub.send_to_run(runs["bob"], "again")
         assert (refused.status, refused.reason) == ("rejected", "unreadable")
     assert any(runs["bob"] in str(problem) for problem in StoreCheck(f"sqlite:{folder}").problems())
+
+
+@pytest.mark.spec("G-07")
+@pytest.mark.parametrize("is_at_work", [True, False], ids=["at work", "parked"])
+async def test_a_run_whose_descriptor_has_changed_is_told_of_once_and_nobody_waits_for_it(
+    is_at_work: bool, tmp_path: Path, ports: Ports
+) -> None:
+    folder = tmp_path / "store"
+
+    async def think(request: ModelRequest) -> str:
+        if is_at_work:
+            await anyio.sleep_forever()
+        return "done"
+
+    async with opened(folder, ports, think, grace=0) as rt:
+        run = await rt.start("support", "hello", session_key="web_bob_1")
+        await anyio.sleep(1)
+    one_bit = """UPDATE run SET descriptor = replace(descriptor, 'userId', 'tserId')"""
+    change(folder, one_bit)
+    async with opened(folder, ports, think, grace=0) as rt:
+        told: list[HubErrorEvent] = []
+        rt.hub.subscribe("hub:error", told.append)
+        await anyio.sleep(1)
+        await expect_no_wait(rt, run.run_id)
+        assert [event.run_id for event in told] == [run.run_id]
+
+
+@pytest.mark.spec("G-07")
+async def test_nobody_waits_for_a_run_whose_row_has_become_another_run_s(
+    tmp_path: Path, ports: Ports
+) -> None:
+    folder = tmp_path / "store"
+    runs = await two_users(folder, ports)
+    async with opened(folder, ports) as rt:
+        told: list[HubErrorEvent] = []
+        rt.hub.subscribe("hub:error", told.append)
+        change(folder, "UPDATE run SET run_id = 'another' WHERE run_id = ?", runs["bob"])
+        await expect_no_wait(rt, runs["bob"])
+        assert [event.run_id for event in told] == [runs["bob"]]
+
+
+async def expect_no_wait(rt: Runtime, run_id: str) -> None:
+    """The run takes no message, and whoever waits for it is told."""
+    with anyio.fail_after(100):
+        receipt = await rt.hub.send_to_run(run_id, "again")
+        assert (receipt.status, receipt.reason) == ("rejected", "unreadable")
+        for wait in (rt.result, rt.finished):
+            with pytest.raises((OperatorError, StoreFailed)):
+                await wait(run_id)
 
 
 @pytest.mark.spec("P-02", "P-03", "P-04")
