@@ -23,6 +23,7 @@ from hubbub.runtime.stores.sqlite.private_files import (
     make_private_folder,
     open_private,
 )
+from hubbub.runtime.stores.sqlite.regular_files import open_regular
 from hubbub.runtime.stores.sqlite.schema import store_failure
 
 __all__ = ["Backup", "backup_store"]
@@ -145,7 +146,7 @@ def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
     for place in _contents(source):
         copy = target / place.parent.name / place.name
         make_private_folder(copy.parent)
-        with place.open("rb") as content, open_private(copy) as file:
+        with open_regular(place) as content, open_private(copy) as file:
             shutil.copyfileobj(content, file)
         if _digest(copy) != place.name:
             raise StoreFailed(str(place), "its content has changed; see hubbub fsck")

@@ -11,6 +11,7 @@ Memory grows with the number of runs and of named contents, not with that of eve
 """
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from hubbub.runtime.stores.sqlite.file import UNREADABLE, StoreFile, failure_of,
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.reader import SqliteReader
+from hubbub.runtime.stores.sqlite.regular_files import open_regular
 
 __all__ = ["StoreCheck"]
 
@@ -174,7 +176,7 @@ class StoreCheck:
 
     def _folders(self, store: StoreFile) -> Iterator[Problem]:
         """``agents/``, which a runtime at work writes a moment after the database."""
-        if not store.folder.agents.is_dir():
+        if not os.path.lexists(store.folder.agents):
             return
         if StoreLock(store.folder.database).is_held():
             self._tell("a runtime is at work on the store: agents/, which follows it, is left out")
@@ -239,7 +241,7 @@ def _content_problem(blobs: Path, digest: str) -> str:
         return f"{digest!r} is no digest"
     hashed = hashlib.sha256()
     try:
-        with (blobs / digest[:2] / digest).open("rb") as file:
+        with open_regular(blobs / digest[:2] / digest) as file:
             while chunk := file.read(CHUNK):
                 hashed.update(chunk)
     except FileNotFoundError:

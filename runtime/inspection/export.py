@@ -29,6 +29,7 @@ from hubbub.hub.events.descriptors import read_descriptor
 from hubbub.hub.store.journal import RunStatus
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.stores.sqlite.file import BY_ID, IMPORTED, StoreFile, decoded, files_of
+from hubbub.runtime.stores.sqlite.regular_files import read_regular
 
 __all__ = [
     "FORMAT", "AcceptedLine", "ContentLine", "EndLine", "EventLine", "ExportLine", "HeaderLine",
@@ -224,7 +225,7 @@ def _accepted(store: StoreFile, number: int) -> Iterator[AcceptedLine]:
 def _content(store: StoreFile, digest: str) -> str:
     place = store.folder.blobs / digest[:2] / digest
     try:
-        content = place.read_bytes()
+        content = read_regular(place)
     except OSError as error:
         raise OperatorError(
             f"{place}: {error.strerror}; put the content back from a backup, or export with "

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hubbub.agents.state.area import MAX_FILE_BYTES, path_problem
 from hubbub.hub.errors import BadValue
@@ -39,6 +40,7 @@ from hubbub.hub.events import (
     SessionTaken,
 )
 from hubbub.hub.events.codec import decode_event
+from hubbub.hub.texts import readable
 from hubbub.runtime.stores.sqlite.file import files_of
 
 __all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "file_problem"]
@@ -56,6 +58,12 @@ class Problem(Struct, frozen=True):
     remedy: str
     heals: bool = False
     """Whether it is no damage: a folder that is behind is brought in line by the next runtime."""
+
+    def __post_init__(self) -> None:
+        if not self.where.isascii():  # Paths may hold bytes that are no text.
+            force_setattr(self, "where", readable(self.where))
+        if not self.what.isascii():
+            force_setattr(self, "what", readable(self.what))
 
     @property
     def text(self) -> str:

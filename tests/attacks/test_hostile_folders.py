@@ -1,6 +1,7 @@
 """Whatever stands in an agent's folder, it is adopted and sound, or left alone and told of."""
 
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -9,13 +10,17 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.stores import SECRET, agents, fill
+from support.stores import SECRET, agents, fill, open_runtime
 
 from attacks.hostile_values import TEXTS, mutated
+from attacks.odd_files import ODD_FILES, put
 from attacks.scale import scale
 from hubbub import Runtime
+from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.stores.sqlite.file import open_store_file
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -118,3 +123,124 @@ async def test_folders_whose_parents_stand_in_a_circle_are_left_alone_and_told_o
     told = [x for x in await adopted(folder) if "stand in a circle" in x]
     assert len(told) == 1 and str(state) in told[0]
     assert made.child not in places_of(folder) and made.chat in places_of(folder)
+
+
+NAMES = ("history.jsonl", "state.json", "descriptor.json")
+
+
+@pytest.mark.spec("G-04", "P-03")
+@pytest.mark.parametrize("kind", ODD_FILES)
+@pytest.mark.parametrize("name", NAMES)
+async def test_what_is_no_file_breaks_the_folder_it_stands_in_and_stops_nobody(
+    name: str, kind: str, made: Made, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
+    put(kind, folder / "agents" / made.chat / name)
+    told = [x for x in await adopted(folder) if made.chat in x]
+    assert told, "it is told of"
+    assert made.chat not in places_of(folder) and made.child in places_of(folder)
+
+
+@pytest.mark.spec("G-04", "P-03")
+@pytest.mark.parametrize("kind", ODD_FILES)
+@pytest.mark.parametrize("name", [*NAMES, "files/notes/note.txt"])
+async def test_what_is_no_file_in_the_folder_of_a_known_run_stops_neither_work_nor_leaving(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "store"
+    ports = virtual_ports()
+    async with open_runtime(folder, ports, mirror=True) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat_1_2")
+        await chat.result()
+    put(kind, folder / "agents" / chat.run_id / name)
+    with anyio.fail_after(100_000):
+        async with open_runtime(folder, ports, mirror=True) as rt:
+            receipt = await rt.hub.send_to_run(chat.run_id, "again")
+            assert receipt.accepted
+            await rt.result(chat.run_id)
+    found = [x.text for x in StoreCheck(f"sqlite:{folder}").problems()]
+    assert (found == []) == (name.startswith("files") and kind != "folder"), found
+    assert not [x for x in found if "hubbub.db" in x]
+
+
+@pytest.mark.spec("G-04", "P-03")
+@pytest.mark.parametrize("name", [b"\xff\xfe", b".\xff", b"a\nb", b"UPPER", b"%zz", b" "])
+async def test_a_folder_with_an_odd_name_is_told_of_and_stops_nobody(
+    name: bytes, made: Made, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
+    shutil.copytree(
+        os.fsencode(folder / "agents" / made.chat), os.fsencode(folder / "agents") + b"/" + name
+    )
+    told: list[str] = []
+    async with Runtime(agents(), store=f"sqlite:{folder}", grace=0) as rt:
+        rt.hub.subscribe("hub:error", lambda event: told.append(event.error))
+        assert await rt.hub.journal.load(made.chat) is not None
+        told += rt.hub.journal.problems
+    assert [x for x in told if "that of no run" in x and "\n" not in x]
+    for problem in StoreCheck(f"sqlite:{folder}").problems():
+        problem.text.encode()
+
+
+@pytest.mark.spec("G-04", "P-03")
+async def test_a_link_to_a_folder_is_told_of_and_not_followed(made: Made, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
+    shutil.move(folder / "agents" / made.chat, tmp_path / "elsewhere")
+    (folder / "agents" / made.chat).symlink_to(tmp_path / "elsewhere")
+    assert [x for x in await adopted(folder) if made.chat in x and "link" in x]
+    assert made.chat not in places_of(folder) and made.child in places_of(folder)
+
+
+@pytest.mark.spec("G-04", "P-03")
+async def test_a_file_in_the_place_of_all_folders_is_told_of(made: Made, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
+    shutil.rmtree(folder / "agents")
+    (folder / "agents").write_text("x")
+    ports = virtual_ports()
+    store = SqliteStore(folder, ports=ports)
+    async with Runtime(agents(), store=store, ports=ports, grace=0) as rt:
+        assert await rt.run("bot", "hello")
+    assert [x for x in store.problems if str(folder / "agents") in x]
+    found = [x.text for x in StoreCheck(f"sqlite:{folder}").problems()]
+    assert [x for x in found if str(folder / "agents") in x]
+
+
+@pytest.mark.spec("G-04")
+@pytest.mark.parametrize("kind", ODD_FILES)
+async def test_a_content_that_is_no_file_is_told_of_and_read_by_nobody(
+    kind: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "store"
+    ports = virtual_ports()
+    async with open_runtime(folder, ports, mirror=True) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat_1_2")
+        await chat.result()
+    (content,) = [x for x in (folder / "blobs").glob("*/*") if x.is_file()]
+    put(kind, content)
+    assert [x for x in StoreCheck(f"sqlite:{folder}").problems() if str(content) in x.where]
+    async with open_runtime(folder, ports, mirror=True) as rt:
+        with pytest.raises(StoreFailed):
+            await rt.hub.journal.blobs.get(chat.run_id, content.name)  # type: ignore[union-attr]
+    with open_store_file(f"sqlite:{folder}") as store, pytest.raises(OperatorError):
+        list(export_run(store, chat.run_id))
+
+
+@pytest.mark.spec("G-04")
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "loop", "folder"])
+async def test_a_lock_that_is_no_file_is_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    async with open_runtime(folder):
+        pass
+    put(kind, folder / "hubbub.db-lock")
+    with pytest.raises(OperatorError, match=r"hubbub\.db-lock"):
+        async with open_runtime(folder):
+            pass
+    assert [x.text for x in StoreCheck(f"sqlite:{folder}").problems()] == []
+
+
+@pytest.mark.spec("G-04")
+@pytest.mark.parametrize("path", ["a/" * 2_500, "x" * 5_000])
+async def test_a_path_that_is_too_long_is_refused_in_one_line(path: str, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="give another path"):
+        async with Runtime(agents(), store=f"sqlite:{tmp_path}/{path}"):
+            pass

@@ -17,6 +17,7 @@ from hubbub.hub.events import SessionMessage
 from hubbub.hub.events.descriptors import encode_descriptor, is_identity
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Addressing
+from hubbub.hub.texts import readable
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.projection import agent_folders
 from hubbub.runtime.stores.folders.read import Adopted, Broken
@@ -144,4 +145,4 @@ def problems_of(found: Sequence[Adopted | Broken]) -> tuple[str, ...]:
     problems: list[str] = []
     for one in found:
         problems += [str(one)] if isinstance(one, Broken) else one.warnings
-    return tuple(problems)
+    return tuple(map(readable, problems))

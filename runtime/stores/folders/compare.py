@@ -25,7 +25,7 @@ from hubbub.hub.events.descriptors import encode_descriptor, read_descriptor
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import Json
 from hubbub.runtime.stores.folders.conversations import NAME, ContextFiles, Looked
-from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.files import MISSING, FolderFiles
 from hubbub.runtime.stores.folders.lines import HISTORY, Compared, compare, problem_in
 from hubbub.runtime.stores.sqlite.file import files_of
@@ -77,7 +77,7 @@ def look(
     problems = [problem_in(path, "history.jsonl", *each) for each in history.problems]
     behind = set(problems if not history.keeps else ())
     descriptor, wrong = _look_at_descriptor(disk, path, info)
-    behind.update(wrong if disk.read(f"{path}/descriptor.json") is None else ())
+    behind.update(wrong if disk.read(f"{path}/descriptor.json", MAX_JSON) is None else ())
     problems += wrong
     shown, context = record, None
     stack: Stack = ()
@@ -112,7 +112,7 @@ def _was_so(files: FolderFiles, path: str, name: str, events: Sequence[Event]) -
 
 def _look_at_descriptor(disk: Disk, path: str, info: RunInfo) -> tuple[bytes | None, list[str]]:
     wanted = bytes(encode_descriptor(info.descriptor)) + b"\n"
-    data = disk.read(f"{path}/descriptor.json")
+    data = disk.read(f"{path}/descriptor.json", MAX_JSON)
     if data is None:
         return wanted, [problem_in(path, "descriptor.json", 0, MISSING)]
     try:
@@ -129,7 +129,7 @@ def _look_at_state(
 ) -> tuple[Mapping[str, Json], bytes | None, list[str], bool]:
     """Unknown keys to keep, what should stand there if something else does, why, and whether that
     is only that it is behind."""
-    data = disk.read(f"{path}/state.json")
+    data = disk.read(f"{path}/state.json", MAX_JSON)
     if data is None:
         wanted = write_state(record, size, {}, stack)
         return {}, wanted, [problem_in(path, "state.json", 0, MISSING)], True

@@ -8,23 +8,31 @@ method may raise ``OSError``; what it was to write is then there whole, not at a
 import errno
 import os
 import shutil
-from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder, open_private
+from hubbub.runtime.stores.sqlite.regular_files import (
+    MAX_BYTES,
+    check_regular,
+    open_regular,
+    read_regular,
+)
 
-__all__ = ["Disk", "RealDisk"]
+__all__ = ["MAX_JSON", "Disk", "RealDisk"]
+
+MAX_JSON: Final = 64 * 1024 * 1024
+"""A file that holds one JSON document is no larger."""
 
 
 class Disk(Protocol):
     """Files and folders, by path."""
 
-    def read(self, path: str) -> bytes | None:
-        """The content of a file; ``None`` when there is none."""
+    def read(self, path: str, limit: int = MAX_BYTES) -> bytes | None:
+        """The content of a regular file of ``limit`` bytes at most; ``None`` when there is none."""
         ...
 
     def size(self, path: str) -> int | None:
-        """The length of a file in bytes; ``None`` when there is none."""
+        """The length of a regular file in bytes; ``None`` when there is none."""
         ...
 
     def append(self, path: str, data: bytes) -> None:
@@ -69,17 +77,19 @@ class Disk(Protocol):
 class RealDisk:
     """The machine's own.  What is made is for its owner's eyes only."""
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, limit: int = MAX_BYTES) -> bytes | None:
         try:
-            return Path(path).read_bytes()
+            return read_regular(path, limit)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def size(self, path: str) -> int | None:
         try:
-            return os.stat(path).st_size
+            found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        check_regular(path, found)
+        return found.st_size
 
     def append(self, path: str, data: bytes) -> None:
         with open_private(path, append=True, buffering=0) as file:
@@ -121,7 +131,7 @@ class RealDisk:
         except FileNotFoundError:
             raise
         except OSError:  # Another device, or a file system without links.
-            with open(source, "rb") as content, open_private(beside) as file:
+            with open_regular(source) as content, open_private(beside) as file:
                 shutil.copyfileobj(content, file)
         os.replace(beside, path)
         # Replacing a link by one to the same file does nothing at all.

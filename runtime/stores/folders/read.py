@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from hubbub.agents.folders.history_lines import Line, StartLine
 from hubbub.agents.folders.read_back import ReadBack, read_back
@@ -34,14 +34,23 @@ from hubbub.hub.events.descriptors import (
     read_descriptor,
 )
 from hubbub.hub.store.journal import RunInfo, RunStatus
+from hubbub.hub.texts import readable
 from hubbub.runtime.inspection.lanes import Lanes
 from hubbub.runtime.inspection.run_check import own_problems
-from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.families import Place
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.lines import HistoryText, read_history
 
-__all__ = ["Adopted", "Broken", "parent_in", "read_folder"]
+__all__ = [
+    "Adopted",
+    "Broken",
+    "misplaced",
+    "out_of_place",
+    "parent_in",
+    "read_folder",
+    "unreadable",
+]
 
 
 _MISFITS: Final = (
@@ -75,6 +84,13 @@ class Broken(Struct, frozen=True, kw_only=True):
     line: int
     what: str
     remedy: str
+
+    def __post_init__(self) -> None:
+        # Names on a disk are bytes, and what is told of them is text.
+        for name in ("file", "what", "remedy"):
+            said = getattr(self, name)
+            if not said.isprintable():
+                force_setattr(self, name, " ".join(readable(said).split()))
 
     def __str__(self) -> str:
         line = f":{self.line}" if self.line else ""
@@ -163,6 +179,31 @@ def parent_in(disk: Disk, path: str, run_id: str) -> str | None:
     return descriptor.parent_agent_id if isinstance(descriptor, SubagentDescriptor) else None
 
 
+def misplaced(disk: Disk, path: str, run_id: str | None) -> str | None:
+    """Why what stands there is no folder of an agent; empty for one, ``None`` for what was
+    never meant to be one."""
+    if disk.is_link(path):
+        return "a link, which is not followed"
+    if not disk.is_folder(path):
+        return None
+    try:
+        if path.rpartition("/")[2].startswith(".") and "descriptor.json" not in disk.listdir(path):
+            return None
+    except OSError:
+        return None
+    return "its name is that of no run" if run_id is None else ""
+
+
+def out_of_place(path: str, what: str) -> Broken:
+    remedy = "put the folder itself there under the id of its run, or remove it"
+    return Broken(folder=path, file=path, line=0, what=what, remedy=remedy)
+
+
+def unreadable(path: str, error: OSError) -> Broken:
+    what = error.strerror or str(error)
+    return Broken(folder=path, file=path, line=0, what=what, remedy="make it readable")
+
+
 def _placed(record: Record, place: Place) -> Record:
     """The record of a run that has that place; whoever has no parent has nobody to report to."""
     thread = record.thread
@@ -176,7 +217,7 @@ def _placed(record: Record, place: Place) -> Record:
 
 def _descriptor(disk: Disk, path: str) -> Descriptor:
     file = f"{path}/descriptor.json"
-    data = disk.read(file)
+    data = disk.read(file, MAX_JSON)
     remedy = "write it again in one of the four shapes, or remove the folder"
     if data is None:
         raise _Unreadable(file, 0, "missing", remedy)
@@ -202,7 +243,7 @@ def _history(disk: Disk, path: str) -> HistoryText[Line]:
 
 def _state(disk: Disk, path: str, run_id: str) -> StateText | None:
     file = f"{path}/state.json"
-    data = disk.read(file)
+    data = disk.read(file, MAX_JSON)
     if not data:
         return None
     remedy = "restore it from a backup, or remove it to adopt what history.jsonl says"

@@ -43,11 +43,19 @@ from hubbub.hub.values import Json
 from hubbub.runtime.stores.folders.compare import Findings, look
 from hubbub.runtime.stores.folders.conversation_reader import Conversations
 from hubbub.runtime.stores.folders.conversations import ContextFiles
-from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.families import place_families
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.lines import bring_in_line
-from hubbub.runtime.stores.folders.read import Adopted, Broken, parent_in, read_folder
+from hubbub.runtime.stores.folders.read import (
+    Adopted,
+    Broken,
+    misplaced,
+    out_of_place,
+    parent_in,
+    read_folder,
+    unreadable,
+)
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
 
@@ -242,7 +250,7 @@ class AgentFolders:
     def _read(self, info: RunInfo) -> _Folder | None:
         """The folder as it stands, if it is one of which nothing is missing."""
         path = self._path(info.run_id)
-        data = self._disk.read(f"{path}/state.json")
+        data = self._disk.read(f"{path}/state.json", MAX_JSON)
         if data is None:
             return None
         try:
@@ -347,18 +355,16 @@ class AgentFolders:
         try:
             names = self._disk.listdir(self._root)
         except OSError as error:
-            return [_unreadable(self._root, error)]
+            return [unreadable(self._root, error)]
         run_ids = {name: run_id_of(name) for name in names}
         here = set(run_ids.values())
         foreign: dict[str, str] = {}
         for name in names:
             path, run_id = f"{self._root}/{name}", run_ids[name]
-            if name.startswith(".") or not self._disk.is_folder(path):
-                continue
-            if run_id is None:
-                what, remedy = "its name is that of no run", "rename or remove it"
-                found.append(Broken(folder=path, file=path, line=0, what=what, remedy=remedy))
-            elif root_of(run_id) is None:
+            what = misplaced(self._disk, path, run_id)
+            if what:
+                found.append(out_of_place(path, what))
+            elif what is not None and run_id is not None and root_of(run_id) is None:
                 foreign[run_id] = path
         parents = {x: parent_in(self._disk, path, x) for x, path in foreign.items()}
         places = place_families(parents, root_of)
@@ -429,8 +435,3 @@ def _follows_at(seq: int, in_seq: int, events: Sequence[Event]) -> bool:
             if event.seq != in_seq:
                 return False
     return True
-
-
-def _unreadable(path: str, error: OSError) -> Broken:
-    what = error.strerror or str(error)
-    return Broken(folder=path, file=path, line=0, what=what, remedy="make it readable")

@@ -12,6 +12,7 @@ from pathlib import Path
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.ports import Worker
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder, open_private
+from hubbub.runtime.stores.sqlite.regular_files import read_regular
 
 __all__ = ["BlobFolder", "sync_folder"]
 
@@ -42,7 +43,7 @@ class BlobFolder:
 
     def take_in(self, digest: str, path: str) -> None:
         """Keep the content of a file; call where waiting for the disk is allowed."""
-        self._put(digest, Path(path).read_bytes())
+        self._put(digest, read_regular(path))
 
     def _put(self, digest: str, content: bytes) -> None:
         place = self.place(digest)
@@ -70,11 +71,13 @@ class BlobFolder:
     def _get(self, digest: str) -> bytes | None:
         place = self.place(digest)
         try:
-            content = place.read_bytes()
+            content = read_regular(place)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreFailed(str(place), f"{error.strerror}; make it readable") from error
+            raise StoreFailed(
+                str(place), f"{error.strerror}; put it back from a backup, or make it readable"
+            ) from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise StoreFailed(
                 str(place),

@@ -18,14 +18,12 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow
+from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_regular
 
 __all__ = ["StoreLock", "identity_of"]
 
 TRIES: Final = 100
 """How often the file of a lock may be taken away in the moment in which it is locked."""
-
-_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
-"""What is written into the file of a lock must not come into another one."""
 
 
 class StoreLock:
@@ -52,7 +50,8 @@ class StoreLock:
         """Whether the lock was taken; not so if its file was taken away meanwhile."""
         try:
             make_private_file(self.path)
-            self._file = os.open(self.path, os.O_RDWR | _NO_LINK)
+            check_regular(self.path, os.lstat(self.path))
+            self._file = os.open(self.path, os.O_RDWR | AT_ONCE)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self.path.parent.is_dir():
                 return False
@@ -81,7 +80,8 @@ class StoreLock:
     def is_held(self) -> bool:
         """Whether somebody has the lock; changes nothing."""
         try:
-            file = os.open(self.path, os.O_RDONLY | _NO_LINK)
+            check_regular(self.path, os.lstat(self.path))
+            file = os.open(self.path, os.O_RDONLY | AT_ONCE)
         except OSError:
             return False
         try:

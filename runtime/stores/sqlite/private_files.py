@@ -15,14 +15,13 @@ from typing import BinaryIO, Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
+from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_regular
 
 __all__ = ["make_private_file", "make_private_folder", "narrow", "open_private"]
 
 FILE: Final = 0o600
 FOLDER: Final = 0o700
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-
-_BINARY: Final = getattr(os, "O_BINARY", 0)
 
 
 def open_private(
@@ -37,8 +36,9 @@ def open_private(
         with suppress(FileNotFoundError):
             os.remove(path)
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_EXCL)
-    file = os.open(path, flags | _BINARY, FILE)
+    file = os.open(path, flags | AT_ONCE, FILE)
     try:
+        check_regular(path, os.fstat(file))
         if _is_posix():
             mode = stat.S_IMODE(os.fstat(file).st_mode)
             if mode & OTHERS or mode & FILE != FILE:  # Before there is anything of ours in it.
@@ -66,9 +66,17 @@ def make_private_folder(path: str | os.PathLike[str]) -> bool:
     """Make a folder, and those above it, if it is missing; whether it was.  Raises ``OSError``."""
     if os.path.isdir(path):
         return False
+    missing = []
     above = os.path.dirname(path)
-    if above and not os.path.isdir(above):
-        make_private_folder(above)
+    while above and not os.path.isdir(above) and above != os.path.dirname(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    for each in reversed(missing):
+        _make_folder(each)
+    return _make_folder(path)
+
+
+def _make_folder(path: str | os.PathLike[str]) -> bool:
     try:
         os.mkdir(path, FOLDER)
     except FileExistsError:
