@@ -212,8 +212,9 @@ class ThreadState:
 
     def _give_away(self, tool: str, name: str, message: str) -> NoReturn:
         self._record.check()
-        check_label("name", name)
-        check_text("message", message)
+        if isinstance(name, str) and isinstance(message, str):  # Else it is said of the arguments.
+            check_label("name", name)
+            check_text("message", message)
         if self._side is None or not self.call_id:
             raise CallerError(f"{tool}: only a tool can give the conversation away; call it there")
         frame_id = f"{self.run_id}.{self.call_id}"

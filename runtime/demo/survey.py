@@ -212,7 +212,7 @@ class Survey:
             for document in waiting:  # Shared: each document goes to whoever is free.
                 run = begun.get(document.path)
                 if run is None:
-                    run = state.spawn(reader, document, name=document.path)
+                    run = state.spawn(reader, document, name=document.path, result="handle")
                 found.append(_totals(document, await run.finished()))
 
         async with anyio.create_task_group() as readers:

@@ -56,6 +56,9 @@ class _NoHub:
     changes = 0
     """How often somebody has begun or ceased to listen."""
 
+    is_at_hand = True
+    """Nothing has to be done in another thread."""
+
     def __init__(self, ports: Ports) -> None:
         self.addressing = Addressing(ports, 0)
         self.dispatcher = self

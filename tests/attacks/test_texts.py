@@ -72,7 +72,7 @@ TEXTS = frozenset((
 OTHERS = frozenset((
     "args", "buffer", "event", "fn", "handler", "idle_timeout", "is_new", "kwargs", "limit",
     "lossless", "max_steps", "number", "once", "owner", "parallel_tool_calls", "partial", "result",
-    "timeout", "tools", "type", "until",
+    "run_ids", "timeout", "tools", "type", "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 

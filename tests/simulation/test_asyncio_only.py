@@ -78,7 +78,7 @@ def test_what_else_goes_wrong_is_told_first_and_the_log_tells_of_asyncio() -> No
 
     with pytest.raises(SimulationFailed, match="AssertionError") as failed:
         simulate(scenario, with_tool(sleeps))
-    (logged,) = failed.value.history.logged
+    (logged,) = (x for x in failed.value.history.logged if x.event == "asyncio.asked_for")
     assert logged.facts["who"] == "the tool 'look' of 'ada'"
 
 

@@ -86,7 +86,7 @@ async def test_nothing_is_said_of_runs_that_were_adopted_from_their_folders(
         for line in ("Hello", "this", "that"):
             run = await rt.start("main", line, session_key="telegram_1_2")
             await run.result()
-        other = await rt.start("echo", "one")
+        other = await rt.start("echo", "one", session_key="telegram_1_3")
         await rt.hub.send_to_run(other.run_id, "two")
         await other.result()
     if not keeps_database:

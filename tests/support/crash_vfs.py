@@ -34,7 +34,7 @@ Fault = Literal["power", "error", "full", "sync"]
 sync fails, and what it was to write is gone; later ones seem to succeed (as Linux does it)."""
 
 
-class PowerLost(Exception):
+class PowerLost(OSError):
     """The process is gone: nothing of it goes on after this."""
 
 

@@ -37,7 +37,8 @@ class Stack:
         else:
             push = e.SessionPush(frame_run_id=run_id, frame_agent=run_id, call_id="1.0")
             delivery = self.hub.addressing.delivery(opening, to=run_id)
-            self.write(above, push, deliveries=(delivery,), status="waiting")
+            child = e.AgentChild(child_run_id=run_id, child_agent=run_id, takeover=True)
+            self.write(above, child, push, deliveries=(delivery,), status="waiting")
         self.lanes[run_id] = OwnLane(
             self.hub, run_id=run_id, root_run_id=root, parent_run_id=above, agent=run_id
         )

@@ -459,7 +459,9 @@ class SqliteWriter:
 
 def is_of_contents(error: Exception) -> bool:
     """Whether what was to be written is to blame, rather than the disk or the database."""
-    return isinstance(error, _OF_CONTENTS) or not isinstance(error, sqlite3.Error | OSError)
+    return isinstance(error, _OF_CONTENTS) or not isinstance(
+        error, sqlite3.Error | OSError | MemoryError
+    )
 
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)

@@ -138,7 +138,7 @@ def test_events_that_are_unknown_or_only_for_display_change_nothing() -> None:
         "session:end", "session:taken", "agent:text", "agent:thinking", "agent:retry",
         "agent:step", "agent:tool:start", "agent:tool:complete", "agent:status", "agent:child",
         "agent:handoff", "agent:immediate", "agent:file", "agent:key", "session:turn",
-        "session:variables",
+        "session:variables", "session:prompt", "session:prompt:end", "agent:read",
     }  # fmt: skip
     for kind in e.CATALOGUE:
         if kind.type not in changing:

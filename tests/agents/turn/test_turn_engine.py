@@ -320,7 +320,7 @@ class TurnEngine(RuleBasedStateMachine):
     def something_unknown_is_recorded(self) -> None:
         before = self.thread
         for event in (
-            e.CustomEvent.of("shop:order", number=1), e.SessionPrompt(question="?"),
+            e.CustomEvent.of("shop:order", number=1),
             e.AgentClaim(),
             e.AgentText(text="said by a tool", step=0),
         ):  # fmt: skip
