@@ -220,6 +220,30 @@ async def check_stored_key_keeps_its_meaning(make_journal: MakeJournal) -> None:
         assert list(await journal.find(key, "key")) == [B_RUN]
 
 
+async def check_label_of_a_schedule_is_no_key(make_journal: MakeJournal) -> None:
+    """The key that a schedule's agent is shown with leads to a user's conversation, if to any."""
+    schedules: list[Descriptor] = [
+        CronDescriptor(id="a"), CronDescriptor(id="b"), HeartbeatDescriptor(),
+    ]  # fmt: skip
+    async with open_journal(make_journal) as journal:
+        for number, descriptor in enumerate(schedules):
+            label = key_of_descriptor(descriptor)
+            user = descriptor_of_key(label)
+            scheduled, spoken = f"{number}-scheduled", f"{number}-spoken"
+            if number != 1:  # Else the user comes first.
+                await _name(journal, scheduled, descriptor)
+                assert not await journal.find(label, "key")
+                lost = await send(journal, label, "hello", by="key")
+                assert (lost.outcome, lost.reason) == ("rejected", "unknown")
+            opened = await open_run(journal, spoken, session_key=label, descriptor=user)
+            assert opened.run_ids == (spoken,)
+            assert (await _name(journal, scheduled, descriptor)).run_ids == (scheduled,)
+            assert list(await journal.find(label, "key")) == [spoken]
+            assert list(await journal.find(_text(descriptor), "descriptor")) == [scheduled]
+            await deliver(journal, Delivery(SessionTerminate(), spoken, closes="terminated"))
+            assert not await journal.find(label, "key")
+
+
 async def check_parent_of_a_named_child(make_journal: MakeJournal) -> None:
     """A child that names its parent alone stands below it, or is refused where that is not open."""
     async with open_journal(make_journal) as journal:
@@ -327,6 +351,7 @@ ADDRESS_CHECKS: Final[tuple[Check, ...]] = (
     check_key_spells_a_user,
     check_everybody_at_once_opens_one,
     check_stored_key_keeps_its_meaning,
+    check_label_of_a_schedule_is_no_key,
     check_parent_of_a_named_child,
     check_only_conversation,
     check_everybody_below,

@@ -34,6 +34,7 @@ __all__ = [
     "UserDescriptor",
     "descriptor_of_key",
     "encode_descriptor",
+    "is_addressed",
     "is_identity",
     "key_of_descriptor",
     "kind_of_descriptor",
@@ -114,6 +115,11 @@ def kind_of_descriptor(descriptor: Descriptor | None) -> str:
 def is_identity(descriptor: Descriptor | None) -> bool:
     """Whether there is one live agent of the descriptor at the most."""
     return descriptor is not None and descriptor.__class__ is not SubagentDescriptor
+
+
+def is_addressed(descriptor: Descriptor | None) -> bool:
+    """Whether a run of the descriptor is found by its session key: a schedule's is only shown."""
+    return not isinstance(descriptor, CronDescriptor | HeartbeatDescriptor)
 
 
 def recency_of(run_id: str, descriptor: Descriptor | None) -> str:

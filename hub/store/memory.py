@@ -14,6 +14,7 @@ from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.events.descriptors import (
     Descriptor,
     descriptor_of_key,
+    is_addressed,
     is_identity,
     read_descriptor,
     recency_of,
@@ -283,9 +284,7 @@ class MemoryJournal:
 
     def _found(self, new: NewRun) -> str | None:
         """The open run that an opening is for, by its key or by what it stands for."""
-        found = None
-        if new.session_key and not new.by_descriptor:
-            found = self._by_key.get(new.session_key)
+        found = None if new.by_descriptor else self._by_key.get(new.session_key)
         if found is None and new.descriptor is not None:
             found = self._by_descriptor.get(new.descriptor)
         return found
@@ -345,7 +344,7 @@ class MemoryJournal:
             self._trees.setdefault(new.root_run_id, [new.root_run_id]).append(new.run_id)
         self._live[new.run_id] = None
         self._by_name.setdefault(new.agent, {})[new.run_id] = None
-        if row.session_key:
+        if row.session_key and is_addressed(new.descriptor):
             self._by_key[row.session_key] = new.run_id
         return row
 

@@ -40,6 +40,7 @@ from hubbub.runtime.inspection.export import (
 )
 from hubbub.runtime.inspection.lanes import Lane, Lanes
 from hubbub.runtime.inspection.run_check import RunCheck, is_key_of
+from hubbub.runtime.stores.sqlite.addresses import HAS_KEY
 from hubbub.runtime.stores.sqlite.file import BY_ID, IMPORTED
 
 __all__ = ["MISFITS", "Imported", "IncomingRuns", "Misfit"]
@@ -312,12 +313,10 @@ class IncomingRuns:
 
     def _check_key(self, line: RunLine) -> None:
         """A conversation has one open run."""
-        if not line.session_key or line.inbox != "open":
+        _, kind = _descriptor_of(line)
+        if not line.session_key or line.inbox != "open" or kind in ("cron", "heartbeat"):
             return
-        select = (
-            "SELECT run_id FROM run WHERE session_key <> '' AND session_key = ? "
-            "AND inbox = 'open' AND run_id <> ?"
-        )
+        select = f"SELECT run_id FROM run WHERE session_key = ? AND {HAS_KEY} AND run_id <> ?"
         other = self._db.execute(select, (line.session_key, line.run_id)).fetchone()
         if other is not None:
             raise OperatorError(

@@ -15,6 +15,7 @@ from hubbub.hub.events.descriptors import kind_of_descriptor, read_descriptor
 from hubbub.runtime.inspection.lanes import Lane
 from hubbub.runtime.inspection.replay import state_after
 from hubbub.runtime.schedules.scheduler import SOURCE
+from hubbub.runtime.stores.sqlite.addresses import HAS_KEY
 from hubbub.runtime.stores.sqlite.file import BY_ID, IMPORTED
 from hubbub.runtime.stores.sqlite.reader import SqliteReader
 
@@ -87,7 +88,7 @@ class RunCheck:
         """Session keys under which several runs are open, with these runs."""
         select = (
             "SELECT session_key, group_concat(run_id, ', ') FROM run "
-            "WHERE session_key <> '' AND inbox = 'open' GROUP BY session_key HAVING count(*) > 1"
+            f"WHERE {HAS_KEY} GROUP BY session_key HAVING count(*) > 1"
         )
         yield from self._db.execute(select)
 

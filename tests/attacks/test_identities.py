@@ -39,7 +39,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.spec("P-05", "P-06", "P-13", "P-17"
 
 FOREGROUND = "most-recent-foreground"
 PARTS = ("a", "a_b", "_", "%", "%5F", "local", "1")
-KEYS = ("a_a_a", "daily", "local_daily_local", "a%5Fb_%25_1", "a_b_a", "a__b", "%5F_a_%5F")
+KEYS = (
+    "a_a_a", "daily", "local_daily_local", "a%5Fb_%25_1", "a_b_a", "a__b", "%5F_a_%5F",
+    "schedule:job", "schedule:heartbeat",
+)  # fmt: skip
 
 Deed: TypeAlias = tuple[Receipt, Callable[[], None]]
 """A call, and what the plain agents make of it."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import SessionMessage
-from hubbub.hub.events.descriptors import encode_descriptor, is_identity
+from hubbub.hub.events.descriptors import encode_descriptor, is_addressed, is_identity
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Addressing
 from hubbub.hub.texts import readable
@@ -86,7 +86,7 @@ def _names_of(one: Adopted | Broken) -> Iterable[tuple[str, str, Addressing]]:
     """What only one open run may have: in words, and as an address."""
     if isinstance(one, Broken) or one.info.inbox != "open":
         return
-    if key := one.info.session_key:
+    if (key := one.info.session_key) and is_addressed(one.info.descriptor):
         yield f"session key {key!r}", key, "key"
     if is_identity(one.info.descriptor):
         text = bytes(encode_descriptor(one.info.descriptor)).decode()

@@ -13,7 +13,10 @@ from hubbub.hub.events.descriptors import (
 )
 from hubbub.hub.store.journal import Addressing, NewRun
 
-__all__ = ["candidates", "found_for", "is_key_free"]
+__all__ = ["HAS_KEY", "candidates", "found_for", "is_key_free"]
+
+HAS_KEY: Final = "session_key <> '' AND inbox = 'open' AND kind NOT IN ('cron', 'heartbeat')"
+"""Which runs are found by their session key (``is_addressed``)."""
 
 
 def found_for(db: sqlite3.Connection, new: NewRun) -> str | None:
@@ -66,7 +69,7 @@ def _ids(db: sqlite3.Connection, where: str, *values: str) -> Sequence[str]:
 
 
 def _keyed(db: sqlite3.Connection, session_key: str) -> Sequence[str]:
-    return _ids(db, "session_key <> '' AND session_key = ? AND inbox = 'open'", session_key)
+    return _ids(db, f"session_key = ? AND {HAS_KEY}", session_key)
 
 
 def _standing_for(db: sqlite3.Connection, descriptor: Descriptor) -> Sequence[str]:

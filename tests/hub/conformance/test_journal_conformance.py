@@ -63,6 +63,7 @@ async def test_suite_notices_a_store_for_which_a_descriptor_is_no_identity():
     assert broken == {
         "check_descriptor_is_an_identity", "check_key_spells_a_user",
         "check_everybody_at_once_opens_one", "check_stored_key_keeps_its_meaning",
+        "check_label_of_a_schedule_is_no_key",
     }  # fmt: skip
 
 
