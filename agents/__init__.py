@@ -1,27 +1,20 @@
 """Agents: what should happen, as pure data and pure functions.
 
-Reading order: ``definitions`` and ``tools`` (what users write), ``sides`` → ``side_reader`` →
-``resolution`` (how they fit together), ``model`` (what models are shown), ``thread`` (a run's
-state), ``fold`` → ``decide`` → ``interpret`` (the turn engine).  Each rule stands in the file named
-after it:
+Reading order: ``definitions`` (what users write), ``resolution`` (how it fits together), ``model``
+(what models are shown), ``state`` (a run's state, a fold over its events), ``turn`` (``decide``,
+what is due, and ``interpret``, what an outcome means).  Each rule stands in the file so named:
 
-    the stop ladder      ``stop``            the inbox            ``taking``
-    the two sides        ``perspective``     sessions' ends       ``endings``
-    calls and results    ``calls``           files and keys       ``area``
-    children             ``children``        variables            ``variables``
-    calling a child      ``delegation``, ``delegating``, ``immediate``
-    a frame              ``takeover`` (push), ``words``, ``heeding`` (back), ``skills``,
-                         ``skill_agents``; by hand: ``frames``, ``frame_turns``
-    the registry         ``registry``        hooks                ``hooks``, ``notices``
-    retries              ``retry``           code agents          ``lifecycle``
-    a folder for people  ``history``, ``history_lines``, ``agent_record``; back: ``read_back``,
-                         ``read_back_family``, ``read_back_calls``
-    a talk told as one   ``context``, ``context_lines``; ``stack_view``, ``stack_frame_meta``
-    what is gone         ``gone``            after a crash        ``restoring``
-    durable steps        ``recorded``
-    one file for others  ``packing``, ``package_format``
-    a definition's flaws ``definition_problems``
-    schemas              ``schema``
+    the stop ladder      ``turn.stop``            the inbox         ``turn.intake``
+    the two sides        ``state.transcript``     sessions' ends    ``turn.endings``
+    calls and results    ``turn.calls``           files and keys    ``state.area``
+    children             ``state.family``         variables         ``definitions.variables``
+    calling a child      ``turn.child_calls``, ``turn.child_starts``, ``turn.prompt_children``
+    a frame              ``turn.takeover`` (push), ``state.commands``, ``turn.commands`` (back)
+    the registry         ``state.registry``       hooks             ``turn.hook_events``
+    retries              ``turn.retry``           prompts           ``state.prompts``
+    after a crash        ``turn.recovery``, ``turn.deaths``
+    code agents          ``code``                 frames by hand    ``standalone``
+    a folder for people  ``folders``              one file of all   ``packaging``
 """
 
 from typing import TYPE_CHECKING

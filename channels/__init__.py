@@ -1,8 +1,6 @@
 """Channels: the outside world.  They import the hub and nothing else of hubbub.
 
-Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal), and
-what the console is made of: ``stack`` (who has the conversation), ``transcript``, ``speech``,
-``questions``, ``ctrl_c``, ``pace``, ``screen``, ``terminal``.
+Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal).
 """
 
 from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels

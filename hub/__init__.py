@@ -1,8 +1,8 @@
 """The hub: the one place where things meet.
 
-Reading order: ``events`` (what can happen), ``patterns``, ``journal`` (the port of a store),
-``inbox_rules``, ``hub`` (the order of things), ``stream``, ``receipt``,
-``prompts``, ``own_lane``, ``ports``.
+Reading order: ``events`` (what can happen), ``store`` (the port of a journal, and the rules of
+inboxes), ``patterns``, ``hub`` (the order of things), ``dispatch``, ``stream``, ``receipt``,
+``prompts``, ``own_lane``, ``run_hub``, ``ports``.  ``conformance`` proves a store of your own.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,23 +1,20 @@
 """The runtime: makes happen what agents decide.
 
-Reading order: ``runtime`` (composition), ``activation`` (the shell's loop for model runs),
-``perform`` (activities), ``delegate`` and ``pending_variables`` (children), ``run_state`` (what
-tools see), ``code_run``, ``run_handle``; then the models.  What stands where:
+Reading order: ``runtime`` (composition), then the rooms:
 
-    runs come and go          ``activations``, ``arrivals``, ``relatives``, ``boot``, ``withheld``
-    what waits for a run      ``mailbox`` (model runs), ``inbox`` (code), ``pauses`` (questions)
-    the store                 ``stores``, ``sqlite_store`` (its face), ``sqlite_writer``,
-                              ``sqlite_rows``, ``sqlite_addresses``, ``sqlite_reader``,
-                              ``sqlite_schema``; ``data_folder``, ``blob_folder``,
-                              ``stored_secrets``
-    agents' folders           ``agent_folders``, ``folder_findings``, ``folder_history``,
-                              ``folder_files``, ``context_files``, ``context_reader``, ``disk``;
-                              ``projection`` (behind the store), ``foreign_folders``, ``adoption``
-    schedules                 ``schedules``, ``ticks``, ``scheduler``, ``schedule_status``
-    the store's command line  ``store_commands``; ``store_file``, ``store_view``, ``replay``,
-                              ``run_export``, ``context_export``, ``run_import``, ``store_copy``,
-                              ``store_check``, ``recorded_test``
-    simulation                a package of its own: ``simulation``
+    ``kernel``       what everything that runs shares: timers, budgets, families, outcomes, handles
+    ``activities``   models, tools, hooks, files, children, questions: what runs do
+    ``runs``         runs in memory: ``model_run`` (the shell's loop) and ``code_run``
+    ``supervision``  runs come and go: admission, loading, restoring, quarantine
+    ``schedules``    cron and heartbeat
+    ``models``       names, scripted models, and providers over HTTP
+    ``stores``       SQLite, and agents' folders behind it
+    ``inspection``   what a store holds: shown, exported, imported, checked, copied
+    ``cli``          the command line over a store
+    ``loading``      skills and agents from files
+    ``standalone``   interactive agents driven by hand, without a runtime
+    ``demo``         the demos
+    ``simulation``   whole systems in virtual time
 """
 
 from typing import TYPE_CHECKING, Final

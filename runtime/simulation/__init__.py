@@ -6,23 +6,15 @@
 Hub, runtime and store are the real ones.  What happens is a function of scenario, setup, seed and
 faults: a failure says how to see it again.  Needs the extra ``testing``.
 
-Reading order: ``simulate`` (the whole), ``steps`` and ``faults`` (what happens, as data), ``world``
-(users and time), ``setup``, ``history`` and ``invariants`` (what came of it).  What stands where:
+Reading order: ``simulate`` (the whole), ``story`` (what happens, and the history of it, as data),
+``world`` (processes, users and time), ``invariants`` (what must hold).  Then:
 
-    what a user is told when he is wrong   ``arguments``, ``fields``, ``replay_line``
-    what must hold                         ``invariants``, ``message_invariants``,
-                                           ``call_invariants``, ``failure_invariants``, ``budgets``
-    processes that die                     ``lives``, ``process``, ``dying_store``, ``power_loss``
-    other faults                           ``plan``, ``injection``, ``line``
-    the loop (Trio)                        ``loop``, ``patience``, ``lockstep``, ``asyncio_only``
-    what happened                          ``reading``, ``logbook``
-    Hypothesis                             ``strategies``, ``scripts``, ``schema_values``,
-                                           ``event_strategies``, ``event_types``, ``aims``;
-                                           ``machine`` over ``frozen_loop``
-    pytest                                 ``plugin``
-    recordings                             ``writing``, ``recording``, ``stand_ins``, ``playback``;
-                                           ``counterparts`` (ids of then and now), ``deeds`` and
-                                           ``comparison``, ``recorded_replies``, ``recorded_code``
+    ``injection``    faults in models, tools, listeners, stores and disks
+    ``loop``         seeded scheduling on Trio, threads in lockstep
+    ``strategies``   Hypothesis draws stories, scripts, faults and events
+    ``machine``      a state machine over a live world
+    ``playback``     recordings, played again and compared
+    ``plugin``       pytest
 
 Everything loads when it is first used.  ``plugin`` lies in this package, and pytest imports it in
 every program that has hubbub installed, be the extra there or not.

@@ -269,9 +269,9 @@ MAKING = re.compile(
 )
 MAY_MAKE = {
     "private_files.py": "",
-    "sqlite_schema.py": "sqlite3.connect(path",  # Of what ``make_private_file`` has made.
-    "store_copy.py": "sqlite3.connect(path)",
-    "skill_file.py": "",  # A user's own: what others may read, too.
+    "schema.py": "sqlite3.connect(path",  # Of what ``make_private_file`` has made.
+    "backup.py": "sqlite3.connect(path)",
+    "write_skill.py": "",  # A user's own: what others may read, too.
     "writing.py": "",  # Recordings of simulated worlds.
 }
 """Who makes files other than by ``private_files``, and with what."""
@@ -285,7 +285,7 @@ def test_whoever_makes_files_makes_them_private() -> None:
         if MAKING.search(line.replace("def mkdir(", "")) and not _may_make(path.name, line)
     ]
     # The last connects in order to read.
-    assert found == ["sqlite_schema.py: db = sqlite3.connect("]
+    assert found == ["schema.py: db = sqlite3.connect("]
 
 
 def _may_make(module: str, line: str) -> bool:

@@ -65,7 +65,7 @@ def test_every_field_is_drawn(cls):
     defaults = {field.name: field.default for field in structs.fields(cls)}
     varied = set()
 
-    @settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate])
+    @settings(max_examples=400, deadline=None, database=None, phases=[Phase.generate])
     @given(event=st.from_type(cls))
     def draw(event):
         varied.update(name for name, default in defaults.items() if getattr(event, name) != default)
