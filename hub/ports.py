@@ -168,9 +168,22 @@ class ThreadOffload:
     """anyio's worker threads."""
 
     async def run(self, fn: Callable[[], T]) -> T:
-        # In a tuple, for Trio takes no function whose value could be awaited.
-        done = await anyio.to_thread.run_sync(lambda: (fn(),), abandon_on_cancel=True)
-        return done[0]
+        # Neither a value nor an exception passes through the loop: Trio takes no value that could
+        # be awaited, and asyncio throws what was raised into the task, which GeneratorExit would
+        # close from the outermost frame on.
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(fn())
+            except BaseException as error:
+                errors.append(error)
+
+        await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        if errors:
+            raise errors.pop()
+        return results[0]
 
 
 class ThreadWorker:

@@ -142,6 +142,8 @@ class CustomEvent(Event, tag="custom"):
     durable: bool | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise BadValue("CustomEvent", f"its name is text, not {type(self.name).__name__}")
         if self.name in KNOWN_TYPES:
             raise BadValue("CustomEvent", f"{self.name} is in the catalogue; use its own class")
 
