@@ -490,11 +490,11 @@ class Hub:
         agent that stands for it; a user's key spells the same (``telegram_123_456``).  One of a
         subagent starts a child of an open run, and is rejected without one.
 
-        Idempotent by ``run_id``.  When a run is found, ``input`` becomes a message to it.  An
-        ``input`` that is a ``Message`` is one from the start: the run gets its text as its input,
-        and its ``key`` counts (per run and ``source``) whether the run is new or found, so that
-        it is a duplicate when it is delivered again.  Without ``session_key``, ``descriptor`` or
-        ``run_id`` each opening makes a run of its own, whatever the key.
+        Idempotent by ``run_id``: a later opening of it is a duplicate, whatever it says.  In a run
+        found otherwise ``input`` becomes a message.  An ``input`` that is a ``Message`` is one from
+        the start: the run gets its text as its input, and its ``key`` counts (per run and
+        ``source``) whether the run is new or found, so that it is a duplicate when it is delivered
+        again.  Without an address to find, each opening makes a run of its own.
 
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
         ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.

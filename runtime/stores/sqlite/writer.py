@@ -424,8 +424,7 @@ class SqliteWriter:
             self._flush()
             found = found_for(self._db, new)
         delivery.run_ids = (found or new.run_id,)
-        row = self._rows.find(delivery.run_ids[0])
-        if row is not None:
+        if (row := self._rows.find(delivery.run_ids[0])) is not None:
             return row
         if new.by_descriptor and not is_key_free(self._db, new.session_key):
             new = without_key(new, delivery)
@@ -459,10 +458,9 @@ class SqliteWriter:
 
 def is_of_contents(error: Exception) -> bool:
     """Whether what was to be written is to blame, rather than the disk or the database."""
-    return isinstance(error, _OF_CONTENTS) or not isinstance(
-        error, sqlite3.Error | OSError | MemoryError
-    )
+    return isinstance(error, _OF_CONTENTS) or not isinstance(error, _OF_OTHERS)
 
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+_OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)
 _PARKED: Final = ("parked", "waiting")
