@@ -264,6 +264,8 @@ class IncomingRuns:
             lane = self._lanes.runs[run.number]
             for what in check.problems(check.row(run.line.run_id), lane):
                 raise Misfit(f"run {run.line.run_id}: {what}", run.at)
+        for run_id, what in check.problems_below(self._runs):
+            raise Misfit(f"run {run_id}, which is in this store already: {what}")
         return Imported(
             run_id=self.run_id, runs=len(self._runs), events=self._lanes.events,
             contents=len(self._contents), replaced=self._replaced,

@@ -5,13 +5,22 @@ that neither lets pass what the other would not.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from hubbub.hub.addressing import identity_of, is_run_id
 from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane, SessionOpen, SessionReset
-from hubbub.hub.events.descriptors import kind_of_descriptor, read_descriptor
+from hubbub.hub.events.descriptors import (
+    Descriptor,
+    SubagentDescriptor,
+    UserDescriptor,
+    descriptor_of_key,
+    encode_descriptor,
+    kind_of_descriptor,
+    read_descriptor,
+    recency_of,
+)
 from hubbub.runtime.inspection.lanes import Lane
 from hubbub.runtime.inspection.replay import state_after
 from hubbub.runtime.schedules.scheduler import SOURCE
@@ -83,6 +92,14 @@ class RunCheck:
         if not found and lane.is_sound and (what := self._unreadable(row["run_id"])):
             found.append(what)
         return found
+
+    def problems_below(self, run_ids: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Runs whose parent or root is one of these, and why they cannot stand below it."""
+        for row in self.rows():
+            is_below = row["parent_run_id"] in run_ids or row["root_run_id"] in run_ids
+            if is_below and row["run_id"] not in run_ids:
+                for what in self._family_problems(row, Lane(row["run_id"])):
+                    yield row["run_id"], what
 
     def doubled_keys(self) -> Iterator[tuple[str, str]]:
         """Session keys under which several runs are open, with these runs."""
@@ -165,9 +182,41 @@ def own_problems(row: dict[str, Any], lane: Lane) -> Iterator[str]:
         kind = kind_of_descriptor(None if text is None else read_descriptor(text))
     except (BadValue, TypeError, UnicodeError) as error:
         yield f"its descriptor cannot be read ({error})"
+        return
+    if kind != row["kind"]:
+        yield f"its kind is {row['kind']!r}, its descriptor's {kind!r}"
+    if opened is not None and (what := _descriptor_problem(text, opened, lane)):
+        yield what
+
+
+def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> str:
+    """Why what opened the run has not given it that descriptor; empty where it has.
+
+    A child has one of its own, whoever opened it; a run of an older program may have none.
+    """
+    if text is None:
+        return ""
+    found = read_descriptor(text)
+    if isinstance(found, SubagentDescriptor) and found.id != lane.name:
+        return f"its descriptor is that of run {found.id}"
+    if (given := bytes(opened.descriptor_json)) != b"null":
+        try:
+            is_given = read_descriptor(given) == found
+        except (BadValue, UnicodeError):
+            is_given = False
+        return "" if is_given else f"its descriptor is {text}, another than its opening's"
+    if isinstance(found, UserDescriptor) and not recency_of(lane.name, found):
+        return "" if lane.parent is None and not opened.session_key else "its descriptor is none"
+    if lane.parent is not None:
+        wanted: Descriptor | None = SubagentDescriptor(
+            id=lane.name, parent_agent_id=lane.parent, name=opened.name or opened.open_agent
+        )
     else:
-        if kind != row["kind"]:
-            yield f"its kind is {row['kind']!r}, its descriptor's {kind!r}"
+        wanted = descriptor_of_key(opened.session_key) if opened.session_key else None
+    if found != wanted:
+        said = bytes(encode_descriptor(wanted)).decode()
+        return f"its descriptor is {text}, by what opened it {said} is meant"
+    return ""
 
 
 def _time_problems(row: dict[str, Any]) -> Iterator[str]:

@@ -276,3 +276,71 @@ def test_whatever_is_written_into_a_column_by_hand_fsck_finds_it(
             db.commit()
         if not is_as_before:
             shutil.copytree(made.folder, folder, dirs_exist_ok=True)
+
+
+@pytest.mark.spec("G-04")
+def test_a_run_is_refused_above_those_of_the_store_that_it_does_not_fit(
+    made: Made, empty: Path
+) -> None:
+    child = made.runs.child
+    with open_store_file(f"sqlite:{made.folder}") as store:
+        alone = list(export_run(store, child))
+    elsewhere = "01a20463-2b2b-7178-8f95-5e3532114aaa"
+    # A child comes first, as of another tree than its parent turns out to be in.
+    assert judge(empty, changed(alone, child, root_run_id=elsewhere)) == ""
+    above = [line for line in made.exports[0] if owner_of(line) != child]
+    above[-1] = json.dumps({"line": "end", "lines": len(above) - 1}).encode() + b"\n"
+    why = judge(empty, above)
+    assert child in why and "its root is" in why
+
+
+def owner_of(line: bytes) -> str:
+    document = json.loads(line)
+    if document["line"] == "hubbub-export":
+        return ""
+    return str(document.get("run_id") or document.get("event", {}).get("run_id", ""))
+
+
+USER = {"type": "user", "connector": "telegram", "userId": "7", "channelId": "7"}
+BEAT = {"type": "heartbeat"}
+
+
+@pytest.mark.spec("G-04")
+@pytest.mark.parametrize(
+    ("which", "descriptor"),
+    [
+        ("child", USER),
+        ("child", BEAT),
+        ("child", {"type": "cron", "id": "x"}),
+        ("child", {"id": "another"}),
+        ("child", {"parentAgentId": "nobody"}),
+        ("child", {"name": "zzz"}),
+        ("chat", {"userId": "somebody else"}),
+        ("chat", BEAT),
+        ("parent", USER),
+        ("parent", BEAT),
+        ("done", USER),
+    ],
+)
+def test_a_descriptor_that_the_run_was_not_opened_with_is_refused_and_found(
+    which: str, descriptor: dict[str, Any], made: Made, empty: Path, tmp_path: Path
+) -> None:
+    run_id = getattr(made.runs, which)
+    lines, wrong = list(made.exports[{"chat": 1, "done": 2}.get(which, 0)]), b""
+    for at, line in enumerate(lines):
+        document = json.loads(line)
+        if document["line"] == "run" and document["run_id"] == run_id:
+            is_whole = "type" in descriptor
+            said = descriptor if is_whole else document["descriptor"] | descriptor
+            document["descriptor"], wrong = said, json.dumps(said, separators=(",", ":")).encode()
+            lines[at] = json.dumps(document).encode() + b"\n"
+    assert "its descriptor is" in judge(empty, lines)
+    # Put into the store by other means.
+    folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
+    with closing(sqlite3.connect(folder / "hubbub.db")) as db:
+        db.execute(
+            "UPDATE run SET descriptor = ?, kind = ? WHERE run_id = ?",
+            (wrong.decode(), json.loads(wrong)["type"], run_id),
+        )
+        db.commit()
+    assert any("its descriptor is" in problem for problem in problems_of(folder))
