@@ -75,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What goes wrong is told by the commands themselves, in their own words.
     if not (logger := logging.getLogger("hubbub")).handlers:
         logger.addHandler(logging.NullHandler())
+    if not _has_streams():
+        _notice("standard output is closed; send it to a file, or to /dev/null")
+        return WRONG
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # A terminal that cannot show a sign gets its number.
             stream.reconfigure(errors="backslashreplace")
@@ -86,6 +89,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
+
+
+def _has_streams() -> bool:
+    """Whether there is somewhere to write to; the other two may lead nowhere.
+
+    What whoever started the program has closed would otherwise be the next file that is opened.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        return False
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    return True
 
 
 def _run(arguments: Sequence[str]) -> int:

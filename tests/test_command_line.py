@@ -120,6 +120,30 @@ def test_help_names_the_commands_their_options_and_the_exit_codes(
     assert "MODULE:AGENT" in chat and "--model" in chat and "ANTHROPIC_API_KEY" in chat
 
 
+@pytest.mark.parametrize("command", ["chat", "demo --json", "runs --all", "--version"])
+def test_streams_that_are_closed_are_no_surprise(command: str, tmp_path: Path) -> None:
+    """Without an output nothing is begun; without the other two, all is done in silence."""
+    environ = {name: value for name, value in os.environ.items() if name not in KEYS}
+
+    def run(closed: str) -> tuple[int, str, str]:
+        line = f"exec {sys.executable} -m hubbub {command} {closed}"
+        done = subprocess.run(
+            ["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            cwd=tmp_path, env=environ, timeout=60, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = run(">&-")
+    assert (code, out) == (2, "") and is_one_line(err) and "output is closed" in err
+    assert run("<&- >&- 2>&-") == (2, "", "")
+    assert not any(tmp_path.iterdir())
+    code, _, err = run("")
+    unread = run("<&-")
+    assert (unread[0], unread[2]) == (code, err)
+    unheard = run("2>&-")
+    assert (unheard[0], unheard[2]) == (code, "")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"hubbub {importlib.metadata.version('hubbub')}\n"
