@@ -59,9 +59,9 @@ def backup_store(
         if destination.suffix == ".db":
             raise OperatorError(f"{destination}: a backup is a folder; name one without .db")
         copy = DataFolder(destination)
-        _check_free(destination)
-        copy.make()
+        is_new = _check_free(destination)
         try:
+            copy.make()
             return _copy(source, copy, tell)
         except OSError as error:
             where = error.filename or destination
@@ -70,7 +70,7 @@ def backup_store(
             ) from error
         finally:
             if not copy.database.exists():
-                _clear(destination)
+                _clear(destination, is_new)
 
 
 def _copy(source: StoreFile, copy: DataFolder, tell: Callable[[str], object] | None) -> Backup:
@@ -86,24 +86,30 @@ def _copy(source: StoreFile, copy: DataFolder, tell: Callable[[str], object] | N
     return Backup(folder=str(copy.root), runs=runs, events=events, contents=contents, size=size)
 
 
-def _clear(destination: Path) -> None:
-    """Leave nothing of a copy that came to nothing; the folder was empty before."""
-    for place in destination.iterdir():
+def _clear(destination: Path, is_new: bool) -> None:
+    """Leave nothing of a copy that came to nothing; the folder was empty before, or not there."""
+    if not destination.is_dir():
+        return
+    for place in [*destination.iterdir()]:
         if place.is_dir():
             shutil.rmtree(place, ignore_errors=True)
         else:
             place.unlink(missing_ok=True)
+    if is_new:
+        destination.rmdir()
 
 
-def _check_free(destination: Path) -> None:
+def _check_free(destination: Path) -> bool:
+    """Whether the folder is still to be made; raises ``OperatorError`` where something lies."""
     try:
-        is_free = not any(destination.iterdir())
+        is_free = not [*destination.iterdir()]
     except FileNotFoundError:
-        return
+        return True
     except OSError as error:
         raise OperatorError(f"{destination}: {error.strerror}; name another folder") from error
     if not is_free:
         raise OperatorError(f"{destination}: is not empty; name a new folder for the backup")
+    return False
 
 
 def _copy_database(

@@ -5,8 +5,10 @@ under which things were accepted, come along, so a runtime on this store goes on
 See ``run_export.py`` for the format, and ``incoming_runs.py`` for what is refused.
 """
 
+import shutil
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
@@ -40,23 +42,55 @@ async def import_runs(
     store cannot be written.
     """
     folder = folder_of_store(store)
+    had_folder, had_blobs = folder.root.exists(), folder.blobs.exists()
     folder.make()
     folder.check_file_system()
     lock = StoreLock(folder.database)
     lock.acquire()
+    is_new = not folder.database.exists()
+    is_done = False
     try:
-        db = connect(folder.database)
-        try:
-            watch = StoreWatch(folder.database, lock)
-            imported = await _import(db, folder, name, lines, replace, ports)
-            watch.check()
-            return imported
-        except sqlite3.Error as error:
-            raise OperatorError(store_failure(folder.database, error)) from error
-        finally:
-            db.close()
+        imported = await _connected(folder, lock, name, lines, replace, ports)
+        is_done = True
+        return imported
     finally:
+        if is_new and not is_done:
+            if not had_blobs:
+                shutil.rmtree(folder.blobs, ignore_errors=True)
+            _unmake(folder, lock, had_folder)
         lock.release()
+
+
+async def _connected(
+    folder: DataFolder,
+    lock: StoreLock,
+    name: str,
+    lines: Iterable[bytes],
+    replace: bool,
+    ports: Ports,
+) -> Imported:
+    db = connect(folder.database)
+    try:
+        watch = StoreWatch(folder.database, lock)
+        imported = await _import(db, folder, name, lines, replace, ports)
+        watch.check()
+        return imported
+    except sqlite3.Error as error:
+        raise OperatorError(store_failure(folder.database, error)) from error
+    finally:
+        db.close()
+
+
+def _unmake(folder: DataFolder, lock: StoreLock, had_folder: bool) -> None:
+    """Leave no store where there was none; the lock is still held."""
+    for place in folder.files:
+        place.unlink(missing_ok=True)
+    if not had_folder:
+        (folder.root / ".gitignore").unlink(missing_ok=True)
+    lock.path.unlink(missing_ok=True)
+    if not had_folder:
+        with suppress(OSError):  # Somebody has put something there meanwhile.
+            folder.root.rmdir()
 
 
 async def _import(

@@ -1,5 +1,6 @@
 """A run leaves a store as lines and comes to life in another (export, import, backup)."""
 
+import errno
 import json
 import shutil
 import sqlite3
@@ -16,10 +17,12 @@ from support.stores import SECRET, Filled, fill, open_runtime
 from hubbub import Message
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
+from hubbub.runtime.inspection import backup as backup_module
 from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.inspection.imports import BadExport, Imported, import_runs
+from hubbub.runtime.stores.sqlite import folder as folder_module
 from hubbub.runtime.stores.sqlite.file import open_store_file
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
@@ -194,8 +197,7 @@ def test_an_import_is_all_or_nothing(made: Made, tmp_path: Path, data: st.DataOb
         complaint = ""
     if complaint:
         assert "\n" not in complaint and "nothing was imported" in complaint
-        assert rows_of(folder, "SELECT count(*) FROM run") == [(0,)]
-        assert rows_of(folder, "SELECT count(*) FROM event") == [(0,)]
+        assert not folder.exists()
     else:  # Lines whose order says nothing.
         assert is_well(folder)
         shutil.rmtree(folder)
@@ -280,7 +282,68 @@ def test_of_a_damaged_store_there_is_no_backup(made: Made, tmp_path: Path) -> No
     file.write_bytes(data)
     with pytest.raises(OperatorError):
         backup_store(f"sqlite:{folder}", tmp_path / "copy")
-    assert list((tmp_path / "copy").iterdir()) == []
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("there", ["nothing", "a folder"])
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_backup_that_cannot_be_written_leaves_nothing(
+    there: str, number: int, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full from the first, second, … file or flush on; then the same is done again."""
+    copy = tmp_path / "copy"
+    if there == "a folder":
+        copy.mkdir()
+    calls = 0
+
+    def full(name: str, real: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls >= number:
+                raise OSError(errno.ENOSPC, "No space left on device", str(copy / name))
+            return real(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module, "open_private", full("file", folder_module.open_private))
+        for name in ("open_private", "make_private_file", "make_private_folder", "_sync"):
+            patched.setattr(backup_module, name, full(name, getattr(backup_module, name)))
+        try:
+            backup_store(f"sqlite:{made.folder}", copy)
+        except OperatorError as error:
+            told = str(error)
+        else:
+            assert calls < number
+            return
+        assert "No space left" in told
+        assert copy.exists() == (there == "a folder")
+        assert there == "nothing" or not [*copy.iterdir()]
+    backup_store(f"sqlite:{made.folder}", copy)
+    assert is_well(copy)
+
+
+@pytest.mark.parametrize("there", ["nothing", "a folder", "a file in it"])
+def test_an_import_that_fails_leaves_no_store_behind(
+    there: str, made: Made, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    if there != "nothing":
+        target.mkdir()
+    if there == "a file in it":
+        (target / "mine.txt").write_text("mine")
+    lines = exported(made.folder, made.runs.chat)
+    for wrong in ([b"nonsense\n"], lines[:-1], []):
+        with pytest.raises(BadExport):
+            imported(target, wrong)
+        assert target.exists() == (there != "nothing")
+        left = {x.name for x in target.iterdir()} if target.exists() else set()
+        assert left == ({"mine.txt"} if there == "a file in it" else set())
+    imported(target, lines)
+    with pytest.raises(OperatorError):
+        imported(target, lines[:-1])
+    assert is_well(target), "a store that was there stays"
 
 
 def test_the_copy_is_a_store_of_its_own(made: Made, tmp_path: Path) -> None:
