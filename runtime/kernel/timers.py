@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable
 from itertools import count
+from typing import Final
 
 import anyio
 
@@ -24,6 +25,11 @@ class Timer:
         if self.fire is not None:
             self.fire = None
             self._timers._called_off()
+
+
+RESOLUTION: Final = 1e-9
+"""Seconds: what is due sooner is due now.  A sleep that is too short for the clock's own floating
+point would not move it, and be slept again and again."""
 
 
 class Timers:
@@ -69,7 +75,7 @@ class Timers:
                 self._earlier = None
                 continue
             wait = self._heap[0][0] - self._clock.monotonic()
-            if wait > 0:
+            if wait > RESOLUTION:
                 with anyio.CancelScope() as self._sleep:
                     await self._clock.sleep(wait)
                 self._sleep = None
