@@ -145,7 +145,8 @@ def lived(world: Drawn) -> History:
             for _, who in (each for each in world.named if each[0] == number):
                 await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
             if number in world.hostile and opened:
-                await _babble(live, number, opened[number % len(opened)])
+                is_prompt = not any(isinstance(each, ChannelFault) for each in world.faults)
+                await _babble(live, number, opened[number % len(opened)], is_prompt=is_prompt)
         live.end_faults()
         await live.settle(SETTLE)
         # Now that nothing happens by itself: what does a model see?
@@ -169,11 +170,15 @@ async def _whisper(live: World, number: int, which: int) -> None:
         await live.say(below[which % len(below)], text, user="ann")
 
 
-async def _babble(live: World, number: int, to: str) -> None:
-    """It is the sender's, the tool's, the model's, the child's trouble, and nobody else's."""
-    with suppress(BadValue):
-        await live.say(to, NO_TEXT, user="ann")
-        raise AssertionError("what is no text was taken")
+async def _babble(live: World, number: int, to: str, *, is_prompt: bool) -> None:
+    """It is the sender's, the tool's, the model's, the child's trouble, and nobody else's.
+
+    A channel that is not prompt would hold the text back, to be refused when nobody looks.
+    """
+    if is_prompt:
+        with suppress(BadValue):
+            await live.say(to, NO_TEXT, user="ann")
+            raise AssertionError("what is no text was taken")
     wrong = [["babble"], ["mumble"]]
     await live.say(to, spoken(f"h{number}", [["child", "ask", wrong], *wrong]), user="ann")
 
