@@ -1,6 +1,6 @@
 """Every event there is: one frozen struct a type, found by its wire name.
 
-Reading order: ``base``, ``agents``, ``sessions``, ``catalogue`` (the rest, and the table of all);
+Reading order: ``event``, ``agents``, ``sessions``, ``catalogue`` (the rest, and the table of all);
 ``codec`` (as JSON), ``descriptors``.
 """
 
@@ -30,19 +30,6 @@ from hubbub.hub.events.agents import (
     AgentToolStart,
     Ending,
 )
-from hubbub.hub.events.base import (
-    KNOWN_TYPES,
-    NO_USAGE,
-    CustomEvent,
-    Event,
-    EventMeta,
-    FileRef,
-    Home,
-    OutcomeName,
-    ToolCall,
-    Usage,
-    Variable,
-)
 from hubbub.hub.events.catalogue import (
     CATALOGUE,
     AgentRead,
@@ -54,6 +41,19 @@ from hubbub.hub.events.catalogue import (
     HubGap,
     ScheduleFire,
     ScheduleSkip,
+)
+from hubbub.hub.events.event import (
+    KNOWN_TYPES,
+    NO_USAGE,
+    CustomEvent,
+    Event,
+    EventMeta,
+    FileRef,
+    Home,
+    OutcomeName,
+    ToolCall,
+    Usage,
+    Variable,
 )
 from hubbub.hub.events.sessions import (
     InLane,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from hubbub.hub.events.base import NO_USAGE, Event, FileRef, OutcomeName, ToolCall, Usage
+from hubbub.hub.events.event import NO_USAGE, Event, FileRef, OutcomeName, ToolCall, Usage
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [

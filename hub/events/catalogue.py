@@ -44,7 +44,7 @@ from hubbub.hub.events.agents import (
     AgentToolComplete,
     AgentToolStart,
 )
-from hubbub.hub.events.base import KNOWN_TYPES, Event
+from hubbub.hub.events.event import KNOWN_TYPES, Event
 from hubbub.hub.events.sessions import (
     InLane,
     SessionAbort,

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events.base import CustomEvent, Event
 from hubbub.hub.events.catalogue import CATALOGUE
+from hubbub.hub.events.event import CustomEvent, Event
 from hubbub.hub.texts import check_label, check_text, readable
 from hubbub.hub.values import NULL, Json, decode_hook, decode_value, encode_hook
 

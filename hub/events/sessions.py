@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hubbub.hub.events.agents import Ending
-from hubbub.hub.events.base import Event, FileRef, OutcomeName, Variable
+from hubbub.hub.events.event import Event, FileRef, OutcomeName, Variable
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
