@@ -244,3 +244,4 @@ async def test_a_path_that_is_too_long_is_refused_in_one_line(path: str, tmp_pat
     with pytest.raises(OperatorError, match="give another path"):
         async with Runtime(agents(), store=f"sqlite:{tmp_path}/{path}"):
             pass
+    assert os.listdir(tmp_path) == []

@@ -1,7 +1,7 @@
 """The folder of a store: what lies where in it.
 
     hubbub.db         everything, in SQLite         hubbub.db-wal, -shm   its log
-    hubbub.db-lock    held by the one runtime at work on the database (``store_lock.py``)
+    hubbub.db-lock    held by the one runtime at work on the database (``lock.py``)
     hubbub.db-failed  a flush has failed, and the store has not been opened since
     agents/<id>/      each agent's descriptor, state and history, for people and other machines
     blobs/            contents of files, by digest
@@ -26,6 +26,9 @@ DATABASE: Final = "hubbub.db"
 
 BESIDE: Final = ("-wal", "-shm", "-journal", "-wal-copy", "-failed")
 """What the names of files end in that belong to a database and lie beside it."""
+
+LONGEST: Final = DATABASE + max(BESIDE, key=len)
+"""The longest name of a file that SQLite and we put into a store's folder."""
 
 NETWORK: Final = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.sshfs", "glusterfs")
@@ -119,13 +122,21 @@ class DataFolder:
 
 
 def _resolved(path: Path) -> Path:
-    """Where a path leads, links followed; what is missing is taken as it is written."""
+    """Where a path leads, links followed; what is missing is taken as it is written.
+
+    Raises ``OperatorError`` for a path that the system cannot follow, or too long for the files
+    in it.  Nothing has been made then: folders nested that deeply are hard to remove.
+    """
     try:
-        return Path(os.path.realpath(path))
+        place = Path(os.path.realpath(path))
+        (place / LONGEST).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return place
     except ValueError as error:  # A NUL, or text that no file system holds.
         raise BadValue("store", f"{str(path)!r} is no path ({error})") from None
     except OSError as error:
         raise OperatorError(f"{path}: {error.strerror}; give another path") from error
+    return place
 
 
 def _is_same(one: Path, other: Path) -> bool:
