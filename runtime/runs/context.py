@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hubbub.runtime.runs.code_run import CodeRun
     from hubbub.runtime.runs.session import ModelSession
 
-__all__ = ["RunContext"]
+__all__ = ["RunContext", "run_of"]
 
 T = TypeVar("T")
 
@@ -248,6 +248,11 @@ class RunContext:
             parallel_tool_calls=parallel_tool_calls,
             max_steps=max_steps,
         )
+
+
+def run_of(context: RunContext) -> "CodeRun":
+    """The run behind a context, for contexts that stand in for another one."""
+    return context._run
 
 
 def _words(what: str, text: str) -> str:

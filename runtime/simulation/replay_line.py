@@ -7,8 +7,9 @@ from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant
 from hubbub.runtime.simulation.loop.patience import MAX_ROUNDS
 from hubbub.runtime.simulation.story.faults import Fault
 from hubbub.runtime.simulation.story.history import StoreName
+from hubbub.runtime.simulation.story.setup import code_of
 
-__all__ = ["code_of", "replay_of"]
+__all__ = ["replay_of"]
 
 
 def replay_of(
@@ -43,14 +44,6 @@ def replay_of(
     if max_rounds != MAX_ROUNDS:
         given.append(f"max_rounds={max_rounds}")
     return f"simulate({', '.join(given)})"
-
-
-def code_of(thing: Any, otherwise: str) -> str:
-    """The code that makes ``thing``, or its name, if it has any."""
-    if code := getattr(thing, "code", ""):
-        return str(code)
-    name = getattr(thing, "__name__", "")
-    return name if isinstance(name, str) and name.isidentifier() else otherwise
 
 
 def _invariants(invariants: Mapping[str, Invariant]) -> str:

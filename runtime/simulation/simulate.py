@@ -25,7 +25,8 @@ from hubbub.runtime.simulation.story.budgets import with_limits_of
 from hubbub.runtime.simulation.story.faults import Fault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
-from hubbub.runtime.simulation.story.steps import Step, play
+from hubbub.runtime.simulation.story.steps import Step
+from hubbub.runtime.simulation.world.users import play
 from hubbub.runtime.simulation.world.world import World
 
 __all__ = ["Scenario", "SimulationFailed", "failure_of", "replay_of", "simulate"]

@@ -42,7 +42,7 @@ from hubbub.runtime.simulation import (
     simulate,
 )
 from hubbub.runtime.simulation.story.history import History, StoreName
-from hubbub.runtime.simulation.story.steps import play
+from hubbub.runtime.simulation.world.users import play
 
 __all__ = ["Drawn", "drawn", "lived"]
 

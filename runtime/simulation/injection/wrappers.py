@@ -28,7 +28,12 @@ from hubbub.runtime.models.scripted import Fault as ScriptedFault
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.simulation.injection.line import Line, Send
 from hubbub.runtime.simulation.injection.plan import JumpingClock, OnRequest, Plan
-from hubbub.runtime.simulation.story.faults import ListenerFault, ModelFault, ToolFault
+from hubbub.runtime.simulation.story.faults import (
+    INJECTED,
+    ListenerFault,
+    ModelFault,
+    ToolFault,
+)
 
 __all__ = [
     "UNKNOWN_TOOL", "JumpingClock", "Line", "OnRequest", "Plan", "Send", "listeners",
@@ -36,7 +41,6 @@ __all__ = [
 ]  # fmt: skip
 
 UNKNOWN_TOOL: Final = "no_such_tool"
-INJECTED: Final = "injected fault"
 _NEED_CALLS: Final = ("bad_arguments", "duplicate_id")
 """They wait for a reply with calls."""
 

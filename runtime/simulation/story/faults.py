@@ -15,7 +15,7 @@ life.  Faults that are due at one moment take it and those after it, in their or
 ``ModelFault(kind="error")`` fail five calls.  A fault whose moment never comes does nothing.
 """
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -24,6 +24,7 @@ from hubbub.hub.patterns import Patterns
 from hubbub.runtime.simulation.story.fields import check_fields
 
 __all__ = [
+    "INJECTED",
     "AnyFault",
     "ChannelFault",
     "ChannelFaultKind",
@@ -38,6 +39,9 @@ __all__ = [
     "ToolFault",
     "ToolFaultKind",
 ]
+
+INJECTED: Final = "injected fault"
+"""The message of every exception that a fault raises: by it the log leaves them out."""
 
 CrashMoment: TypeAlias = Literal["before", "after", "torn"]
 ModelFaultKind: TypeAlias = Literal[

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from hubbub.agents.definitions.tools import error_text
-from hubbub.runtime.simulation.injection.wrappers import INJECTED
+from hubbub.runtime.simulation.story.faults import INJECTED
 
 __all__ = ["MAX_LOGGED", "Logbook", "Logged", "new_log"]
 

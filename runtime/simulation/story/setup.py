@@ -18,7 +18,7 @@ from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat
 from hubbub.runtime.simulation.story.fields import shown
 
-__all__ = ["Setup"]
+__all__ = ["Setup", "code_of"]
 
 AnyTool: TypeAlias = Tool[..., Any]
 
@@ -99,6 +99,14 @@ class Setup(Struct, frozen=True, kw_only=True):
         The same object is wrapped once: where two prompts share a tool, they still do.
         """
         return _Wrapping(wrap_model, wrap_tool).setup(self)
+
+
+def code_of(thing: Any, otherwise: str) -> str:
+    """The code that makes ``thing``, or its name, if it has any."""
+    if code := getattr(thing, "code", ""):
+        return str(code)
+    name = getattr(thing, "__name__", "")
+    return name if isinstance(name, str) and name.isidentifier() else otherwise
 
 
 def _check_list(what: str, value: object) -> None:

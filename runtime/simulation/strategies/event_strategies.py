@@ -25,9 +25,8 @@ from msgspec import NODEFAULT, Struct, structs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import CATALOGUE, CustomEvent, Event
 from hubbub.hub.values import NULL, Json, Secret, encode_value
-from hubbub.runtime.simulation.strategies.event_types import EVENTS, register_events
 
-__all__ = ["events", "json_values", "register_events", "values_like"]
+__all__ = ["events", "json_values", "values_like"]
 
 T = TypeVar("T")
 
@@ -47,7 +46,8 @@ def events(*classes: type[Event]) -> SearchStrategy[Event]:
         if not isinstance(cls, type) or not issubclass(cls, Event):
             remedy = "give classes such as AgentText, or nothing for all of them"
             raise BadValue("events", f"{cls!r} is no class of events; {remedy}")
-    return st.sampled_from(classes or EVENTS).flatmap(_event_of)
+    wanted: tuple[type[Event], ...] = classes or (*CATALOGUE, CustomEvent)
+    return st.sampled_from(wanted).flatmap(_event_of)
 
 
 def json_values() -> SearchStrategy[Any]:

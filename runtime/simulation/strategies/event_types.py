@@ -1,8 +1,7 @@
 """``register_events``: ``st.from_type(SomeEvent)`` knows every event.
 
-Hypothesis calls it when it is imported: it is an entry point of the group ``hypothesis``.  So this
-module stays small, and asks for Hypothesis only then: whoever imports ``event_strategies`` first
-imports Hypothesis in the middle of that.  Strategies are made when they are asked for.
+Hypothesis calls it while it is being imported: it is an entry point of the group ``hypothesis``.
+So this module stays small and imports Hypothesis only when called.  Strategies are made on demand.
 """
 
 from functools import partial
@@ -21,7 +20,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.values import Secret
 
-__all__ = ["EVENTS", "PARTS", "register_events"]
+__all__ = ["register_events"]
 
 EVENTS: Final[tuple[type[Event], ...]] = (*CATALOGUE, CustomEvent)
 PARTS: Final[tuple[type[Struct], ...]] = (Usage, ToolCall, Variable, FileRef)

@@ -25,9 +25,8 @@ from hubbub.agents.turn.child_calls import child_specs
 from hubbub.agents.turn.takeover import takeover_specs
 from hubbub.hub.errors import BadValue
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
-from hubbub.runtime.simulation.replay_line import code_of
 from hubbub.runtime.simulation.story.arguments import setup_of
-from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.story.setup import Setup, code_of
 
 __all__ = ["MAX_SPAWNS", "Scripts", "check_prompts", "definitions_of", "offered", "scripted"]
 

@@ -74,8 +74,8 @@ try:
     from hubbub.runtime.simulation.strategies.event_strategies import (
         events,
         json_values,
-        register_events,
     )
+    from hubbub.runtime.simulation.strategies.event_types import register_events
     from hubbub.runtime.simulation.strategies.schema_values import values_of
 except ImportError:
     raise MissingExtra("strategies for simulated worlds", "testing") from None
