@@ -234,7 +234,6 @@ STRAYS: Final[frozenset[tuple[str, str]]] = frozenset(
         ("runtime/inspection/imports.py", "sqlite3"),
         ("runtime/inspection/incoming_runs.py", "sqlite3"),
         ("runtime/inspection/run_check.py", "sqlite3"),
-        ("runtime/simulation/injection/power_loss.py", "sqlite3"),
         ("runtime/stores/folders/projection.py", "sqlite3"),
     }
 )
@@ -246,8 +245,6 @@ LARGE: Final[dict[str, int]] = {
     "hub": 24,
     "hub/hub.py": 888,
     "hub/store/memory.py": 550,
-    "runtime/cli/store_commands.py": 554,
-    "runtime/cli/store_commands.py: _export_command": 66,
     "runtime/runs/code_run.py": 477,
     "runtime/runs/model_run.py": 595,
     "runtime/runs/model_run.py: advance": 61,

@@ -23,7 +23,6 @@ What is not
 * The folders of agents: simulated stores keep none.
 """
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -33,8 +32,8 @@ from msgspec import Struct
 
 from hubbub.hub.ports import SystemIds
 from hubbub.hub.store.journal import Commit
+from hubbub.runtime.stores.sqlite.held_log import HeldLog
 from hubbub.runtime.stores.sqlite.private_files import open_private
-from hubbub.runtime.stores.sqlite.schema import connect_read_only
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 from hubbub.runtime.stores.sqlite.writer import Applied, Operation
 
@@ -70,7 +69,7 @@ class TornStore(SqliteStore):
 
     tear: Tear | None = None
     _doom: tuple[Commit, int, Callable[[int], None]] | None = None
-    _left: tuple[sqlite3.Connection, bytes] | None = None
+    _left: tuple[HeldLog, bytes] | None = None
 
     def lose_power(self, commit: Commit, sectors: int, on_loss: Callable[[int], None]) -> None:
         """Have the power fail while the batch is written that holds ``commit``.
@@ -86,10 +85,10 @@ class TornStore(SqliteStore):
         if self._doom is None or self._doom[0] not in batch:
             return super().write(batch)
         _, sectors, on_loss = self._doom
-        reader, before = self._reader_of_what_was(), _read(self._log)
+        held, before = HeldLog(self.folder.database), _read(self._log)
         applied = super().write(batch)
         self.tear = tear = torn_log(before, _read(self._log), sectors)
-        self._left = reader, tear.log
+        self._left = held, tear.log
         commits = [operation for operation in batch if isinstance(operation, Commit)]
         if not tear.is_whole:
             for commit in commits:
@@ -103,21 +102,13 @@ class TornStore(SqliteStore):
         finally:
             self._put_back()
 
-    def _reader_of_what_was(self) -> sqlite3.Connection:
-        """As long as it reads, nothing that is written later is moved from the log into the file,
-        and SQLite does not empty the log when the store is closed."""
-        db = connect_read_only(self.folder.database)
-        db.execute("BEGIN")
-        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        return db
-
     def _put_back(self) -> None:
         """Leave the log as the disk has it."""
         left, self._left = self._left, None
         if left is None:
             return
-        reader, log = left
-        reader.close()
+        held, log = left
+        held.close()
         with open_private(self._log) as file:
             file.write(log)
         self._beside("shm").unlink(missing_ok=True)

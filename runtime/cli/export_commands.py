@@ -1,0 +1,204 @@
+"""``hubbub export | import``: runs as files, and back into a store."""
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, assert_never
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.ports import Ports
+from hubbub.runtime.cli.printing import Loop, Write, document, write_all
+from hubbub.runtime.stores.open import DEFAULT_STORE
+from hubbub.runtime.stores.sqlite.private_files import open_private
+
+if TYPE_CHECKING:
+    from hubbub.runtime.stores.sqlite.file import StoreFile
+
+__all__ = ["export_command", "import_command"]
+
+
+def export_command(write: Write) -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def export(
+        run: Annotated[str, Parameter(name="RUN")],
+        /,
+        *,
+        out: Path | None = None,
+        no_files: bool = False,
+        context: bool = False,
+        state: bool = False,
+        as_test: bool = False,
+        agents: str | None = None,
+        store: str = DEFAULT_STORE,
+    ) -> int:
+        """Write a run and everything below it as JSON lines, which hubbub import takes in.
+
+        The export holds what was said and the contents of files, and no values of secrets.
+
+        Parameters
+        ----------
+        run
+            A run's id, or its beginning or end.
+        out
+            Write to this file. Default: standard output.
+        no_files
+            Leave out the contents of files.
+        context
+            Write a conversation as context.jsonl tells it instead: what was said to and by the
+            main agent and each agent and skill that took over, in order.
+        state
+            Write what state.json says of the run instead, with its active_stack.
+        as_test
+            Write a regression test instead, a file for pytest, and beside it the export as its
+            recording: what users said is said again, and each run must do the same (calls,
+            answers, children, takeovers, texts, outcomes; not ids, times, wording of prompts).
+            No model is asked and no tool is called: they answer as they did. real_tools=[...]
+            in the test names tools to call. Functions of code agents do run, steps included.
+            --out names the file. Default: test_AGENT_RUN.py here.
+        agents
+            With --as-test: MODULE:AGENT, your agents, which are tested; the test finds their
+            module from wherever it is run. Default: stand-ins made from the recording.
+        store
+            sqlite:PATH, the folder that a runtime uses.
+        """
+        what = _what(context=context, state=state, as_test=as_test, agents=agents)
+        from hubbub.runtime.stores.sqlite.file import open_store_file
+
+        with open_store_file(store) as opened:
+            run_id, contents = opened.find(run), not no_files
+            if what == "test":
+                write(_write_test(opened, run_id, agents, out, contents=contents))
+                return 0
+            lines = _exported(opened, run_id, what, contents=contents)
+            _write_lines(write, out, lines)
+        return 0
+
+    return export
+
+
+Exported: TypeAlias = Literal["run", "context", "state"]
+
+
+def _what(
+    *, context: bool, state: bool, as_test: bool, agents: str | None
+) -> Exported | Literal["test"]:
+    """What is asked for.  Raises ``OperatorError`` for two things at once."""
+    if context + state + as_test > 1:
+        raise OperatorError(
+            "--context, --state, --as-test: any two are two exports; give one of them"
+        )
+    if agents is not None and not as_test:
+        raise OperatorError("--agents says whose test it is; give --as-test with it")
+    return "context" if context else "state" if state else "test" if as_test else "run"
+
+
+def _exported(
+    opened: "StoreFile", run_id: str, what: Exported, *, contents: bool
+) -> Generator[bytes, None, None]:
+    """The lines of an export."""
+    from hubbub.runtime.inspection.export import export_run
+    from hubbub.runtime.inspection.folder_export import export_context, export_state
+
+    match what:
+        case "context":
+            yield from export_context(opened, run_id)
+        case "state":
+            yield export_state(opened, run_id)
+        case "run":
+            yield from export_run(opened, run_id, contents=contents)
+        case _:
+            assert_never(what)
+
+
+def _write_lines(write: Write, out: Path | None, lines: Generator[bytes, None, None]) -> None:
+    with closing(lines):
+        if out is None:
+            write_all(write, (line[:-1].decode() for line in lines))
+        else:
+            write(f"wrote {out}: {_write_file(out, lines):,} lines")
+
+
+def import_command(write: Write, loop: Loop) -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def import_(
+        file: Annotated[Path, Parameter(name="FILE")],
+        /,
+        *,
+        replace: bool = False,
+        json: bool = False,
+        store: str = DEFAULT_STORE,
+    ) -> int:
+        """Take an export into a store: the same runs with the same ids, all or none of them.
+
+        No runtime may be at work on the store; the next one goes on with the runs.
+
+        Parameters
+        ----------
+        file
+            What hubbub export has written.
+        replace
+            Put the export in the place of runs that the store has already.
+        json
+            Print one JSON object instead: run_id, runs, events, contents, replaced.
+        store
+            sqlite:PATH; made if there is none.
+        """
+        from hubbub.runtime.inspection.imports import import_runs
+
+        ports = Ports()
+        try:
+            opened = file.open("rb")
+        except (OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+            raise OperatorError(f"{file}: {problem}; name a file of hubbub export") from error
+        with opened:
+            found = loop(
+                lambda: import_runs(store, str(file), opened, replace=replace, ports=ports),
+                "asyncio",
+            )
+        if json:
+            write(document(found))
+        else:
+            counts = f"{found.runs:,} runs, {found.events:,} events, {found.contents:,} contents"
+            write(f"imported run {found.run_id}: {counts} of files")
+        return 0
+
+    return import_
+
+
+def _write_test(
+    store: Any, run_id: str, agents: str | None, out: Path | None, *, contents: bool
+) -> str:
+    """Write a regression test and its recording; returns what is told of it."""
+    from hubbub.runtime.inspection.as_test import recorded_test
+
+    made = recorded_test(store, run_id, agents=agents, out=out, contents=contents)
+    if made.path.exists():  # Somebody may have changed it.
+        raise OperatorError(f"{made.path} is there already; give another --out, or remove it")
+    with closing(made.lines):
+        count = _write_file(made.recording, made.lines)
+    _write_file(made.path, iter((made.text.encode(),)))
+    return f"wrote {made.path} and {made.recording}: {count:,} lines; run it: pytest {made.path}"
+
+
+def _write_file(path: Path, lines: Iterator[bytes]) -> int:
+    """Write a file that is there whole or not at all; returns how many lines it has."""
+    scratch = path.with_name(f"{path.name}.part")
+    count = 0
+    try:
+        with open_private(scratch) as file:
+            for line in lines:
+                file.write(line)
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+        raise OperatorError(f"{path}: {problem}; name a file to write: --out FILE") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+    return count

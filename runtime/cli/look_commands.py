@@ -1,0 +1,239 @@
+"""``hubbub runs | show | tail | replay | schedules``: what a store holds.  They change nothing."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from hubbub.hub.patterns import Patterns
+from hubbub.hub.ports import Ports
+from hubbub.runtime.cli.printing import Loop, Write, at_least, document, write_all
+from hubbub.runtime.stores.open import DEFAULT_STORE
+
+__all__ = ["replay_command", "runs_command", "schedules_command", "show_command", "tail_command"]
+
+POLL_SECONDS: Final = 0.25
+"""Between two looks at a store that is followed."""
+
+
+def runs_command(write: Write) -> Callable[..., int]:
+    def runs(
+        *,
+        all: bool = False,
+        limit: int = 50,
+        json: bool = False,
+        store: str = DEFAULT_STORE,
+    ) -> int:
+        """List the runs of a store, children under their parents, the newest tree first.
+
+        Works beside a runtime at work and without one.
+
+        Parameters
+        ----------
+        all
+            List runs that have ended, too.
+        limit
+            How many trees.
+        json
+            Print one JSON object instead: runs (parents first), more.
+        store
+            sqlite:PATH, the folder that a runtime uses.
+        """
+        from hubbub.runtime.cli.text import run_lines
+        from hubbub.runtime.inspection.views import list_runs
+        from hubbub.runtime.stores.sqlite.file import open_store_file
+
+        with open_store_file(store) as opened:
+            found = list_runs(opened, ended=all, limit=at_least(1, "--limit", limit))
+        if json:
+            write(document(found))
+        else:
+            write_all(write, run_lines(found, Ports().clock.now(), ended=all))
+        return 0
+
+    return runs
+
+
+def show_command(write: Write) -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def show(
+        run: Annotated[str, Parameter(name="RUN")],
+        /,
+        *,
+        full: bool = False,
+        json: bool = False,
+        store: str = DEFAULT_STORE,
+    ) -> int:
+        """Show everything about a run: state, family, files, keys, inbox, conversation.
+
+        What was said in takeover frames stands indented below who took over.
+
+        Values of secrets are never shown.
+
+        Parameters
+        ----------
+        run
+            A run's id, or its beginning or end (4 characters or more).
+        full
+            The whole conversation, and texts uncut.
+        json
+            Print one JSON object instead.
+        store
+            sqlite:PATH, the folder that a runtime uses.
+        """
+        from hubbub.runtime.cli.text import report_lines
+        from hubbub.runtime.inspection.views import report
+        from hubbub.runtime.stores.sqlite.file import open_store_file
+
+        with open_store_file(store) as opened:
+            found = report(opened, opened.find(run), full=full, frames=True)
+        if json:
+            write(document(found))
+        else:
+            write_all(write, report_lines(found, Ports().clock.now(), full=full))
+        return 0
+
+    return show
+
+
+def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def tail(
+        *,
+        run: Annotated[str | None, Parameter(name="--run")] = None,
+        types: list[str] | None = None,
+        lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 20,
+        follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
+        json: bool = False,
+        store: str = DEFAULT_STORE,
+    ) -> int:
+        """Print the last events of a store or of a run, and with --follow what comes next.
+
+        Ctrl-C ends it.
+
+        Parameters
+        ----------
+        run
+            A run's id, or its beginning or end.
+        types
+            Only these: agent:text, or agent:* (several: give it again).
+        lines
+            How many to begin with.
+        follow
+            Go on with what is written from now on.
+        json
+            One JSON object a line: position, event.
+        store
+            sqlite:PATH, the folder that a runtime uses.
+        """
+        from hubbub.runtime.cli.text import event_line
+        from hubbub.runtime.inspection.views import follow_events, last_events
+        from hubbub.runtime.stores.sqlite.file import Stored, open_store_file
+
+        patterns = Patterns(types or "*")
+        count = at_least(0, "--lines", lines)
+
+        def show(stored: Stored) -> None:
+            write(_event_object(stored) if json else event_line(stored))
+
+        with open_store_file(store) as opened:
+            run_id = None if run is None else opened.find(run)
+            with opened.one_moment():
+                reached = opened.tip
+                last = last_events(opened, count, run_id=run_id, types=patterns)
+            for stored in last:
+                show(stored)
+            if follow:
+                clock = Ports().clock
+                loop(
+                    lambda: follow_events(
+                        opened, reached, show, clock, POLL_SECONDS, run_id=run_id, types=patterns
+                    ),
+                    "asyncio",
+                )
+        return 0
+
+    return tail
+
+
+def replay_command(write: Write) -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def replay(
+        run: Annotated[str, Parameter(name="RUN")],
+        /,
+        *,
+        until: int | None = None,
+        full: bool = False,
+        json: bool = False,
+        store: str = DEFAULT_STORE,
+    ) -> int:
+        """Show a run as it was after any of its own records. Runs nothing.
+
+        The state is folded from the run's records, as a runtime does that goes on with it: phase,
+        session, turn, step, the conversation as the model sees it, open calls, children, files,
+        keys.
+
+        Parameters
+        ----------
+        run
+            A run's id, or its beginning or end.
+        until
+            The number of the record (seq in hubbub tail --json, lane own). Default: the last.
+        full
+            Texts uncut.
+        json
+            Print one JSON object instead.
+        store
+            sqlite:PATH, the folder that a runtime uses.
+        """
+        from hubbub.runtime.cli.text import replay_lines
+        from hubbub.runtime.inspection.replay import replay as replay_run
+        from hubbub.runtime.stores.sqlite.file import open_store_file
+
+        with open_store_file(store) as opened, opened.one_moment():
+            state = replay_run(opened, opened.find(run), until)
+        if json:
+            write(document(state))
+        else:
+            write_all(write, replay_lines(state, full=full))
+        return 0
+
+    return replay
+
+
+def schedules_command(write: Write) -> Callable[..., int]:
+    def schedules(*, json: bool = False, store: str = DEFAULT_STORE) -> int:
+        """List the schedules that a store remembers: when they ran last, and will next.
+
+        Parameters
+        ----------
+        json
+            Print one JSON object instead: schedules (times in µs since 1970).
+        store
+            sqlite:PATH, the folder that a runtime uses.
+        """
+        from hubbub.runtime.cli.text import schedule_lines
+        from hubbub.runtime.schedules.status import NOTES, schedule_statuses
+        from hubbub.runtime.stores.sqlite.file import open_store_file
+        from hubbub.runtime.stores.sqlite.reader import SqliteReader
+
+        now = Ports().clock.now()
+        with open_store_file(store) as opened:
+            statuses = schedule_statuses(SqliteReader(opened.db).notes(NOTES), now)
+        if json:
+            write(document({"schedules": statuses}))
+        else:
+            write_all(write, schedule_lines(statuses, now))
+        return 0
+
+    return schedules
+
+
+def _event_object(stored: Any) -> str:
+    from hubbub.hub.events.codec import encode_event
+
+    event = msgspec.Raw(encode_event(stored.event))
+    return msgspec.json.encode({"position": stored.position, "event": event}).decode()
