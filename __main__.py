@@ -26,8 +26,8 @@ from hubbub import HubbubError, Runtime, __version__
 from hubbub.hub.errors import MissingExtra, OperatorError
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.store import Store
 from hubbub.runtime.cli.store_commands import store_commands
 from hubbub.runtime.stores.open import DEFAULT_STORE
 from hubbub.runtime.text import printable
@@ -378,7 +378,7 @@ def _demo_to_run(folder: Path | None, resume: bool) -> "StoredDemo":
     else:
         demo = Demo(folder=_checked(folder, "name a folder with text files: hubbub demo FOLDER"))
     try:
-        store: Journal = begin_demo(demo, own=folder is None, ports=ports)
+        store: Store = begin_demo(demo, own=folder is None, ports=ports)
     except OperatorError as error:
         _notice(f"{error}; this demo is kept in memory only, and cannot be resumed")
         store = MemoryJournal(ids=ports.ids)
@@ -389,7 +389,7 @@ class StoredDemo(Struct, frozen=True):
     """A demo and what it is kept in."""
 
     demo: "Demo"
-    store: Journal
+    store: Store
     ports: Ports
     resume: bool = False
 

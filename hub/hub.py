@@ -63,8 +63,9 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.journal import Commit, Delivery, Journal, Selection
+from hubbub.hub.store.journal import Commit, Delivery, Selection
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.store import Store
 from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_label, check_labels, check_text, text_problem
@@ -102,7 +103,7 @@ class Hub:
     def __init__(
         self,
         *,
-        journal: Journal | None = None,
+        journal: Store | None = None,
         ports: Ports | None = None,
         buffer: int = DEFAULT_BUFFER,
         max_inbox: int = DEFAULT_INBOX,
@@ -110,7 +111,7 @@ class Hub:
         if buffer < 1 or max_inbox < 1:
             raise BadValue("Hub", "buffer and max_inbox must be at least 1")
         self.ports = (ports or Ports()).of_store(journal)
-        self.journal: Journal = journal or MemoryJournal(ids=self.ports.ids)
+        self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
         self.addressing = Addressing(self.ports, max_inbox)
         self.dispatcher = Dispatcher(self.journal, self.ports, self.tasks)
@@ -666,8 +667,7 @@ class Hub:
         if position is None:
             raise BadValue("after", "a cursor of another store, or of events no longer kept")
         await self.journal.flush()
-        end = self.journal.tip
-        found: list[Event] = []
+        end, found = self.journal.tip, list[Event]()
         while position < end and (limit is None or len(found) < limit):
             page = 1000 if limit is None else min(1000, limit - len(found))
             events, position = await self.journal.read(

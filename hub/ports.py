@@ -23,6 +23,7 @@ __all__ = [
     "Blobs",
     "Clock",
     "IdSource",
+    "Keeper",
     "MemoryBlobs",
     "MemorySecrets",
     "Offload",
@@ -125,6 +126,16 @@ class Blobs(Protocol):
     def drop(self, root_run_id: str) -> None:
         """Let go of what is kept for a tree."""
         ...
+
+
+class Keeper(Protocol):
+    """Who may have places of its own for secrets and contents; ``None`` where it has none."""
+
+    @property
+    def secrets(self) -> Secrets | None: ...
+
+    @property
+    def blobs(self) -> Blobs | None: ...
 
 
 class SystemClock:
@@ -310,19 +321,19 @@ class Ports:
         self.secrets: Secrets = secrets or MemorySecrets()
         self.blobs: Blobs = blobs or MemoryBlobs()
 
-    def of_store(self, store: object) -> "Ports":
-        """These ports, with what a durable store brings: its own secrets and contents of files.
+    def of_store(self, store: Keeper | None) -> "Ports":
+        """These ports, with the secrets and the contents of files that a store keeps itself.
 
         What was given at construction is kept.
         """
-        secrets, blobs = self._given
-        if not (hasattr(store, "secrets") or hasattr(store, "blobs")):
+        if store is None or (store.secrets is None and store.blobs is None):
             return self
+        secrets, blobs = self._given
         return Ports(
             self.clock,
             self.ids,
             self.offload,
-            secrets or getattr(store, "secrets", None) or self.secrets,
-            blobs or getattr(store, "blobs", None) or self.blobs,
+            secrets or store.secrets or self.secrets,
+            blobs or store.blobs or self.blobs,
             self.make_worker,
         )

@@ -45,7 +45,8 @@ from hubbub.hub.message import Message, opening_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.journal import Delivery, Journal, RunInfo
+from hubbub.hub.store.journal import Delivery, RunInfo
+from hubbub.hub.store.store import Store
 from hubbub.hub.texts import check_label, check_labels, check_text
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activities.agent_messages import agent_for
@@ -104,11 +105,10 @@ class Runtime:
     boundary and cancels the rest unrecorded; no run ends by it.
 
     * ``agents``, ``prompts``, ``tools``, ``hooks``, ``skills`` (see ``load_skills``): the
-      definitions; ``models`` names ``Model``
-      objects.
+      definitions; ``models`` names ``Model`` objects.
     * ``env``: values of variables that nothing else gives.
     * ``store``: ``"sqlite:PATH"`` (default ``sqlite:.hubbub``, a folder where the program runs),
-      ``"memory"``, or a ``Journal``.  ``keep`` bounds the ended runs that the memory store keeps
+      ``"memory"``, or a ``Store``.  ``keep`` bounds the ended runs that the memory store keeps
       readable.
     * ``default_agent``: whom an opening is for that names no agent.
     * ``environ``: where keys of providers come from (default: the process environment).
@@ -132,7 +132,7 @@ class Runtime:
         skills: Iterable[Skill] = (),
         env: Mapping[str, str] | None = None,
         models: Mapping[str, Model] | None = None,
-        store: str | Journal = DEFAULT_STORE,
+        store: str | Store = DEFAULT_STORE,
         hub: Hub | None = None,
         default_agent: str = "",
         ports: Ports | None = None,

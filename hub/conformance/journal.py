@@ -1,4 +1,4 @@
-"""What every ``Journal`` must do, as checks that any store can run (the port's docstring).
+"""What every ``Store`` must do, as checks that any store can run (the port's docstring).
 
 A store's own tests run all of them on a fresh, empty store each:
 
@@ -33,6 +33,7 @@ from hubbub.hub.conformance.steps import (
     stamp,
     write,
 )
+from hubbub.hub.conformance.store import STORE_CHECKS
 from hubbub.hub.conformance.takeover import TAKEOVER_CHECKS
 from hubbub.hub.conformance.unwritable import UNWRITABLE_CHECKS
 from hubbub.hub.cursor import START, cursor_at, cursor_of, place
@@ -354,6 +355,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *INBOX_CHECKS,
     *TAKEOVER_CHECKS,
     *ADDRESS_CHECKS,
+    *STORE_CHECKS,
     *UNWRITABLE_CHECKS,
 )
 """Every check, for a store's own tests to run."""

@@ -10,6 +10,7 @@ from msgspec import structs
 from hubbub.hub.events import Event, SessionOpen
 from hubbub.hub.message import session_message
 from hubbub.hub.store.journal import Commit, Delivery, Journal, NewRun, RunInfo, Selection
+from hubbub.hub.store.store import Store
 
 __all__ = [
     "A_RUN",
@@ -30,7 +31,7 @@ __all__ = [
     "write",
 ]
 
-MakeJournal: TypeAlias = Callable[[], Journal]
+MakeJournal: TypeAlias = Callable[[], Store]
 Check: TypeAlias = Callable[[MakeJournal], Awaitable[None]]
 
 EVERYTHING: Final = Selection()
@@ -40,7 +41,7 @@ C_RUN: Final = "00000000-0000-7000-8000-00000000000c"
 
 
 @asynccontextmanager
-async def open_journal(make_journal: MakeJournal) -> AsyncIterator[Journal]:
+async def open_journal(make_journal: MakeJournal) -> AsyncIterator[Store]:
     """A new journal, open; closed at the end."""
     journal = make_journal()
     await journal.open()

@@ -1,4 +1,4 @@
-"""``LateJournal``: any journal, committing a little later, as a disk or a server does.
+"""``LateJournal``: any store, committing a little later, as a disk or a server does.
 
 Every test of hub and runs is also run over one of these, so that nothing relies on a commit
 being done when ``submit`` returns.
@@ -11,7 +11,9 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.events import Event
-from hubbub.hub.store.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.hub.ports import Blobs, Secrets
+from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["LateJournal"]
@@ -20,7 +22,7 @@ __all__ = ["LateJournal"]
 class LateJournal:
     """Commits in order, ``turns`` turns of the event loop after ``submit``."""
 
-    def __init__(self, inner: Journal, *, turns: int = 1) -> None:
+    def __init__(self, inner: Store, *, turns: int = 1) -> None:
         self._inner = inner
         self._turns = turns
         self._queue: deque[Commit] = deque()
@@ -45,6 +47,14 @@ class LateJournal:
     def problems(self) -> Sequence[str]:
         return self._inner.problems
 
+    @property
+    def secrets(self) -> Secrets | None:
+        return self._inner.secrets
+
+    @property
+    def blobs(self) -> Blobs | None:
+        return self._inner.blobs
+
     async def open(self) -> None:
         self._work, self._idle = anyio.Event(), anyio.Event()
         self._idle.set()
@@ -63,8 +73,9 @@ class LateJournal:
         self._work.set()
 
     def forget_submitted(self) -> None:
-        """Drop what is submitted and not handed on yet; nobody is told of it."""
+        """Drop what is submitted and not handed on yet, and have the inner store do so, too."""
         self._queue.clear()
+        self._inner.forget_submitted()
 
     async def _commit_late(self) -> None:
         self._is_attended = True

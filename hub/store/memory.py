@@ -21,7 +21,7 @@ from hubbub.hub.events.descriptors import (
 )
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
-from hubbub.hub.ports import IdSource, SystemIds
+from hubbub.hub.ports import Blobs, IdSource, Secrets, SystemIds
 from hubbub.hub.store.inbox_rules import (
     can_be_left_over,
     found_instead,
@@ -126,8 +126,9 @@ class MemoryJournal:
         """Where the hub lane speaks of a run."""
 
     failure = ""
-    """Memory never refuses."""
     problems: Sequence[str] = ()
+    secrets: Secrets | None = None
+    blobs: Blobs | None = None
 
     @property
     def tip(self) -> int:

@@ -29,7 +29,7 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.store import Store
 from hubbub.runtime.demo.documents import (
     MAX_DOCUMENTS,
     Document,
@@ -77,7 +77,7 @@ async def run_demo(
     watch: Callable[[Event], object],
     *,
     ports: Ports | None = None,
-    journal: Journal | None = None,
+    journal: Store | None = None,
     resume: bool = False,
 ) -> RunOutcome:
     """Run the demo to its end; ``watch`` is given each event, in order.

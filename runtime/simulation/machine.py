@@ -28,7 +28,6 @@ import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.hub.errors import BadValue, CallerError, MissingExtra
-from hubbub.hub.store.journal import Journal
 from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant, problems_of
 from hubbub.runtime.simulation.loop.frozen_loop import FrozenLoop
 from hubbub.runtime.simulation.loop.seeded import MAX_ROUNDS
@@ -48,7 +47,7 @@ from hubbub.runtime.simulation.story.faults import Fault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.strategies.worlds import faults, opened_agents, seconds, seeds, texts
-from hubbub.runtime.simulation.world.reading import read_store, read_threads
+from hubbub.runtime.simulation.world.reading import read_open_store, read_threads
 from hubbub.runtime.simulation.world.world import World
 
 try:
@@ -348,23 +347,7 @@ async def _look(world: World) -> History | None:
     if runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready():
         return None
     found = structs.replace(world.history, heard=list(heard), live=read_threads(runtime))
-    await read_store(cast("Journal", _Open(runtime.hub.journal)), found)
+    await read_open_store(runtime.hub.journal, found)
     # Reading may let others run: what has happened meanwhile would be half of something.
     is_same = len(world.history.heard) == len(heard) and not world.history.lives[-1].end
     return found if is_same else None
-
-
-class _Open:
-    """A store that is open already, and stays so."""
-
-    def __init__(self, inner: Journal) -> None:
-        self._inner = inner
-
-    async def open(self) -> None:
-        """It is open."""
-
-    async def aclose(self) -> None:
-        """It is needed."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.store import Store
 from hubbub.hub.texts import check_label
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ DEFAULT_STORE: Final = "sqlite:.hubbub"
 
 
 def open_store(
-    store: str | Journal, ports: Ports, *, keep: int = 10_000, default_agent: str = ""
-) -> Journal:
-    """The store that ``store`` names, not open yet; a ``Journal`` is taken as it is.
+    store: str | Store, ports: Ports, *, keep: int = 10_000, default_agent: str = ""
+) -> Store:
+    """The store that ``store`` names, not open yet; a ``Store`` is taken as it is.
 
     Raises ``BadValue`` for a text that names none.
     """

@@ -1,4 +1,4 @@
-"""``DyingJournal``: any journal, whose process may be killed at any commit.
+"""``DyingJournal``: any store, whose process may be killed at any commit.
 
     submit ─► alive: passed on, counted        ─► done: heard
               at its last commit ``before``: dropped; dead when what is under way is heard
@@ -14,24 +14,17 @@ commits up to the death, in their order; of a batch that was torn, all or nothin
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
 
 import anyio
 
 from hubbub.hub.events import Event
-from hubbub.hub.store.journal import Addressing, Commit, Journal, LoadedRun, RunInfo, Selection
+from hubbub.hub.ports import Blobs, Secrets
+from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.store import Store
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.story.faults import CrashMoment
 
-__all__ = ["DyingJournal", "Forgetful"]
-
-
-class Forgetful(Journal, Protocol):
-    """A journal that can be let go of in the middle of its work."""
-
-    def forget_submitted(self) -> None:
-        """Drop what is submitted and not being written yet; nobody is told of it."""
-        ...
+__all__ = ["DyingJournal"]
 
 
 class DyingJournal:
@@ -46,7 +39,7 @@ class DyingJournal:
 
     def __init__(
         self,
-        inner: Forgetful,
+        inner: Store,
         on_death: Callable[[], None] | None = None,
         *,
         die_at: int = 0,
@@ -163,6 +156,18 @@ class DyingJournal:
     def problems(self) -> Sequence[str]:
         return self.inner.problems
 
+    @property
+    def secrets(self) -> Secrets | None:
+        return self.inner.secrets
+
+    @property
+    def blobs(self) -> Blobs | None:
+        return self.inner.blobs
+
+    def forget_submitted(self) -> None:
+        """Drop what the inner store has not begun to write."""
+        self.inner.forget_submitted()
+
     def depths(self) -> tuple[int, int, int]:
         return self.inner.depths()
 
@@ -211,7 +216,3 @@ class DyingJournal:
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:
         await self._alive()
         return await self.inner.position(run_id, lane, seq)
-
-    def __getattr__(self, name: str) -> Any:
-        # ``secrets`` and ``blobs``, where the store has them (``Ports.of_store``).
-        return getattr(self.inner, name)

@@ -19,11 +19,11 @@ from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.store import Store
 from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.simulation.injection.dying_store import DyingJournal, Forgetful
+from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.injection.wrappers import listeners
@@ -95,7 +95,7 @@ class Lives:
         finally:
             self._resources.close()
 
-    def new_store(self) -> Forgetful:
+    def new_store(self) -> Store:
         """The store, which survives its processes, as the next one opens it."""
         if self._history.store != "sqlite":
             return self._memory
@@ -161,7 +161,7 @@ class Lives:
             when=crash.when if crash else "after",
             sectors=crash.sectors if crash else 0,
         )
-        outer: Journal = LateJournal(journal) if self._history.store == "late" else journal
+        outer: Store = LateJournal(journal) if self._history.store == "late" else journal
         arguments = self._setup.arguments()
         limits = {name: arguments.pop(name) for name in _OF_HUB if name in arguments}
         # A hub of its own: listeners are there before the runtime recovers.

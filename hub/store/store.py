@@ -1,0 +1,29 @@
+"""``Store``: everything a hub and its runtime need from where they keep things.
+
+journal    events, inboxes, notes: ``Journal``, all of it
+secrets    values of variables, which stand in no event
+blobs      contents of files, by digest
+"""
+
+from typing import Protocol
+
+from hubbub.hub.ports import Keeper
+from hubbub.hub.store.journal import Journal
+
+__all__ = ["Store"]
+
+
+class Store(Journal, Keeper, Protocol):
+    """A journal, and what is kept beside it.  See ``Journal`` for the guarantees of its commits.
+
+    ``secrets`` and ``blobs`` are ``None`` where a store has no place of its own for them: the
+    ports of the program keep them then (``Ports.of_store``).  They may be asked for before
+    ``open``; a durable store's are durable no later than the next commit submitted after them.
+    """
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted and not being written yet; nobody is told of it.
+
+        For a process that is to end as though it were killed: nothing but ``aclose`` follows.
+        """
+        ...
