@@ -20,7 +20,7 @@ from hubbub.agents.turn.child_calls import child_specs
 from hubbub.agents.turn.takeover import takeover_specs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json, decode_value
-from hubbub.runtime.models.resolve import KEY_VARIABLES
+from hubbub.runtime.models.providers import KEY_VARIABLES
 
 __all__ = ["Resolved"]
 

@@ -9,6 +9,7 @@ __all__ = [
     "PROVIDERS",
     "Fault",
     "FunctionModel",
+    "Provider",
     "ScriptItem",
     "ScriptedModel",
     "call",
@@ -25,19 +26,15 @@ _EXPORTS: Final = {
         "call",
         "reply",
     ),
-    "hubbub.runtime.models.resolve": (
-        "KEY_VARIABLES",
-        "PROVIDERS",
-        "resolve_model",
-    ),
+    "hubbub.runtime.models.http.provider": ("Provider",),
+    "hubbub.runtime.models.providers": ("KEY_VARIABLES", "PROVIDERS"),
+    "hubbub.runtime.models.resolve": ("resolve_model",),
 }
 
 if TYPE_CHECKING:
-    from hubbub.runtime.models.resolve import (
-        KEY_VARIABLES,
-        PROVIDERS,
-        resolve_model,
-    )
+    from hubbub.runtime.models.http.provider import Provider
+    from hubbub.runtime.models.providers import KEY_VARIABLES, PROVIDERS
+    from hubbub.runtime.models.resolve import resolve_model
     from hubbub.runtime.models.scripted import (
         Fault,
         FunctionModel,

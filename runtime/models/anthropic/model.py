@@ -33,14 +33,13 @@ from hubbub.agents.model import (
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
+from hubbub.runtime.models.anthropic.provider import ANTHROPIC
 from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 
-__all__ = ["ANTHROPIC_KEY", "ANTHROPIC_URL", "AnthropicModel", "request_body"]
+__all__ = ["AnthropicModel", "request_body"]
 
-ANTHROPIC_URL: Final = "https://api.anthropic.com"
-ANTHROPIC_KEY: Final = "ANTHROPIC_API_KEY"
 API_VERSION: Final = "2023-06-01"
 
 
@@ -58,7 +57,7 @@ class AnthropicModel:
         name: str,
         *,
         key: str | Secret | None = None,
-        base_url: str = ANTHROPIC_URL,
+        base_url: str = ANTHROPIC.url,
         max_tokens: int = 4096,
         idle_timeout: float = IDLE_SECONDS,
         headers: Mapping[str, str] | None = None,
@@ -69,15 +68,17 @@ class AnthropicModel:
         secret_headers = {} if basic is None else {"authorization": basic}
         if (clean := clean_key(key)) is not None:
             secret_headers["x-api-key"] = clean
-        elif url == ANTHROPIC_URL:
-            raise MissingKey("Anthropic (pass key=, or name it 'anthropic:NAME')", ANTHROPIC_KEY)
+        elif url == ANTHROPIC.url:
+            raise MissingKey(
+                "Anthropic (pass key=, or name it 'anthropic:NAME')", ANTHROPIC.key_variable
+            )
         secret_headers |= clean_headers(headers)
         self._name = name
         self._max_tokens = max_tokens
         self._endpoint = Endpoint(
             f"anthropic:{name}",
             f"{url}/v1/messages",
-            key_variable=ANTHROPIC_KEY,
+            key_variable=ANTHROPIC.key_variable,
             headers={"anthropic-version": API_VERSION},
             secret_headers=secret_headers,
             idle_timeout=idle_timeout,

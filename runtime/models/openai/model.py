@@ -18,7 +18,7 @@ How the answer becomes a reply stands in ``openai_answer``.
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 from hubbub.agents.model import (
     AnsweredCall,
@@ -34,11 +34,9 @@ from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_u
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
+from hubbub.runtime.models.openai.provider import OPENAI
 
-__all__ = ["OPENAI_KEY", "OPENAI_URL", "OpenAIModel", "request_body"]
-
-OPENAI_URL: Final = "https://api.openai.com/v1"
-OPENAI_KEY: Final = "OPENAI_API_KEY"
+__all__ = ["OpenAIModel", "request_body"]
 
 
 class OpenAIModel:
@@ -56,7 +54,7 @@ class OpenAIModel:
         name: str,
         *,
         key: str | Secret | None = None,
-        base_url: str = OPENAI_URL,
+        base_url: str = OPENAI.url,
         idle_timeout: float = IDLE_SECONDS,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -64,14 +62,14 @@ class OpenAIModel:
         secret_headers = {} if basic is None else {"authorization": basic}
         if (clean := clean_key(key)) is not None:
             secret_headers["authorization"] = Secret(f"Bearer {clean.reveal()}")
-        elif url == OPENAI_URL:
-            raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI_KEY)
+        elif url == OPENAI.url:
+            raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI.key_variable)
         secret_headers |= clean_headers(headers)
         self._name = name
         self._endpoint = Endpoint(
             f"openai:{name}",
             f"{url}/chat/completions",
-            key_variable=OPENAI_KEY,
+            key_variable=OPENAI.key_variable,
             headers={},
             secret_headers=secret_headers,
             idle_timeout=idle_timeout,

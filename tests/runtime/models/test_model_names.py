@@ -5,10 +5,14 @@ import sys
 import traceback
 
 import pytest
+from msgspec import structs
 
-from hubbub.hub.errors import MissingKey, UnknownModel
+from hubbub.hub.errors import MissingExtra, MissingKey, UnknownModel
 from hubbub.runtime.models.anthropic.model import AnthropicModel
+from hubbub.runtime.models.http.provider import Provider
 from hubbub.runtime.models.openai.model import OpenAIModel
+from hubbub.runtime.models.openai.provider import OPENAI
+from hubbub.runtime.models.providers import KEY_VARIABLES, PROVIDERS
 from hubbub.runtime.models.resolve import resolve_model
 from hubbub.runtime.models.scripted import ScriptedModel
 
@@ -110,11 +114,53 @@ def test_everything_else_is_unknown_and_says_what_to_write(spec: object) -> None
         assert "'scripted'" in text, "registered names are listed"
 
 
-def test_a_registered_name_loads_no_provider() -> None:
+def test_a_registered_name_loads_no_client() -> None:
     code = (
         "import sys; from hubbub.runtime.models.resolve import resolve_model;"
         "from hubbub.runtime.models.scripted import ScriptedModel;"
         "resolve_model('scripted', {'scripted': ScriptedModel([])}, {});"
-        "assert not [m for m in sys.modules if 'anthropic' in m or 'openai' in m or m == 'httpx']"
+        "clients = ('models.anthropic.model', 'models.openai.model', 'models.http.endpoint');"
+        "assert not [m for m in sys.modules if m.endswith(clients) or m == 'httpx']"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_provider_is_listed_under_its_own_name_with_variables_of_its_own() -> None:
+    assert [each.name for each in PROVIDERS.values()] == list(PROVIDERS)
+    variables = [v for each in PROVIDERS.values() for v in (each.key_variable, each.url_variable)]
+    assert len(set(variables)) == len(variables)
+    assert tuple(KEY_VARIABLES) == tuple(each.key_variable for each in PROVIDERS.values())
+
+
+def test_a_provider_is_one_record() -> None:
+    """Nothing but its record is needed for its names, its address and its key."""
+    mistral = Provider(
+        name="mistral", title="Mistral", url="https://api.mistral.example/v1",
+        url_variable="MISTRAL_BASE_URL", key_variable="MISTRAL_API_KEY", client=OPENAI.client,
+    )  # fmt: skip
+    table = {**PROVIDERS, "mistral": mistral}
+
+    def made(spec: str, **environ: str) -> OpenAIModel:
+        model = resolve_model(spec, {}, environ, table)
+        assert isinstance(model, OpenAIModel)
+        return model
+
+    origin = made("mistral:large", MISTRAL_API_KEY="k")._endpoint.origin
+    assert (origin.url, origin.keyed) == (f"{mistral.url}/chat/completions", True)
+    elsewhere = made("mistral:m@https://else.example/v1", MISTRAL_API_KEY="k")._endpoint.origin
+    assert (elsewhere.url, elsewhere.keyed) == ("https://else.example/v1/chat/completions", False)
+    with pytest.raises(MissingKey, match="no key for Mistral; set MISTRAL_API_KEY"):
+        made("mistral:large")
+    with pytest.raises(UnknownModel, match="or mistral:NAME, with @URL"):
+        made("mystral:large")
+
+
+def test_a_client_that_cannot_be_imported_names_its_extra() -> None:
+    absent = structs.replace(OPENAI, client="hubbub_absent.client:Model", extra="absent")
+    with pytest.raises(MissingExtra, match="models of OpenAI needs the extra 'absent'"):
+        absent.make("m", "", KEYS)
+    with pytest.raises(ImportError):
+        structs.replace(absent, extra="").make("m", "", KEYS)
