@@ -29,6 +29,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed, UnknownAgent
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit, LoadedRun
 from hubbub.runtime.kernel.family import Relatives
@@ -117,8 +118,15 @@ class Arrivals:
         held: list[InLane] = []
         try:
             await journal.flush()
+            # What has come so far is on record: what is read says whether it still waits.  A loop
+            # that has died may have taken it in a commit that was under way.
+            self.loading[run_id].clear()
             thread, loaded = await self._read(run_id)
             if loaded is None:
+                if run_id in self.deaths:  # It began while its opening was written: in vain.
+                    self.deaths.pop(run_id)
+                    self._runs.left_id(run_id)
+                    return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
             if words := doom_of(self._unrecorded_deaths(run_id, loaded.seq)[:-1]):
                 # It was to fail for these already, and not even that could be written.
@@ -188,6 +196,14 @@ class Arrivals:
 
     def begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
         """Put a run into memory that was just opened: there is nothing to go on with."""
+        try:
+            self._begin(lane, items)
+        except Exception as error:  # Once more, as its journal has it; if that fails, it is left.
+            log.error("run.died", run_id=lane.run_id, exc_info=error)
+            self._runs.take_out(lane.run_id)
+            self.died(lane.run_id, f"{type(error).__name__}: {words_of(error)}"[:2000])
+
+    def _begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
         run_id = lane.run_id
         definition = self._runtime.definitions.find_agent(lane.agent)
         if definition is None or definition.is_code or run_id in self._overdue:

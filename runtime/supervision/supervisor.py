@@ -167,7 +167,10 @@ class Activations:
         run_id = item.run_id
         run = self._active.get(run_id)
         if run is not None:
-            run.wake(item)
+            try:
+                run.wake(item)
+            except Exception as error:  # The sender, and the runs whose mail is next, go on.
+                self.died(run, error)
         elif isinstance(item, e.SessionOpen) and run_id not in self._arrivals.loading:
             if item.frame:
                 log.info(
@@ -336,10 +339,7 @@ class Activations:
         """Take a ready run into memory."""
         held = self._ready.pop(run_id)
         if held:
-            try:
-                self._activate_new(held)
-            except Exception as error:
-                log.error("run.unstartable", run_id=run_id, exc_info=error)
+            self._activate_new(held)
         else:
             self._arrivals.load(run_id)
 
@@ -418,44 +418,40 @@ class Activations:
         if self._ready:
             self.look_for_ready()
 
-    def lost(self, run: AnyRun) -> None:
-        """The store has not taken what the run wrote: let go of it, unrecorded.
-
-        What it had got to is on no record, so it is neither told nor taken for its end.
-        """
-        run.close()
-        run_id = run.lane.run_id
-        if self._active.get(run_id) is run:
-            del self._active[run_id]
-            if self._room.waits:
-                self._room.left(run_id)
-            self._arrivals.deaths.pop(run_id, None)
-            self._waiting.pop(run_id, None)
-            self.left_id(run_id)
-
     def refused(self, run: AnyRun, error: str) -> None:
         """The store has refused a commit of the run's owner.
 
-        Another owner writes there, or the store has failed: let go of it.  What cannot be written
-        for its own contents counts as a death, so that it is not tried for ever.
+        A record that does not fit what is there (``conflict``), or cannot be written for its own
+        contents, counts as a death.  If the store has failed, the run is let go of, unrecorded:
+        its callers learn that from the store.
         """
-        log.warning("run.lost", run_id=run.lane.run_id, error=error)
-        if error == "conflict" or self._runtime.hub.journal.failure:
-            self.lost(run)
-        else:
+        run_id = run.lane.run_id
+        if self._active.get(run_id) is not run:
+            return  # Of a loop that is dead or over already.
+        if not self._runtime.hub.journal.failure:
             self.died(run, BadValue("commit", error))
+            return
+        log.warning("run.lost", run_id=run_id, error=error)
+        self._drop(run)
+        self._arrivals.deaths.pop(run_id, None)
+        self.left_id(run_id)
 
     def died(self, run: AnyRun, error: Exception) -> None:
         """A run's loop raised: begin again from the journal, or fail the run."""
         run_id = run.lane.run_id
         mask = self.masker(run_id)
         log.error("run.died", run_id=run_id, exc_info=mask.error(error))
-        if self._active.get(run_id) is not run:
-            return
+        if self._active.get(run_id) is run:
+            self._drop(run)
+            self._arrivals.died(run_id, mask(f"{type(error).__name__}: {words_of(error)}", 2000))
+
+    def _drop(self, run: AnyRun) -> None:
+        """Take a run out of memory, unrecorded."""
         run.close()
+        run_id = run.lane.run_id
         del self._active[run_id]
         self._room.left(run_id)
-        self._arrivals.died(run_id, mask(f"{type(error).__name__}: {words_of(error)}", 2000))
+        self._waiting.pop(run_id, None)
 
     def masker(self, *run_ids: str) -> Masker:
         """What takes the values of these runs' secrets out of what is said of failures."""
