@@ -493,16 +493,16 @@ class Hub:
 
         Idempotent by ``run_id``: a later opening of it is a duplicate, whatever it says.  In a run
         found otherwise ``input`` becomes a message.  An ``input`` that is a ``Message`` is one from
-        the start: the run gets its text as its input, and its ``key`` counts (per run and
-        ``source``) whether the run is new or found, so that it is a duplicate when it is delivered
-        again.  Without an address to find, each opening makes a run of its own.
+        the start: the run gets its text as input, and its ``key`` counts (per run and ``source``)
+        whether the run is new or found, also by its id: again it is a duplicate, other content is
+        rejected, a new key brings a live run a message.  Openings without address make new runs.
 
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
         ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
-        cannot be encoded, a timeout that is none, a ``run_id`` of other characters than letters,
-        digits, ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a
-        descriptor of no agent type, or a key that spells another one.
+        cannot be encoded, a timeout that is none, a ``run_id`` with anything but letters, digits,
+        ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a descriptor of
+        no agent type, or a key that spells another one.
         """
         input_json, message = opening_message(input, source)
         check_labels(

@@ -24,12 +24,13 @@ from hubbub.hub.events import (
     InLane,
     SessionAbort,
     SessionMessage,
+    SessionOpen,
     SessionReply,
     SessionResult,
     SessionTerminate,
 )
 from hubbub.hub.message import session_message
-from hubbub.hub.store.journal import Delivery
+from hubbub.hub.store.journal import Delivery, NewRun
 
 __all__ = ["INBOX_CHECKS"]
 
@@ -251,6 +252,29 @@ async def check_opening_finds_or_creates(make_journal: MakeJournal) -> None:
         assert (fresh.outcome, fresh.run_ids) == ("accepted", (C_RUN,))
 
 
+async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
+    """What opens a run again by its id is judged by the key of what it says, if that has one."""
+
+    def saying(content: str, key: str) -> Delivery:
+        message = SessionMessage(content=content, source="chat", key=key)
+        event = SessionOpen(open_agent="echo", message=message, at=1)
+        new = NewRun(run_id=A_RUN, root_run_id=A_RUN, parent_run_id=None, agent="echo")
+        return Delivery(event, A_RUN, source="chat", key=key, new=new)
+
+    async with open_journal(make_journal) as journal:
+        assert (await deliver(journal, saying("hi", "1"))).outcome == "accepted"
+        assert (await deliver(journal, saying("hi", "1"))).outcome == "duplicate"
+        other = await deliver(journal, saying("bye", "1"))
+        assert (other.outcome, other.reason) == ("rejected", "key reused")
+        more = await deliver(journal, saying("and?", "2"))
+        assert (more.outcome, type(more.event)) == ("accepted", SessionMessage)
+        assert (await deliver(journal, saying("and?", "2"))).outcome == "duplicate"
+        assert (await open_run(journal, A_RUN)).outcome == "duplicate"
+        assert (await info_of(journal, A_RUN)).waiting == 2
+        await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        assert (await deliver(journal, saying("hi", "1"))).outcome == "duplicate"
+
+
 INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_inbox_is_numbered_and_stamped,
     check_taken_items_leave_the_inbox,
@@ -263,5 +287,6 @@ INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_terminal_commit_gives_back_leftovers,
     check_addressing,
     check_everybody_is_reached,
+    check_opening_again_counts_its_key,
     check_opening_finds_or_creates,
 )

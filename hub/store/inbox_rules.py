@@ -7,8 +7,9 @@ the inbox is closed for such an item            ``ended``, ``terminated``
 a message, but the run's agent is gone          ``agent gone``
 as many messages wait as may                    ``inbox full``
 
-An opening is for the run that there is already (``NewRun``); a child from outside needs an open
-parent.
+An opening is for the run that there is already (``NewRun``): by its id it is a duplicate, unless
+what it says has a key of its own, which is judged like any other message's for as long as the run
+lives.  A child from outside needs an open parent.
 
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
 its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
@@ -65,10 +66,15 @@ def found_instead(row: InboxRow, delivery: Delivery) -> bool:
     if row.run_id != new.run_id and new.found is not None:
         delivery.event = new.found
         return False
-    if row.in_seq:
-        delivery.outcome = "duplicate"
-        return True
-    return False
+    if not row.in_seq:
+        return False
+    opening = delivery.event
+    if delivery.key and row.status != "ended" and isinstance(opening, SessionOpen):
+        assert opening.message is not None, "what else would the key be of"
+        delivery.event = structs.replace(opening.message, at=opening.at)
+        return False
+    delivery.outcome = "duplicate"
+    return True
 
 
 def placed(

@@ -327,7 +327,7 @@ class CodeRun:
         if commit.error:
             self._ending = True
             self.close()
-            self.runtime.runs.refused(self, commit.error)
+            self.runtime.runs.refused(self, commit)
         elif self._is_restored:
             self._is_restored = not self.thread.got_on
             asks = any(isinstance(event, e.SessionPrompt) for event in commit.events)

@@ -361,7 +361,7 @@ class Activation:
     def _recorded(self, commit: Commit) -> None:
         """A commit is done: what waited for that."""
         if commit.error:
-            self._runtime.runs.refused(self, commit.error)
+            self._runtime.runs.refused(self, commit)
             return
         thread = self.thread
         if self._is_careful:

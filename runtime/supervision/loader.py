@@ -36,7 +36,7 @@ from hubbub.runtime.kernel.family import Relatives
 from hubbub.runtime.kernel.recent import RecentThreads
 from hubbub.runtime.runs.code_run import CodeRun
 from hubbub.runtime.runs.model_run import Activation
-from hubbub.runtime.supervision.quarantine import Withheld, unreadable
+from hubbub.runtime.supervision.quarantine import Withheld, owned_elsewhere, unreadable
 from hubbub.runtime.supervision.restore import Boot, RestorePolicy
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Arrivals:
     """Takes runs into memory."""
 
     __slots__ = (
-        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "loading", "recent",
-        "withheld",
+        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "expected", "loading",
+        "recent", "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,9 @@ class Arrivals:
         self._overdue: set[str] = set()
         self.deaths: dict[str, tuple[int, tuple[str, ...]]] = {}
         """What a run's loop died of since its lane had that many events."""
+        self.expected: dict[str, int] = {}
+        """How many events a run's lane had when the store refused one more, as far as its owner
+        knew; with more there, somebody else has written them."""
 
     # ── what is on its way ───────────────────────────────────────────────────────────────────
 
@@ -116,6 +119,7 @@ class Arrivals:
     async def _load(self, run_id: str) -> None:
         journal, relatives = self._runtime.hub.journal, self._relatives
         held: list[InLane] = []
+        expected = self.expected.pop(run_id, None)
         try:
             await journal.flush()
             # What has come so far is on record: what is read says whether it still waits.  A loop
@@ -128,6 +132,11 @@ class Arrivals:
                     self._runs.left_id(run_id)
                     return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            if expected is not None and loaded.seq > expected:
+                self.deaths.pop(run_id, None)
+                self.withheld.add(run_id, owned_elsewhere(journal.name))
+                self._runs.left_id(run_id)
+                return
             if words := doom_of(self._unrecorded_deaths(run_id, loaded.seq)[:-1]):
                 # It was to fail for these already, and not even that could be written.
                 raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")

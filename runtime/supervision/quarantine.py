@@ -1,6 +1,7 @@
 """``Withheld``: runs that are left as they are for as long as this runtime is open.
 
-A run whose definition is gone, or whose record cannot be read, stays in the journal untouched.
+A run whose definition is gone, whose record cannot be read, or in whose lane somebody else has
+written, stays in the journal untouched.
 It is told of once, with the remedy, in the log and as ``hub:error``; messages to it are refused
 for the reason, everything else waits in its inbox.  It can be terminated, and its deadline still
 ends it, where its record can be read.
@@ -30,7 +31,7 @@ from hubbub.hub.store.journal import Commit
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
 
-__all__ = ["Withheld", "letter", "unreadable"]
+__all__ = ["Withheld", "letter", "owned_elsewhere", "unreadable"]
 
 UNREADABLE: Final = "unreadable"
 
@@ -42,6 +43,14 @@ def unreadable(store: str, error: Exception) -> Gone:
         UNREADABLE,
         f"its record in store {store!r} cannot be read ({problem}); run `hubbub fsck`, and put "
         "the store back from a backup",
+    )
+
+
+def owned_elsewhere(store: str) -> Gone:
+    """Why a run is left alone that somebody else goes on with."""
+    return Gone(
+        "owned elsewhere",
+        f"another runtime goes on with it in store {store!r}; let only one runtime have a store",
     )
 
 

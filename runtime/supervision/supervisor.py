@@ -31,6 +31,7 @@ from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import LONG, Masker, words_of
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.values import NULL
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.family import Relatives
@@ -418,20 +419,22 @@ class Activations:
         if self._ready:
             self.look_for_ready()
 
-    def refused(self, run: AnyRun, error: str) -> None:
+    def refused(self, run: AnyRun, commit: Commit) -> None:
         """The store has refused a commit of the run's owner.
 
         A record that does not fit what is there (``conflict``), or cannot be written for its own
-        contents, counts as a death.  If the store has failed, the run is let go of, unrecorded:
-        its callers learn that from the store.
+        contents, counts as a death; where another owner has written, the run is left to it.  If
+        the store has failed, the run is let go of, unrecorded: its callers learn that from the
+        store.
         """
         run_id = run.lane.run_id
         if self._active.get(run_id) is not run:
             return  # Of a loop that is dead or over already.
         if not self._runtime.hub.journal.failure:
-            self.died(run, BadValue("commit", error))
+            self._arrivals.expected[run_id] = commit.expect
+            self.died(run, BadValue("commit", commit.error))
             return
-        log.warning("run.lost", run_id=run_id, error=error)
+        log.warning("run.lost", run_id=run_id, error=commit.error)
         self._drop(run)
         self._arrivals.deaths.pop(run_id, None)
         self.left_id(run_id)

@@ -114,6 +114,30 @@ async def test_the_same_run_id_is_the_same_start(open_runtime: Open) -> None:
         assert (await again.result()).output == "hi"
 
 
+@pytest.mark.spec("H-09", "R-09")
+async def test_what_opens_a_run_again_by_its_id_is_judged_by_its_key(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        run = await rt.start("bot", HI, run_id="mine")
+        await run.result()
+        with pytest.raises(CallerError, match="key reused"):
+            await rt.start("bot", Message("bye", key="m1"), run_id="mine")
+        refused = await rt.hub.open("bot", Message("bye", key="m1"), run_id="mine")
+        assert (refused.status, refused.reason) == ("rejected", "key reused")
+        # A key that the run has not seen: nobody has said this before, so it is no duplicate.
+        assert (await rt.hub.open("bot", Message("and?", key="m2"), run_id="mine")).accepted
+        assert (await run.result()).output == "hi | and?"
+    async with open_runtime() as rt:
+        for message, is_said in ((HI, True), (Message("bye", key="m2"), False)):
+            again = await rt.hub.open("bot", message, run_id="mine")
+            assert again.duplicate is is_said and again.rejected is not is_said
+        # Without a key the id alone says that it is the same opening.
+        assert (await rt.hub.open("bot", "bye", run_id="mine")).duplicate
+        assert (await rt.hub.open("bot", Message("bye"), run_id="mine")).duplicate
+        await rt.terminate("mine")
+        await rt.finished("mine")
+        assert (await rt.hub.open("bot", HI, run_id="mine")).duplicate
+
+
 async def test_without_an_address_each_start_is_a_run_of_its_own(open_runtime: Open) -> None:
     """Keys are told apart by run: another user's message may have the same one."""
     async with open_runtime() as rt:

@@ -8,7 +8,7 @@ from support.agents import echo_model, model_agent
 
 from hubbub import Hub, Runtime, agent
 from hubbub.hub import events as e
-from hubbub.hub.errors import BadValue, InboxInUse
+from hubbub.hub.errors import BadValue, InboxInUse, OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.memory import MemoryJournal
@@ -86,6 +86,8 @@ async def test_of_two_owners_of_a_run_only_one_can_write(ports: Ports) -> None:
         run = await first.start("assistant", "hello")
         await anyio.sleep(1)
         second.runs.enqueue(run.run_id, None)  # It takes the run to be its own.
+        with pytest.raises(OperatorError, match="another runtime goes on with it"):
+            await run.result()
         await anyio.sleep(100)
         loaded = await journal.load(run.run_id)
         assert loaded is not None
@@ -94,3 +96,6 @@ async def test_of_two_owners_of_a_run_only_one_can_write(ports: Ports) -> None:
         assert sum(isinstance(x, e.AgentStart) for x in events) == 1
         said = [x.text for x in events if isinstance(x, e.AgentText)]
         assert said == ["echo: hello"], "answered once"
+        assert (await second.result(run.run_id)).output == "echo: hello"
+        assert (await run.send("more")).reason == "owned elsewhere"
+        assert (await second.hub.send_to_run(run.run_id, "more")).accepted

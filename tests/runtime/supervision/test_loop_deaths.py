@@ -179,7 +179,7 @@ class Conflicting(MemoryJournal):
 
     def submit(self, commit: Commit) -> None:
         if commit.run_id and self._which(commit):
-            commit.expect += 1_000_000
+            commit.taken = (*commit.taken, 1_000_000)
         super().submit(commit)
 
 
