@@ -112,7 +112,6 @@ _EXPORTS: Final = {
         "TurnResult",
     ),
     "hubbub.agents.state.registry": ("SubagentRegistryEntry",),
-    "hubbub.hub.cursor": ("START",),
     "hubbub.hub.errors": ("HubbubError",),
     "hubbub.hub.events": (
         "CustomEvent",
@@ -121,6 +120,7 @@ _EXPORTS: Final = {
     "hubbub.hub.hub": ("Hub",),
     "hubbub.hub.message": ("Message",),
     "hubbub.hub.receipt": ("Receipt",),
+    "hubbub.hub.store.cursor": ("START",),
     "hubbub.hub.values": ("Secret",),
     "hubbub.runtime.activities.agent_messages": ("send_agent_message",),
     "hubbub.runtime.kernel.handle": ("Run",),
@@ -180,12 +180,12 @@ if TYPE_CHECKING:
         TurnResult,
     )
     from hubbub.agents.state.registry import SubagentRegistryEntry
-    from hubbub.hub.cursor import START
     from hubbub.hub.errors import HubbubError
     from hubbub.hub.events import CustomEvent, Event
     from hubbub.hub.hub import Hub
     from hubbub.hub.message import Message
     from hubbub.hub.receipt import Receipt
+    from hubbub.hub.store.cursor import START
     from hubbub.hub.values import Secret
     from hubbub.runtime.activities.agent_messages import send_agent_message
     from hubbub.runtime.kernel.handle import Run

@@ -1,8 +1,9 @@
 """The hub: the one place where things meet.
 
 Reading order: ``events`` (what can happen), ``store`` (the port of a journal, and the rules of
-inboxes), ``patterns``, ``hub`` (the order of things), ``dispatch``, ``stream``, ``receipt``,
-``prompts``, ``own_lane``, ``run_hub``, ``ports``.  ``conformance`` proves a store of your own.
+inboxes), ``patterns``, ``delivery`` (who listens, and in which order), ``pipeline`` (the way from
+an event to those who listen), ``hub`` (the face of it all), ``receipt``, ``prompts``,
+``own_lane``, ``run_hub``, ``ports``.  ``conformance`` proves a store of your own.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,27 +23,27 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "hubbub.hub.cursor": ("START",),
+    "hubbub.hub.store.cursor": ("START",),
+    "hubbub.hub.delivery.audience": ("Subscription",),
+    "hubbub.hub.delivery.listening": ("Handler",),
+    "hubbub.hub.delivery.stream": ("EventStream",),
     "hubbub.hub.hub": (
-        "Handler",
         "Hub",
         "HubStatistics",
     ),
     "hubbub.hub.message": ("Message",),
     "hubbub.hub.receipt": ("Receipt",),
-    "hubbub.hub.stream": (
-        "EventStream",
-        "Subscription",
-    ),
     "hubbub.hub.values": ("Secret",),
 }
 
 if TYPE_CHECKING:
-    from hubbub.hub.cursor import START
-    from hubbub.hub.hub import Handler, Hub, HubStatistics
+    from hubbub.hub.delivery.audience import Subscription
+    from hubbub.hub.delivery.listening import Handler
+    from hubbub.hub.delivery.stream import EventStream
+    from hubbub.hub.hub import Hub, HubStatistics
     from hubbub.hub.message import Message
     from hubbub.hub.receipt import Receipt
-    from hubbub.hub.stream import EventStream, Subscription
+    from hubbub.hub.store.cursor import START
     from hubbub.hub.values import Secret
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

@@ -11,74 +11,46 @@ Everything that happens and everything that is said goes through here, in one or
 * ``emit``, ``send_to_run``, ``open`` and ``reply`` are plain functions that act at the call.
 """
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
 import anyio
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from hubbub.hub import scope
-from hubbub.hub.addressing import Addressing
 from hubbub.hub.cancelling import defer_interrupts
-from hubbub.hub.cursor import cursor_of, place
-from hubbub.hub.dispatch import MAX_NESTED, Dispatcher, Owner
-from hubbub.hub.errors import (
-    BadValue,
-    CallerError,
-    Closed,
-    LimitExceeded,
-    ReservedEvent,
-    StoreFailed,
-    WrongThread,
-)
+from hubbub.hub.delivery.audience import Subscription
+from hubbub.hub.delivery.dispatch import Owner
+from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns_of
+from hubbub.hub.delivery.stream import EventStream
+from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
-    CustomEvent,
     Event,
-    HubDeadLetter,
-    HubErrorEvent,
     InLane,
     SessionAbort,
     SessionClose,
-    SessionMessage,
-    SessionOpen,
-    SessionReply,
-    SessionResult,
     SessionTerminate,
-    SessionTimer,
-    SessionVariables,
-    Variable,
 )
-from hubbub.hub.events.codec import check_event, check_texts
-from hubbub.hub.inbox import Inbox
-from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker
-from hubbub.hub.message import Sayable, opening_message, session_message
+from hubbub.hub.message import Sayable, opening_event, session_message
 from hubbub.hub.patterns import Pattern, Patterns
+from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
-from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.journal import Commit, Delivery, Selection
+from hubbub.hub.store.cursor import cursor_of, read_all
+from hubbub.hub.store.journal import Delivery, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
-from hubbub.hub.stream import EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
-from hubbub.hub.texts import check_label, check_labels, check_text, text_problem
-from hubbub.hub.values import NULL, Secret, encode_value
+from hubbub.hub.texts import check_label, check_labels, check_text
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
 
-Handler = Callable[[Event], Any]
-
 DEFAULT_BUFFER: Final = 1024
 DEFAULT_INBOX: Final = 10_000
-MAX_TIMEOUT: Final = 10.0 * 365 * 86_400
-MAX_TRAILING: Final = 10_000
 
 
 class HubStatistics(Struct, frozen=True, kw_only=True):
@@ -113,30 +85,23 @@ class Hub:
         self.ports = (ports or Ports()).of_store(journal)
         self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
-        self.addressing = Addressing(self.ports, max_inbox)
-        self.dispatcher = Dispatcher(self.journal, self.ports, self.tasks)
-        self._dispatch = self.dispatcher.dispatch
-        self._buffer = buffer
-        self._thread = get_ident()
-        self._closed = False
-        self._uncommitted: dict[str, Commit] = {}
-        self._mail_under_way: dict[str, int] = {}
-        self._in_flight = 0
-        self._prompts = Prompts(self)
+        self.pipeline = Pipeline(self.journal, self.ports, self.tasks, max_inbox)
+        self.pipeline.prompts = self.prompts = Prompts(self.pipeline)
+        self.addressing = self.pipeline.addressing
+        self.dispatcher = self.pipeline.dispatcher
+        self.listeners = Listeners(self.dispatcher, buffer)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
-        if self._closed:
+        if self.pipeline.is_closed:
             raise Closed("the hub", "a hub is entered once; make a new one")
         if self.tasks.is_open:
             raise CallerError("this hub is open already; use the one that is there")
         defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose)
-        self._thread = get_ident()
-        await self.journal.open()
-        self.dispatcher.dispatched = self.journal.tip
+        await self.pipeline.begin()
         try:
-            await self._prompts.begin()
+            await self.prompts.begin()
             await self.tasks.open()
         except BaseException:
             await self.aclose()
@@ -155,8 +120,8 @@ class Hub:
         """Commit what is submitted, end every stream, cancel every handler; idempotent."""
         try:
             with anyio.CancelScope(shield=True):
-                if not self._closed:
-                    self._prompts.close()
+                if not self.pipeline.is_closed:
+                    self.prompts.close()
                     await self.journal.flush()
         finally:
             self.close()
@@ -168,14 +133,14 @@ class Hub:
 
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""
-        if not self._closed:
-            self._prompts.close()
-        self._closed = True
-        self.dispatcher.close()
+        if not self.pipeline.is_closed:
+            self.prompts.close()
+        self.pipeline.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._closed
+        """Whether nothing is accepted or delivered any more."""
+        return self.pipeline.is_closed
 
     def set_owner(self, owner: Owner | None) -> None:
         """Name who is told of deliveries; a hub has one owner at a time."""
@@ -187,29 +152,17 @@ class Hub:
 
     @overload
     def subscribe(
-        self,
-        pattern: Pattern,
-        handler: None = None,
-        *,
-        run_id: str | None = None,
-        root_run_id: str | None = None,
-        after: str | None = None,
-        lossless: bool = False,
+        self, pattern: Pattern, handler: None = None, *, run_id: str | None = None,
+        root_run_id: str | None = None, after: str | None = None, lossless: bool = False,
         buffer: int | None = None,
-    ) -> EventStream: ...
+    ) -> EventStream: ...  # fmt: skip
 
     @overload
     def subscribe(
-        self,
-        pattern: Pattern,
-        handler: Handler,
-        *,
-        run_id: str | None = None,
-        root_run_id: str | None = None,
-        after: str | None = None,
-        lossless: bool = False,
+        self, pattern: Pattern, handler: Handler, *, run_id: str | None = None,
+        root_run_id: str | None = None, after: str | None = None, lossless: bool = False,
         buffer: int | None = None,
-    ) -> Subscription: ...
+    ) -> Subscription: ...  # fmt: skip
 
     def subscribe(
         self,
@@ -231,64 +184,17 @@ class Hub:
         or duplicate; a plain handler with ``after`` is fed like an async one. Raises
         ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``.
         """
-        patterns = self._listening(pattern, handler, buffer)
+        self.pipeline.check("subscribe")
+        patterns = patterns_of(pattern, handler, buffer)
         if handler is not None and after is None and not is_async(handler):
-            return self._listen(patterns, handler, run_id=run_id, root_run_id=root_run_id)
-        stream = self._stream(
+            return self.listeners.call(patterns, handler, run_id=run_id, root_run_id=root_run_id)
+        stream = self.listeners.stream(
             patterns, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless,
             buffer=buffer,
         )  # fmt: skip
         if handler is None:
             return stream
-        return self._feed(stream, handler, self.tasks.start)
-
-    def _listening(self, pattern: Pattern, handler: object, buffer: int | None) -> Patterns:
-        """What is listened to; raises where it cannot be."""
-        self._check("subscribe")
-        if buffer is not None and buffer < 1:
-            raise BadValue("buffer", "at least 1 event")
-        patterns = Patterns(pattern)
-        if handler is not None and not callable(handler):
-            raise BadValue("subscribe", f"{type(handler).__name__} is no function to call")
-        return patterns
-
-    def _listen(
-        self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None
-    ) -> Subscription:
-        """Call a plain handler during the dispatch."""
-        check_labels(run_id=run_id, root_run_id=root_run_id)
-        subscription = Subscription(
-            self.dispatcher, patterns, handler, run_id=run_id, root_run_id=root_run_id,
-            handler=handler,
-        )  # fmt: skip
-        self.dispatcher.attach(subscription)
-        return subscription
-
-    def _stream(
-        self, patterns: Patterns, *, buffer: int | None = None, lossless: bool = False,
-        after: str | None = None, run_id: str | None, root_run_id: str | None,
-        inbox: Inbox | None = None,
-    ) -> EventStream:  # fmt: skip
-        check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
-        stream = EventStream(
-            self.dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
-            lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,
-        )  # fmt: skip
-        self.dispatcher.streams[stream] = None
-        return stream
-
-    def _feed(
-        self, stream: EventStream, handler: Handler, start: Callable[..., object]
-    ) -> Subscription:
-        """Call a handler for each event of a stream, in a task that ``start`` begins."""
-        try:
-            start(self._consume(stream, handler), name="hubbub handler")
-        except Closed:
-            stream.close()
-            raise
-        subscription = stream._subscription
-        subscription.handler = handler
-        return subscription
+        return self.listeners.feed(stream, handler, self.tasks.start)
 
     def subscribe_until(
         self,
@@ -307,19 +213,6 @@ class Hub:
         stream.end_after(until)
         return stream
 
-    async def _consume(self, stream: EventStream, handler: Handler) -> None:
-        async with stream:
-            async for event in stream:
-                try:
-                    answer = handler(event)
-                    if inspect.isawaitable(answer):
-                        await answer
-                except BaseException as error:
-                    if not is_contained(error):
-                        raise
-                    by = stream._subscription.by
-                    self.dispatcher.report(error, event, handler, by)
-
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads."""
         return self.dispatcher.has(type_, run_id=run_id, root_run_id=root_run_id)
@@ -337,21 +230,21 @@ class Hub:
         event that JSON cannot hold (a text that is no Unicode, a value of another type than its
         field's); never raises what a listener raised.
         """
-        self._check("emit")
+        self.pipeline.check("emit")
         if not isinstance(event, Event):
             raise BadValue("emit", f"an Event is wanted, not {type(event).__name__}")
-        self._emit(event, None)
+        self.pipeline.emit(event)
 
     async def publish(self, event: Event) -> None:
         """``emit``, and return when the event is committed and dispatched.
 
         Raises ``StoreFailed`` when the store could not keep it.
         """
-        self._check("publish")
+        self.pipeline.check("publish")
         if not isinstance(event, Event):
             raise BadValue("publish", f"an Event is wanted, not {type(event).__name__}")
         done = anyio.Event()
-        commit = self._emit(event, done.set)
+        commit = self.pipeline.emit(event, done.set)
         await done.wait()
         self.check_store()
         if commit is not None and commit.error:
@@ -361,82 +254,6 @@ class Hub:
         """Raise ``StoreFailed`` if the store accepts nothing any more."""
         if self.journal.failure:
             raise StoreFailed(self.journal.name, self.journal.failure)
-
-    def _emit(self, event: Event, done: Callable[[], None] | None) -> Commit | None:
-        """Do what ``emit`` does; returns the commit of an event that goes into the hub's lane."""
-        home: str = event.home
-        if event.__class__ is CustomEvent:
-            home = home_of_custom(event)
-        if home == "none":
-            check_texts(event)
-        else:
-            check_event(event)
-        fields = scope.current()
-        if home == "in":
-            if event.__class__ in _RESERVED:
-                raise ReservedEvent(event.type)
-            if isinstance(event, SessionReply):
-                self._emit_reply(event, done)
-                return None
-            # Where a run stands in its tree is not the sender's to say.
-            event = structs.replace(event, root_run_id="", parent_run_id=None)
-            self._deliver(event, done)  # type: ignore[arg-type]
-            return None
-        event = self._stamp(event, fields)
-        if home == "none":
-            self._emit_ephemeral(event, done)
-            return None
-        return self._record(event, None, done)
-
-    def _record(
-        self, event: Event, notes: dict[str, str] | None, done: Callable[[], None] | None = None
-    ) -> Commit:
-        """Write an event into the hub's lane."""
-        if not event.at:
-            event = self._stamp(event, scope.current())
-        commit = Commit(events=(event,), notes=notes)
-        if done is not None:
-            commit.after = lambda _commit: done()
-        self._submit(commit)
-        return commit
-
-    def _stamp(self, event: Event, fields: dict[str, Any] | None) -> Event:
-        now = self.ports.clock.now()
-        if not fields:
-            return structs.replace(event, at=now, lane="", seq=0)
-        missing = {name: value for name, value in fields.items() if not getattr(event, name)}
-        return structs.replace(event, at=now, lane="", seq=0, **missing)
-
-    def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
-        """A reply that is emitted counts as one that is given by ``reply``."""
-        receipt = self._prompts.reply(event.prompt_id, event.content, event.source)
-        if receipt.status == "rejected":
-            self._dead_letter(event.run_id, receipt.reason, event)
-        if done is not None:
-            if receipt.status == "pending":
-                receipt.watch(lambda _receipt: done())
-            else:
-                done()
-
-    def _emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
-        """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
-        self.dispatcher.number += 1
-        event = structs.replace(event, seq=self.dispatcher.number)
-        if event.secret_fields:
-            event = _without_secrets(event)
-        if self._uncommitted and (commit := self._uncommitted.get(event.run_id)) is not None:
-            if commit.trailing is None:
-                commit.trailing = []
-            if len(commit.trailing) < MAX_TRAILING:
-                commit.trailing.append(event)
-                if done is not None:
-                    commit.after = _both(commit.after, done)
-                return
-            self.dispatcher.dropped += 1
-        else:
-            self._dispatch((event,))
-        if done is not None:
-            done()
 
     def scoped(self, **fields: Any) -> AbstractContextManager[None]:
         """Give every event emitted by this task inside the ``with`` these fields.
@@ -453,12 +270,12 @@ class Hub:
         The message is accepted durably, reported as a duplicate, or rejected with a reason;
         awaiting the receipt tells which.  Raises ``BadValue`` for what is no message.
         """
-        return self._deliver(session_message(message, source=source), to=run_id)
+        return self.pipeline.deliver(session_message(message, source=source), to=run_id)
 
     def send_to(self, agent_name: str, message: Sayable, *, source: str = "") -> Receipt:
         """Send to the one live run of an agent; rejected when there is none or more."""
         event = session_message(message, source=source)
-        return self._deliver(event, to=agent_name, by="name")
+        return self.pipeline.deliver(event, to=agent_name, by="name")
 
     def send(
         self, message: Sayable, *, session_key: str | None = None, source: str = ""
@@ -466,8 +283,8 @@ class Hub:
         """Send to a conversation by its key, or to the only open one."""
         event = session_message(message, source=source)
         if session_key is None:
-            return self._deliver(event, to="", by="only")
-        return self._deliver(event, to=session_key, by="key")
+            return self.pipeline.deliver(event, to="", by="only")
+        return self.pipeline.deliver(event, to=session_key, by="key")
 
     def open(
         self,
@@ -504,46 +321,12 @@ class Hub:
         ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a descriptor of
         no agent type, or a key that spells another one.
         """
-        input_json, message = opening_message(input, source)
-        check_labels(
-            agent=agent, session_key=session_key, correlation_id=correlation_id, name=name,
-            source=source,
+        event = opening_event(
+            agent, input, run_id=run_id or "", session_key=session_key,
+            correlation_id=correlation_id, name=name, once=once, timeout=timeout,
+            descriptor=descriptor, env=env or {}, source=source,
         )  # fmt: skip
-        if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
-            raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
-        event = SessionOpen(
-            run_id=run_id or "",
-            open_agent=agent,
-            input_json=input_json,
-            message=message,
-            session_key=session_key,
-            correlation_id=correlation_id,
-            name=name,
-            once=once,
-            timeout=timeout,
-            descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
-            variables=_variables(env) if env else (),
-        )
-        return self.open_run(event, is_new=not (run_id or session_key or descriptor))
-
-    def open_run(self, event: SessionOpen, *, is_new: bool = False) -> Receipt:
-        """``open`` for an event.  ``is_new``: nobody can have used its ``run_id`` before.
-
-        Then the runtime is told at once, so that it may begin while the store writes.
-        """
-        receipt = self._deliver(event)
-        owner = self.dispatcher.owner
-        if is_new and receipt.status == "pending" and owner is not None:
-            (delivery,) = self._uncommitted[receipt.run_id].deliveries
-            new, opening = delivery.new, delivery.event
-            assert new is not None and isinstance(opening, SessionOpen)
-            owner.expect(
-                structs.replace(
-                    opening, run_id=new.run_id, root_run_id=new.root_run_id,
-                    parent_run_id=new.parent_run_id, agent=new.agent, lane="in", seq=1,
-                )
-            )  # fmt: skip
-        return receipt
+        return self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
 
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
         """Interrupt the turn at work of one run, or of all of them.
@@ -553,52 +336,17 @@ class Hub:
         """
         check_text("reason", reason)
         event = SessionAbort(reason=reason)
-        return self._deliver(event, to=run_id or "", by="run" if run_id else "every")
+        return self.pipeline.deliver(event, to=run_id or "", by="run" if run_id else "every")
 
     def close_run(self, run_id: str, reason: str = "") -> Receipt:
         """Accept no more messages, handle what waits, then end the run."""
         check_text("reason", reason)
-        return self._deliver(SessionClose(reason=reason), to=run_id)
+        return self.pipeline.deliver(SessionClose(reason=reason), to=run_id)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run now and for good; from its acceptance on nothing reaches it."""
         check_text("reason", reason)
-        return self._deliver(SessionTerminate(reason=reason), to=run_id)
-
-    def _deliver(
-        self,
-        event: InLane,
-        done: Callable[[], None] | None = None,
-        *,
-        to: str | None = None,
-        by: Any = "run",
-    ) -> Receipt:
-        receipt = Receipt()
-        if self._closed:
-            receipt.settle("rejected", "hub closed")
-            return receipt
-        self._check("send_to_run")
-        if to:
-            check_label(_ADDRESSES.get(by, "run_id"), to)
-        delivery = self.addressing.delivery(event, to=to, by=by)
-        receipt.run_id = delivery.to
-        owner = self.dispatcher.owner
-        refused = ""
-        if owner is not None and isinstance(event, SessionMessage):
-            refused = owner.refusal_of(delivery.to)
-        if refused:
-            receipt.settle("rejected", refused)
-            self._dead_letter(delivery.to, refused, delivery.event)
-            return receipt
-        commit = Commit(deliveries=(delivery,))
-        commit.receipt = receipt
-        if done is not None:
-            commit.after = lambda _commit: done()
-        if event.__class__ in _STOPS:
-            stopped = self._prompts.stopping(delivery.to)
-            commit.after = _both(commit.after, partial(self.dispatcher.after_mail, stopped))
-        self._submit(commit)
-        return receipt
+        return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
 
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``, for an owner's own commits."""
@@ -622,27 +370,27 @@ class Hub:
         ``PromptClosed`` when the run asked is gone, ``Closed`` when the hub closes, and what a
         service raises.
         """
-        self._check("ask")
-        return await self._prompts.ask(address, question, tuple(options), timeout)
+        self.pipeline.check("ask")
+        return await self.prompts.ask(address, question, tuple(options), timeout)
 
     def reply(self, prompt_id: str, content: str, *, source: str = "") -> Receipt:
         """Answer a prompt; the first reply wins, later and unknown ones are rejected."""
         check_labels(prompt_id=prompt_id, source=source)
         check_text("content", content)
-        if self._closed:
+        if self.pipeline.is_closed:
             receipt = Receipt()
             receipt.settle("rejected", "hub closed")
             return receipt
-        self._check("reply")
-        return self._prompts.reply(prompt_id, content, source)
+        self.pipeline.check("reply")
+        return self.prompts.reply(prompt_id, content, source)
 
     def serve(
         self, address: str, handler: Callable[[str], Any | Awaitable[Any]]
     ) -> Callable[[], None]:
         """Answer what is asked of ``address``; returns a function that stops it."""
-        self._check("serve")
+        self.pipeline.check("serve")
         check_label("address", address)
-        return self._prompts.serve(address, handler)
+        return self.prompts.serve(address, handler)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -659,28 +407,18 @@ class Hub:
 
         ``limit`` bounds their number.  Raises ``BadValue`` for a cursor this store cannot place.
         """
-        self._check("read")
+        self.pipeline.check("read")
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
         match = None if types is None else Patterns(types).match
         selection = Selection(run_id=run_id, root_run_id=root_run_id, match=match)
-        position = await place(self.journal, after) if after is not None else 0
-        if position is None:
-            raise BadValue("after", "a cursor of another store, or of events no longer kept")
-        await self.journal.flush()
-        end, found = self.journal.tip, list[Event]()
-        while position < end and (limit is None or len(found) < limit):
-            page = 1000 if limit is None else min(1000, limit - len(found))
-            events, position = await self.journal.read(
-                selection, after=position, until=end, limit=page
-            )
-            found.extend(events)
-        return found
+        return await read_all(self.journal, selection, after=after, limit=limit)
 
     def cursor(self, event: Event) -> str:
         """The cursor after a durable event."""
         return cursor_of(self.journal.name, event)
 
     def statistics(self) -> HubStatistics:
+        """How much there is of everything, now."""
         live, parked, waiting = self.journal.depths()
         return HubStatistics(
             subscribers=sum(len(audience.subscriptions) for audience in self.dispatcher.audiences),
@@ -689,128 +427,8 @@ class Hub:
             live=live,
             parked=parked,
             waiting=waiting,
-            uncommitted=self._in_flight,
+            uncommitted=self.pipeline.in_flight,
         )
-
-    # ── committing and dispatching ───────────────────────────────────────────────────────────
-
-    def _submit(self, commit: Commit) -> None:
-        self._in_flight += 1
-        for event in commit.events:
-            if event.secret_fields:
-                commit.events = [_without_secrets(each) for each in commit.events]
-                break
-        # Found again by whoever emits an ephemeral event of this run before the commit is done.
-        self._uncommitted[commit.run_id or _about(commit)] = commit
-        if commit.receipt is not None and commit.deliveries[0].new is None:
-            to = commit.deliveries[0].to
-            self._mail_under_way[to] = self._mail_under_way.get(to, 0) + 1
-        commit.done = self._committed
-        self.journal.submit(commit)
-
-    def _committed(self, commit: Commit) -> None:
-        self._in_flight -= 1
-        if commit.lane is not None:
-            commit.lane.in_flight -= 1
-        if self._uncommitted.get(about := commit.run_id or _about(commit)) is commit:
-            del self._uncommitted[about]
-        if commit.error:
-            self._refused(commit)
-        if commit.before is not None:
-            commit.before(commit)
-        if commit.receipt is not None:
-            to = commit.deliveries[0].to
-            if commit.deliveries[0].new is None:
-                self._mail_under_way[to] -= 1
-                if not self._mail_under_way[to]:
-                    del self._mail_under_way[to]
-            self._settle(commit.receipt, commit)
-        if (commit.deliveries or commit.leave_to) and self.dispatcher.owner is not None:
-            mail = [event for event in commit.written if event.lane == "in"]
-            self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
-        letters: Sequence[HubDeadLetter] = ()
-        if commit.leftovers or (commit.deliveries and commit.receipt is None):
-            letters = self._letters(commit)
-        if not letters and commit.trailing is None:
-            self._dispatch(commit.written)
-        else:
-            # In one breath: whoever is woken by it is heard of behind all that the commit means.
-            self._dispatch([*commit.written, *letters, *(commit.trailing or ())])
-        if commit.status == "ended":
-            self._prompts.run_ended(commit.run_id)
-            if self.dispatcher.owner is None:  # Who makes runs happen knows who still inherits.
-                self.addressing.run_ended(commit.run_id)
-        if commit.after is not None:
-            commit.after(commit)
-
-    def _refused(self, commit: Commit) -> None:
-        """The store has not taken a commit: say so where nobody else hears of it."""
-        if self.journal.failure or commit.error == "conflict":
-            return
-        about = commit.events[0] if commit.events else commit.deliveries[0].event
-        log.error("commit.refused", event_type=about.type, problem=commit.error)
-        self.dispatcher.tell(HubErrorEvent(
-            error=commit.error, error_type="BadValue", during=about.type, run_id=commit.run_id,
-            at=self.ports.clock.now(),
-        ))  # fmt: skip
-
-    def is_mail_under_way(self, run_id: str) -> bool:
-        """Whether something was sent to the run that the store has not accepted or refused yet."""
-        return run_id in self._mail_under_way
-
-    def _settle(self, receipt: Receipt, commit: Commit) -> None:
-        delivery = commit.deliveries[0]
-        receipt.run_ids = delivery.run_ids
-        if len(delivery.run_ids) == 1:
-            receipt.run_id = delivery.run_ids[0]
-        if commit.error:
-            receipt.failed_store = self.journal.name if self.journal.failure else ""
-            receipt.settle("rejected", commit.error)
-            return
-        new = delivery.new
-        if new is not None and delivery.run_ids and delivery.run_ids != (new.run_id,):
-            self.addressing.drop_values(new.run_id)  # Another run was found instead.
-        owner = self.dispatcher.owner
-        if delivery.event.__class__ is SessionAbort and owner is not None:
-            reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]
-            receipt.run_ids = tuple(dict.fromkeys(reached))
-        if delivery.outcome == "accepted" and delivery.event.lane:
-            receipt.cursor = cursor_of(self.journal.name, delivery.event)
-        receipt.settle(delivery.outcome or "rejected", delivery.reason)
-        if delivery.outcome == "rejected":
-            if delivery.reason == "unreadable" and owner is not None:
-                owner.met_damage(receipt.run_id)
-            self._dead_letter(delivery.to, delivery.reason, delivery.event)
-
-    def _letters(self, commit: Commit) -> list[HubDeadLetter]:
-        """What nobody will handle, because of this commit."""
-        found: list[tuple[str, str, InLane]] = []
-        if commit.receipt is None:
-            refused = (x for x in commit.deliveries if x.outcome == "rejected")
-            found += [(each.to, each.reason, each.event) for each in refused]
-        if commit.status == "ended":
-            ending = commit.events[-1] if commit.events else None
-            reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
-            found += [(commit.run_id, reason, item) for item in commit.leftovers]
-        letters = []
-        for each in found:
-            if (letter := self._letter(*each)) is not None:
-                self.dispatcher.number += 1
-                letters.append(structs.replace(letter, seq=self.dispatcher.number))
-        return letters
-
-    def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
-        if (letter := self._letter(to, reason, event)) is not None:
-            self.dispatcher.tell(letter)
-
-    def _letter(self, to: str, reason: str, event: InLane) -> HubDeadLetter | None:
-        if not isinstance(event, SessionMessage | SessionResult | SessionReply):
-            return None
-        log.info("message.undeliverable", to=to, reason=reason)
-        return HubDeadLetter(
-            to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
-            root_run_id=event.root_run_id, agent=event.agent,
-        )  # fmt: skip
 
     def masker(self, *run_ids: str) -> Masker:
         """What is said of failures that concern these runs goes through it: it takes the values of
@@ -820,69 +438,4 @@ class Hub:
     @property
     def is_at_hand(self) -> bool:
         """Whether the code at hand runs in the hub's own thread."""
-        return get_ident() == self._thread
-
-    def _check(self, call: str) -> None:
-        if get_ident() != self._thread:
-            raise WrongThread(call)
-        if self._closed:
-            raise Closed("the hub")
-        if self.dispatcher.queued >= MAX_NESTED:
-            raise LimitExceeded(
-                "events emitted by listeners", MAX_NESTED, "a listener feeds itself"
-            )
-
-
-_RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
-
-_ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
-"""What the argument is called that says where a delivery goes."""
-
-_STOPS: Final = (SessionAbort, SessionTerminate)
-"""What ends the prompts of whom it reaches."""
-
-
-def _about(commit: Commit) -> str:
-    """The run that a commit is about, as far as ephemeral events must wait for it."""
-    if commit.events:
-        return commit.events[0].run_id
-    return commit.deliveries[0].to if commit.deliveries else ""
-
-
-def _both(
-    first: Callable[[Commit], None] | None, second: Callable[[], None]
-) -> Callable[[Commit], None]:
-    def both(commit: Commit) -> None:
-        if first is not None:
-            first(commit)
-        second()
-
-    return both
-
-
-def home_of_custom(event: Event) -> str:
-    durable = getattr(event, "durable", None)
-    if durable is None:
-        return (
-            "none" if event.type.endswith(":delta") or event.type.startswith("channel:") else "hub"
-        )
-    return "hub" if durable else "none"
-
-
-def _variables(env: dict[str, str]) -> tuple[Variable, ...]:
-    for name, value in env.items():
-        check_label("env", name)  # Which one of the two is wrong may be a secret itself.
-        if text_problem(value):
-            raise BadValue("env", "each value is a text that UTF-8 can hold")
-    return tuple(Variable(name=name, value=Secret(value)) for name, value in env.items())
-
-
-def _without_secrets(event: Event) -> Event:
-    return structs.replace(event, **{name: Secret() for name in event.secret_fields})
-
-
-def is_async(handler: Handler) -> bool:
-    while hasattr(handler, "func"):  # functools.partial
-        handler = handler.func
-    call = getattr(handler, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+        return self.pipeline.is_at_hand

@@ -1,16 +1,21 @@
 """``Message``: what one says to a run."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import SessionMessage
-from hubbub.hub.texts import check_label, check_text
-from hubbub.hub.values import NULL, Json, encode_value
+from hubbub.hub.events import SessionMessage, SessionOpen, Variable
+from hubbub.hub.texts import check_label, check_labels, check_text, text_problem
+from hubbub.hub.values import NULL, Json, Secret, encode_value
 
-__all__ = ["MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_message", "session_message"]
+__all__ = [
+    "MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_event", "opening_message",
+    "session_message",
+]  # fmt: skip
+
+MAX_TIMEOUT: Final = 10.0 * 365 * 86_400
 
 MAX_MESSAGE_CHARS = 4_000_000
 """A longer message is refused with ``BadValue``: it could not be shown to any model."""
@@ -70,6 +75,41 @@ def session_message(
         if message.metadata
         else NULL,
     )
+
+
+def opening_event(
+    agent: str, input: object, *, run_id: str, session_key: str, correlation_id: str, name: str,
+    once: bool, timeout: float | None, descriptor: object, env: Mapping[str, str], source: str,
+) -> SessionOpen:  # fmt: skip
+    """What ``Hub.open`` says; raises ``BadValue`` for what no store could keep."""
+    input_json, message = opening_message(input, source)
+    check_labels(
+        agent=agent, session_key=session_key, correlation_id=correlation_id, name=name,
+        source=source,
+    )  # fmt: skip
+    if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
+        raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
+    return SessionOpen(
+        run_id=run_id,
+        open_agent=agent,
+        input_json=input_json,
+        message=message,
+        session_key=session_key,
+        correlation_id=correlation_id,
+        name=name,
+        once=once,
+        timeout=timeout,
+        descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
+        variables=_variables(env) if env else (),
+    )
+
+
+def _variables(env: Mapping[str, str]) -> tuple[Variable, ...]:
+    for name, value in env.items():
+        check_label("env", name)  # Which one of the two is wrong may be a secret itself.
+        if text_problem(value):
+            raise BadValue("env", "each value is a text that UTF-8 can hold")
+    return tuple(Variable(name=name, value=Secret(value)) for name, value in env.items())
 
 
 def opening_message(input: object, source: str = "") -> tuple[Json, SessionMessage | None]:

@@ -5,15 +5,12 @@ flight; the store refuses them (``conflict``) as soon as somebody else has writt
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hubbub.hub.events import Event
+from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store.journal import Commit, Delivery, RunStatus
-
-if TYPE_CHECKING:
-    from hubbub.hub.hub import Hub
 
 __all__ = ["OwnLane"]
 
@@ -22,12 +19,13 @@ class OwnLane:
     """Writes one run's own lane.  ``seq`` is the number of the last event written or in flight."""
 
     __slots__ = (
-        "_hub", "agent", "ancestors", "in_flight", "parent_run_id", "root_run_id", "run_id", "seq",
+        "_pipeline", "agent", "ancestors", "in_flight", "parent_run_id", "root_run_id", "run_id",
+        "seq",
     )  # fmt: skip
 
     def __init__(
         self,
-        hub: "Hub",
+        pipeline: Pipeline,
         *,
         run_id: str,
         root_run_id: str,
@@ -36,7 +34,7 @@ class OwnLane:
         seq: int = 0,
         ancestors: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        self._hub = hub
+        self._pipeline = pipeline
         self.run_id = run_id
         self.root_run_id = root_run_id
         self.parent_run_id = parent_run_id
@@ -64,7 +62,7 @@ class OwnLane:
         when it is committed and ahead of the dispatch, ``after`` when the dispatch is done or
         queued behind one at work."""
         expect = self.seq
-        now = self._hub.ports.clock.now()
+        now = self._pipeline.ports.clock.now()
         seq = expect
         stamped = []
         for event in events:
@@ -101,5 +99,5 @@ class OwnLane:
         self.in_flight += 1
         if fold is not None:
             fold(commit)
-        self._hub._submit(commit)
+        self._pipeline.submit(commit)
         return commit

@@ -22,7 +22,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -36,12 +36,10 @@ from hubbub.hub.events import (
     SessionReply,
 )
 from hubbub.hub.masking import words_of
+from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label, check_text
-
-if TYPE_CHECKING:
-    from hubbub.hub.hub import Hub
 
 __all__ = ["Asker", "Prompts", "asker_of"]
 
@@ -109,8 +107,8 @@ class _Prompt:
 class Prompts:
     """The open prompts of one hub."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self._open: dict[str, _Prompt] = {}
         self._of_run: dict[str, dict[str, _Prompt]] = {}
         self._asleep: dict[str, list[_Prompt]] = {}
@@ -123,7 +121,7 @@ class Prompts:
 
     async def begin(self) -> None:
         """End what was open when the process before this one stopped."""
-        asked = (await self._hub.journal.notes(NOTE)).get(NOTE, "")
+        asked = (await self._pipeline.journal.notes(NOTE)).get(NOTE, "")
         for prompt_id in asked.split():
             self._remember(prompt_id, LOST)
             self._write(SessionPromptEnd(prompt_id=prompt_id, reason=LOST))
@@ -151,7 +149,7 @@ class Prompts:
             raise BadValue("timeout", "seconds must not be negative")
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
-        number = f"{self._hub.dispatcher.number:x}.{self._number}"
+        number = f"{self._pipeline.dispatcher.number:x}.{self._number}"
         run_id = asker.run_id if asker is not None else ""
         prompt = _Prompt(f"{run_id or 'hub'}.{number}", run_id, address)
         self._register(prompt)
@@ -193,7 +191,7 @@ class Prompts:
 
     def _send(self, prompt: _Prompt, question: str) -> None:
         message = SessionMessage(content=question, source=prompt.asker, prompt_id=prompt.id)
-        commit = self._hub._deliver(message, to=prompt.asked)
+        commit = self._pipeline.deliver(message, to=prompt.asked)
         if commit.status == "rejected":
             prompt.ended = commit.reason
         elif commit.status == "pending":
@@ -206,7 +204,7 @@ class Prompts:
     async def _wait(self, prompt: _Prompt, timeout: float | None) -> None:
         # People take their time, and keep their place meanwhile; a run may have none yet.
         asks_run = _is_run_id(prompt.asked)
-        waiting = self._hub.dispatcher.waiting() if asks_run else nullcontext()
+        waiting = self._pipeline.dispatcher.waiting() if asks_run else nullcontext()
         with waiting:
             with anyio.move_on_after(timeout) as scope:
                 await prompt.wait()
@@ -227,7 +225,9 @@ class Prompts:
                     raise
                 # Passed on, it would end whoever asks.
                 reason = f"who answers it raised {type(error).__name__}: {words_of(error)}"
-                raise PromptClosed("of a service", self._hub.masker()(reason, 2000)) from error
+                raise PromptClosed(
+                    "of a service", self._pipeline.dispatcher.masker()(reason, 2000)
+                ) from error
         assert scope.cancelled_caught and timeout is not None
         raise PromptTimeout("of a service", timeout)
 
@@ -242,7 +242,7 @@ class Prompts:
         is_end = isinstance(event, SessionPromptEnd)
         asked = [each.id for each in self._open.values() if each.is_announced]
         note = " ".join(id_ for id_ in asked if not (is_end and id_ == event.prompt_id))
-        self._hub._record(event, {NOTE: note})
+        self._pipeline.record(event, {NOTE: note})
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
@@ -258,15 +258,15 @@ class Prompts:
         event = SessionReply(prompt_id=prompt_id, content=content, source=source)
         if prompt.asker:
             # The asking run is told through its inbox; by taking it, it ends the prompt.
-            receipt = self._hub._deliver(event, to=prompt.asker)
+            receipt = self._pipeline.deliver(event, to=prompt.asker)
             if receipt.status == "pending":
                 receipt.watch(lambda receipt: self._rejected(prompt, receipt))
             else:
                 self._rejected(prompt, receipt)
             return receipt
-        if self._hub.has(SessionReply.type):
-            now = self._hub.ports.clock.now()
-            self._hub._emit_ephemeral(structs.replace(event, at=now))
+        if self._pipeline.dispatcher.has(SessionReply.type):
+            now = self._pipeline.ports.clock.now()
+            self._pipeline.emit_ephemeral(structs.replace(event, at=now))
         self.end(prompt_id, "answered")
         return Receipt("accepted")
 

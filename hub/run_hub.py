@@ -14,23 +14,24 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub import scope
+from hubbub.hub.delivery.audience import Subscription
+from hubbub.hub.delivery.inbox import Inbox
+from hubbub.hub.delivery.listening import Handler, is_async, patterns_of
 from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import (
-    CustomEvent,
     Event,
     SessionMessage,
     SessionPrompt,
     SessionPromptEnd,
 )
 from hubbub.hub.events.codec import check_event, check_texts
-from hubbub.hub.hub import Handler, Hub, HubStatistics, home_of_custom, is_async
-from hubbub.hub.inbox import Inbox
+from hubbub.hub.hub import Hub, HubStatistics
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.patterns import Pattern, Patterns
+from hubbub.hub.pipeline import home_of
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.stream import Subscription
 
 __all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
 
@@ -85,10 +86,11 @@ class RunScope(Protocol):
 class RunHub:
     """The hub through a run's scope.  Everything else is as on ``Hub``."""
 
-    __slots__ = ("_fields", "_run", "hub")
+    __slots__ = ("_fields", "_pipeline", "_run", "hub")
 
     def __init__(self, hub: Hub, run: RunScope, **fields: Any) -> None:
         self.hub = hub
+        self._pipeline = hub.pipeline
         self._run = run
         self._fields = fields
 
@@ -98,12 +100,12 @@ class RunHub:
         Dropped and logged when the run is over.  Raises ``ReservedEvent`` for what only the
         runtime writes, ``Closed`` and ``WrongThread``.
         """
-        self.hub._check("emit")
+        self._pipeline.check("emit")
         self._emit(event, None)
 
     async def publish(self, event: Event) -> None:
         """``emit``, and return when the event is committed and dispatched."""
-        self.hub._check("publish")
+        self._pipeline.check("publish")
         done = anyio.Event()
         self._emit(event, done.set)
         await done.wait()
@@ -115,16 +117,14 @@ class RunHub:
             if done is not None:
                 done()
             return
-        home: str = event.home
-        if event.__class__ is CustomEvent:
-            home = home_of_custom(event)
+        home = home_of(event)
         if home == "in":
             source: dict[str, Any] = {}
             if isinstance(event, SessionMessage):
                 source["from_run"] = True
                 if not event.source:
                     source["source"] = self._run.lane.run_id
-            self.hub._emit(structs.replace(event, **source), done)
+            self._pipeline.emit(structs.replace(event, **source), done)
             return
         if home == "none":
             check_texts(event)
@@ -148,7 +148,7 @@ class RunHub:
                 lane="",
                 **placed,
             )
-            self.hub._emit_ephemeral(event)
+            self._pipeline.emit_ephemeral(event)
             if done is not None:
                 done()
             return
@@ -182,7 +182,8 @@ class RunHub:
             "run_id": run_id, "root_run_id": root_run_id, "after": after, "lossless": lossless,
             "buffer": buffer,
         }  # fmt: skip
-        patterns = self.hub._listening(pattern, handler, buffer)
+        self._pipeline.check("subscribe")
+        patterns = patterns_of(pattern, handler, buffer)
         is_reader = (
             SessionMessage.type in patterns.exact
             and run_id in (None, lane.run_id)
@@ -201,17 +202,17 @@ class RunHub:
     def _read_inbox(
         self, patterns: Patterns, handler: Handler | None, options: dict[str, Any]
     ) -> Closable:
-        inbox = self._run.read_inbox(for_handler=handler is not None)
+        inbox, listeners = self._run.read_inbox(for_handler=handler is not None), self.hub.listeners
         if handler is None:
-            return self.hub._stream(patterns, inbox=inbox, **options)
+            return listeners.stream(patterns, inbox=inbox, **options)
         own = inbox.run_id
         if is_async(handler) or options["after"] is not None:
-            stream = self.hub._stream(patterns, inbox=inbox, **options)
-            subscription = self.hub._feed(stream, handler, self._run.host)
+            stream = listeners.stream(patterns, inbox=inbox, **options)
+            subscription = listeners.feed(stream, handler, self._run.host)
             subscription.by = own
             return subscription
         # What a plain handler observes comes to it during the dispatch.
-        messages = self.hub._stream(
+        messages = listeners.stream(
             Patterns(SessionMessage.type), inbox=inbox, run_id=own, root_run_id=None
         )
 
@@ -221,8 +222,8 @@ class RunHub:
                 handler(event)
 
         both = RunSubscription(
-            self.hub._feed(messages, handler, self._run.host),
-            self.hub._listen(
+            listeners.feed(messages, handler, self._run.host),
+            listeners.call(
                 patterns, observe, run_id=options["run_id"], root_run_id=options["root_run_id"]
             ),
         )
@@ -239,15 +240,15 @@ class RunHub:
         return self.hub.scoped(**fields)
 
     def send_to_run(self, run_id: str, message: Sayable) -> Receipt:
-        return self.hub._deliver(self._said(message), to=run_id)
+        return self._pipeline.deliver(self._said(message), to=run_id)
 
     def send_to(self, agent_name: str, message: Sayable) -> Receipt:
-        return self.hub._deliver(self._said(message), to=agent_name, by="name")
+        return self._pipeline.deliver(self._said(message), to=agent_name, by="name")
 
     def send(self, message: Sayable, *, session_key: str | None = None) -> Receipt:
         if session_key is None:
-            return self.hub._deliver(self._said(message), to="", by="only")
-        return self.hub._deliver(self._said(message), to=session_key, by="key")
+            return self._pipeline.deliver(self._said(message), to="", by="only")
+        return self._pipeline.deliver(self._said(message), to=session_key, by="key")
 
     def _said(self, message: Sayable) -> SessionMessage:
         """A message in the run's own name."""
@@ -270,11 +271,11 @@ class RunHub:
 
         Raises ``WaitCycle`` for the run itself, and for one that waits for it.
         """
-        self.hub._check("ask")
+        self._pipeline.check("ask")
         owner, run_id = self.hub.dispatcher.owner, self._run.lane.run_id
         if address == run_id or (owner is not None and owner.waits_for(address, run_id)):
             raise WaitCycle(run_id, address)
-        return await self.hub._prompts.ask(
+        return await self.hub.prompts.ask(
             address,
             question,
             tuple(options),

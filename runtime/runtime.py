@@ -391,7 +391,7 @@ class Runtime:
                 message=message,
                 once=True,
             )
-            receipt = self.hub.open_run(opening, is_new=True)
+            receipt = self.hub.pipeline.open(opening, is_new=True)
             if receipt.status == "rejected" or (
                 receipt.status == "pending" and self.runs.get(run_id) is None
             ):

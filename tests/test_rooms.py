@@ -24,7 +24,7 @@ GROUND: Final = frozenset(
 )  # fmt: skip
 """Small nouns of the hub that know nothing of events."""
 
-HUB: Final = ("ground", "hub/events", "hub/store", "hub")
+HUB: Final = ("ground", "hub/events", "hub/store", "hub/delivery", "hub")
 TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
 KERNEL: Final = (*HUB, *TURN, "agents/code", "runtime/models", "runtime/kernel")
 STORES: Final = ("runtime/stores", "runtime/stores/sqlite", "runtime/stores/folders")
@@ -34,7 +34,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "ground": (),
     "hub/events": ("ground",),
     "hub/store": ("ground", "hub/events"),
-    "hub": ("ground", "hub/events", "hub/store"),
+    "hub/delivery": ("ground", "hub/events", "hub/store"),
+    "hub": ("ground", "hub/events", "hub/store", "hub/delivery"),
     "hub/conformance": HUB,
     "agents": HUB,
     "agents/state": (*HUB, "agents"),
@@ -156,18 +157,6 @@ CIRCLES: Final[tuple[frozenset[str], ...]] = (
     ),
     frozenset(
         {
-            "hub/dispatch.py",
-            "hub/stream.py",
-        }
-    ),
-    frozenset(
-        {
-            "hub/hub.py",
-            "hub/prompts.py",
-        }
-    ),
-    frozenset(
-        {
             "runtime/activities/agent_messages.py",
             "runtime/activities/child_lookup.py",
             "runtime/activities/deltas.py",
@@ -242,8 +231,7 @@ STRAYS: Final[frozenset[tuple[str, str]]] = frozenset(
 LARGE: Final[dict[str, int]] = {
     "agents/state/fold.py": 482,
     "agents/turn": 20,
-    "hub": 24,
-    "hub/hub.py": 888,
+    "hub": 21,
     "hub/store/memory.py": 550,
     "runtime/runs/code_run.py": 477,
     "runtime/runs/model_run.py": 595,
@@ -265,28 +253,6 @@ PRIVATE: Final[frozenset[tuple[str, str]]] = frozenset(
         ("agents/definitions/schema.py", "_own_text"),
         ("agents/definitions/schema.py", "_schema_of"),
         ("agents/packaging/pack.py", "_plain"),
-        ("hub/hub.py", "_subscription"),
-        ("hub/own_lane.py", "_submit"),
-        ("hub/prompts.py", "_deliver"),
-        ("hub/prompts.py", "_emit_ephemeral"),
-        ("hub/prompts.py", "_record"),
-        ("hub/run_hub.py", "_check"),
-        ("hub/run_hub.py", "_deliver"),
-        ("hub/run_hub.py", "_emit_ephemeral"),
-        ("hub/run_hub.py", "_feed"),
-        ("hub/run_hub.py", "_listen"),
-        ("hub/run_hub.py", "_listening"),
-        ("hub/run_hub.py", "_prompts"),
-        ("hub/run_hub.py", "_stream"),
-        ("runtime/activities/deltas.py", "_closed"),
-        ("runtime/activities/deltas.py", "_emit_ephemeral"),
-        ("runtime/activities/interrupts.py", "_deliver"),
-        ("runtime/activities/interrupts.py", "_prompts"),
-        ("runtime/activities/thread_state.py", "_deliver"),
-        ("runtime/activities/variable_requests.py", "_deliver"),
-        ("runtime/runs/code_run.py", "_prompts"),
-        ("runtime/runs/model_run.py", "_prompts"),
-        ("runtime/schedules/scheduler.py", "_submit"),
     }
 )
 """Files that reach for a private name of something that is not their own.  May only shrink."""

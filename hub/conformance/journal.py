@@ -36,7 +36,6 @@ from hubbub.hub.conformance.steps import (
 from hubbub.hub.conformance.store import STORE_CHECKS
 from hubbub.hub.conformance.takeover import TAKEOVER_CHECKS
 from hubbub.hub.conformance.unwritable import UNWRITABLE_CHECKS
-from hubbub.hub.cursor import START, cursor_at, cursor_of, place
 from hubbub.hub.events import (
     AgentComplete,
     AgentStatus,
@@ -48,6 +47,7 @@ from hubbub.hub.events import (
     SessionTaken,
 )
 from hubbub.hub.message import session_message
+from hubbub.hub.store.cursor import START, cursor_at, cursor_of, place
 from hubbub.hub.store.journal import Commit, Delivery, Journal, NewRun, Selection
 from hubbub.hub.values import encode_value
 

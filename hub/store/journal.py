@@ -127,8 +127,8 @@ class Commit:
     """
 
     __slots__ = (
-        "after", "agent", "before", "deliveries", "done", "error", "events", "expect", "lane",
-        "leave_to", "leftovers", "lent", "notes", "receipt", "run_id", "status", "taken",
+        "about", "after", "agent", "before", "deliveries", "done", "error", "events", "expect",
+        "lane", "leave_to", "leftovers", "lent", "notes", "receipt", "run_id", "status", "taken",
         "trailing", "written",
     )  # fmt: skip
 
@@ -167,6 +167,8 @@ class Commit:
         self.error = ""
         self.done: Callable[[Commit], None] | None = None
         # The hub's own notes; the store does not look at them.
+        self.about = run_id
+        """The run that it is about: what that emits without a lane meanwhile waits for it."""
         self.lane: Any = None
         self.before: Callable[[Commit], None] | None = None
         self.after: Callable[[Commit], None] | None = None

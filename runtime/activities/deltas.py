@@ -57,16 +57,16 @@ class Deltas:
             self._thoughts[block] = offset + len(delta.text)
         else:
             return
-        hub, work, activity = self._runtime.hub, self._work, self._activity
+        pipeline, work, activity = self._runtime.hub.pipeline, self._work, self._activity
         lane = work.lane
         run_id, root = lane.run_id, lane.root_run_id
-        if self._asked != hub.dispatcher.changes:
+        if self._asked != pipeline.dispatcher.changes:
             self._ask()
-        if kind not in self._wanted or hub._closed or not work.is_live:
+        if kind not in self._wanted or pipeline.is_closed or not work.is_live:
             return
         if not delta.text.isascii() and text_problem(delta.text):
             return  # So will the reply be refused that it is part of.
-        hub._emit_ephemeral(
+        pipeline.emit_ephemeral(
             kind(
                 at=self._runtime.ports.clock.now(), run_id=run_id, root_run_id=root,
                 parent_run_id=lane.parent_run_id, agent=lane.agent, step=activity.step,

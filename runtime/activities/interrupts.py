@@ -61,17 +61,17 @@ class Pauses:
     def _wait(self, prompt_id: str, expires_at: int) -> None:
         runtime = self._runtime
         run_id = asker_of(prompt_id)
-        runtime.hub._prompts.pause(prompt_id, run_id)
+        runtime.hub.prompts.pause(prompt_id, run_id)
         seconds = max(0.0, (expires_at - runtime.ports.clock.now()) / 1_000_000)
 
         def expire() -> None:
             if not runtime.hub.is_closed and not runtime.is_leaving:
-                runtime.hub._deliver(e.SessionTimer(timer=prompt_id), to=run_id)
+                runtime.hub.pipeline.deliver(e.SessionTimer(timer=prompt_id), to=run_id)
 
         self._timers[prompt_id] = runtime.timers.after(seconds, expire)
 
     def _forget(self, prompt_id: str, reason: str) -> None:
-        self._runtime.hub._prompts.end(prompt_id, reason or "closed")
+        self._runtime.hub.prompts.end(prompt_id, reason or "closed")
         timer = self._timers.pop(prompt_id, None)
         if timer is not None:
             timer.cancel()

@@ -148,7 +148,7 @@ class ThreadState:
             if absent:
                 raise NoSuchFile(absent[0], "nothing was sent; list() shows the files there are")
             event = structs.replace(event, attachments=(), files=files)
-        return self._runtime.hub._deliver(event, to=self.run_id)
+        return self._runtime.hub.pipeline.deliver(event, to=self.run_id)
 
     def notify_parent(self, content: str) -> Receipt:
         if not self._record.is_own:

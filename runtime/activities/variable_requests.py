@@ -13,11 +13,11 @@ from hubbub.agents.resolution.sides import ChildTool
 from hubbub.agents.state.family import Deferred
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import ChildRequest, refusal_of_creation
+from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import Closed, VariablesRefused
 from hubbub.hub.events import AgentChild, AgentComplete, SessionOpen, SessionVariables
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.stream import EventStream
 from hubbub.hub.texts import readable, text_problem
 from hubbub.runtime.activities.child_lookup import transfer, wanted
 from hubbub.runtime.activities.environment import Environment
@@ -70,7 +70,7 @@ async def provide(
     root = waiting.lane.root_run_id
     try:
         async with runtime.hub.subscribe(_FATES, root_run_id=root, lossless=True) as events:
-            receipt = await runtime.hub._deliver(event, to=parent_run_id)
+            receipt = await runtime.hub.pipeline.deliver(event, to=parent_run_id)
             _check_accepted(request_id, receipt)
             await _wait_started(events, request_id, parent_run_id, child_run_id)
     except VariablesRefused:

@@ -104,7 +104,7 @@ class Relatives:
         """The pen of a run, as it was read."""
         info = loaded.info
         return OwnLane(
-            self._runtime.hub,
+            self._runtime.hub.pipeline,
             run_id=info.run_id,
             root_run_id=info.root_run_id,
             parent_run_id=info.parent_run_id,

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
 from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.stream import EventStream
 
 if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime

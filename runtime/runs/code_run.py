@@ -317,7 +317,7 @@ class CodeRun:
         for event in events:
             if isinstance(event, e.SessionPromptEnd):
                 # No reply is accepted from here on, whenever the store takes the record.
-                prompts = self.runtime.hub._prompts
+                prompts = self.runtime.hub.prompts
                 prompts.end(event.prompt_id, event.reason, is_with_run=is_over)
 
     def _committed(self, commit: Commit) -> None:

@@ -56,9 +56,9 @@ from hubbub.agents.turn.signals import (
     Taken,
 )
 from hubbub.hub import events as e
+from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event, InLane
-from hubbub.hub.inbox import Inbox
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
@@ -337,7 +337,7 @@ class Activation:
             for event in commit.events:
                 if isinstance(event, e.SessionPromptEnd):
                     # No reply is accepted from here on, in the same breath.
-                    self._runtime.hub._prompts.end(event.prompt_id, event.reason)
+                    self._runtime.hub.prompts.end(event.prompt_id, event.reason)
         if side is not None and side.hooks:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
@@ -437,7 +437,7 @@ class Activation:
             self._is_careful
             or self._is_answer_under_way
             or needs_record(activity)
-            or self._runtime.hub.is_mail_under_way(self.lane.run_id)
+            or self._runtime.hub.pipeline.is_mail_under_way(self.lane.run_id)
         )
 
     def _set_timer(self, activity: Activity, ticket: _Ticket) -> None:

@@ -317,7 +317,7 @@ class _Loop:
         done = anyio.Event()
         commit = Commit(events=events, deliveries=deliveries, notes=self._as_text())
         commit.after = lambda _commit: done.set()
-        self._hub._submit(commit)
+        self._hub.pipeline.submit(commit)
         await done.wait()
         if commit.error:
             raise StoreFailed(self._hub.journal.name, commit.error)

@@ -61,7 +61,7 @@ class _NoHub:
 
     def __init__(self, ports: Ports) -> None:
         self.addressing = Addressing(ports, 0)
-        self.dispatcher = self
+        self.pipeline = self.dispatcher = self
 
     def has(self, *_: object, **__: object) -> bool:
         return False

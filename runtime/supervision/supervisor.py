@@ -354,7 +354,7 @@ class Activations:
                 return
             ancestors = ((parent.lane.run_id, parent.lane.agent), *parent.lane.ancestors)
         lane = OwnLane(
-            self._runtime.hub,
+            self._runtime.hub.pipeline,
             run_id=item.run_id,
             root_run_id=item.root_run_id,
             parent_run_id=item.parent_run_id,

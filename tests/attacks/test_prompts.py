@@ -285,7 +285,9 @@ async def test_a_reply_that_an_interrupt_overtakes_is_one_dead_letter_after_a_re
     # Both were accepted by the store, and the process died before the run heard of them.
     store = world.store()
     async with Hub(journal=store, ports=ports) as hub:
-        await hub._deliver(e.SessionReply(prompt_id=prompt_id, content="yes"), to=run.run_id)
+        await hub.pipeline.deliver(
+            e.SessionReply(prompt_id=prompt_id, content="yes"), to=run.run_id
+        )
         await hub.interrupt(run.run_id)
     async with Hub(journal=world.store(), ports=ports) as hub:
         hub.subscribe("*", world.hear)

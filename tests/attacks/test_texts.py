@@ -133,7 +133,7 @@ def hostile(parameter: str, text: str) -> Iterator[Any]:
 
 
 LEFT_OUT = {
-    "aclose", "close", "open_run", "set_owner", "delivery", "deliveries", "linger", "changed",
+    "aclose", "close", "set_owner", "delivery", "deliveries", "linger", "changed",
     "progressed", "remember_error", "remember_return", "run_ended", "check_store",
     "is_mail_under_way", "cursor", "execute", "wait_release",
 }  # fmt: skip

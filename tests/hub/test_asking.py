@@ -176,8 +176,8 @@ async def test_cancelled_ask_leaves_no_prompt_open(hub, eventually):
         await hub.ask("user", "How are you?")
     late = await hub.reply(got[0].prompt_id, "too late")
     assert (late.status, late.reason) == ("rejected", "closed")
-    assert not hub._prompts._open
-    assert not hub._prompts._of_run
+    assert not hub.prompts._open
+    assert not hub.prompts._of_run
 
 
 async def test_closing_hub_wakes_everybody_who_asks(journal, ports, eventually):
@@ -267,7 +267,9 @@ async def test_prompt_to_a_run_without_an_owner_is_closed_with_the_run(hub, even
     async with anyio.create_task_group() as group:
         group.start_soon(asking)
         await eventually(lambda: hub.statistics().waiting == 2)
-        lane = OwnLane(hub, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent")
+        lane = OwnLane(
+            hub.pipeline, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent"
+        )
         lane.append((AgentComplete(),), status="ended")
     assert isinstance(asking.error, PromptClosed)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import START, CustomEvent, Hub
-from hubbub.hub import stream as stream_module
+from hubbub.hub.delivery import stream as stream_module
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentTextDelta
 from hubbub.hub.store.late import LateJournal

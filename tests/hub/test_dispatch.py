@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import CustomEvent, Hub
-from hubbub.hub import hub as hub_module
+from hubbub.hub import pipeline as pipeline_module
 from hubbub.hub.masking import Masker
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
@@ -407,7 +407,7 @@ async def test_event_of_a_sync_listener_takes_its_place_at_the_call(hub):
 
 @pytest.mark.spec("H-01", "H-04")
 async def test_listener_that_feeds_itself_is_stopped(hub, monkeypatch, caplog):
-    monkeypatch.setattr(hub_module, "MAX_NESTED", 100)
+    monkeypatch.setattr(pipeline_module, "MAX_NESTED", 100)
     errors, got = [], []
 
     def feed(event):
@@ -428,7 +428,7 @@ async def test_listener_that_feeds_itself_is_stopped(hub, monkeypatch, caplog):
 @pytest.mark.spec("H-01")
 async def test_commit_is_finished_whatever_its_listeners_do(hub, monkeypatch, caplog):
     """A listener over its limit must not keep a receipt or the run's owner from hearing."""
-    monkeypatch.setattr(hub_module, "MAX_NESTED", 3)
+    monkeypatch.setattr(pipeline_module, "MAX_NESTED", 3)
     woken = []
     told = {
         "wake": staticmethod(woken.append), "refusal_of": staticmethod(lambda run_id: ""),
@@ -474,7 +474,9 @@ async def test_no_listener_is_called_after_close_even_inside_a_dispatch(journal,
 def own_lane(hub, run_id):
     from hubbub.hub.own_lane import OwnLane
 
-    return OwnLane(hub, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent")
+    return OwnLane(
+        hub.pipeline, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent"
+    )
 
 
 def status(text):

@@ -228,7 +228,11 @@ class Both:
             self.ids.append(run_id)
             self.lanes.append(
                 OwnLane(
-                    self.hub, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent=agent
+                    self.hub.pipeline,
+                    run_id=run_id,
+                    root_run_id=run_id,
+                    parent_run_id=None,
+                    agent=agent,
                 )
             )
         self._expect(receipt, outcome)
@@ -291,7 +295,7 @@ class Both:
         opening = self.hub.addressing.delivery(SessionOpen(open_agent=agent, **ids), to=run_id)
         above.append((), deliveries=(opening,))
         self.ids.append(run_id)
-        self.lanes.append(OwnLane(self.hub, run_id=run_id, agent=agent, **ids))
+        self.lanes.append(OwnLane(self.hub.pipeline, run_id=run_id, agent=agent, **ids))
 
     def _lend(self, wanted, other, seqs):
         taker, lender = self._number(wanted), self._number(other)

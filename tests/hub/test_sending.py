@@ -64,7 +64,7 @@ async def open_run(hub, agent="agent", **options):
 async def end_run(hub, run_id, seq=0):
     """Write the terminal record, as the run's owner does."""
     lane = OwnLane(
-        hub, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent", seq=seq
+        hub.pipeline, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent", seq=seq
     )
     done = anyio.Event()
     lane.append((AgentComplete(),), status="ended", after=lambda commit: done.set())
@@ -303,7 +303,9 @@ async def test_results_and_replies_are_exempt_from_the_bound(journal, ports):
     async with Hub(journal=journal, ports=ports, max_inbox=1) as hub:
         run_id = await open_run(hub)
         assert (await hub.send_to_run(run_id, "full")).accepted
-        lane = OwnLane(hub, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent")
+        lane = OwnLane(
+            hub.pipeline, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="agent"
+        )
         for item in (SessionResult(child_run_id=NOBODY), SessionReply(prompt_id="p")):
             delivery = hub.delivery(item, to=run_id)
             lane.append((), deliveries=(delivery,))
@@ -524,7 +526,7 @@ async def test_control_comes_before_results_before_messages(journal, ports):
     async with Hub(journal=journal, ports=ports) as hub:
         run_id = await open_run(hub, "assistant")
         lane = OwnLane(
-            hub, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="assistant"
+            hub.pipeline, run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="assistant"
         )
         hub.send_to_run(run_id, "first message")
         for timer in ("first result", "second result"):

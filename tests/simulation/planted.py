@@ -16,13 +16,13 @@ from hubbub.agents.turn import intake as taking
 from hubbub.agents.turn.signals import Decision
 from hubbub.hub import events as e
 from hubbub.hub.addressing import Addressing
+from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import Event, InLane, SessionMessage
-from hubbub.hub.hub import Hub
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store import inbox_rules
 from hubbub.hub.store.journal import Commit, NewRun
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.hub.stream import EventStream
 from hubbub.runtime.kernel.family import Relatives
 from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.runs.model_run import Activation
@@ -42,14 +42,14 @@ Plant: TypeAlias = Callable[[], AbstractContextManager[Any]]
 @contextmanager
 def ack_before_commit() -> Iterator[None]:
     """The receipt of a message is settled when it is handed to the store."""
-    submit = Hub._submit
+    submit = Pipeline.submit
 
-    def submit_early(hub: Hub, commit: Commit) -> None:
+    def submit_early(pipeline: Pipeline, commit: Commit) -> None:
         if commit.receipt is not None and isinstance(commit.deliveries[0].event, SessionMessage):
             commit.receipt.settle("accepted")
-        submit(hub, commit)
+        submit(pipeline, commit)
 
-    with patch.object(Hub, "_submit", submit_early):
+    with patch.object(Pipeline, "submit", submit_early):
         yield
 
 
@@ -138,7 +138,7 @@ def pop_then_inject() -> Iterator[None]:
         rest = [x for x in mail if not isinstance(x.event, e.SessionResult)]
         commit = append(lane, events, deliveries=tuple(rest), **options)
         for each in told:
-            lane._hub._submit(Commit(deliveries=(each,)))
+            lane._pipeline.submit(Commit(deliveries=(each,)))
         return commit
 
     with patch.object(OwnLane, "append", append_twice):
@@ -245,14 +245,14 @@ def subscriber_gap_untold() -> Iterator[None]:
 @contextmanager
 def heard_before_written() -> Iterator[None]:
     """Listeners are told of an event when it is handed to the store."""
-    submit = Hub._submit
+    submit = Pipeline.submit
 
-    def tell_early(hub: Hub, commit: Commit) -> None:
+    def tell_early(pipeline: Pipeline, commit: Commit) -> None:
         early = [event for event in commit.events if isinstance(event, e.AgentText)]
-        hub._dispatch(early)
-        submit(hub, commit)
+        pipeline.dispatcher.dispatch(early)
+        submit(pipeline, commit)
 
-    with patch.object(Hub, "_submit", tell_early):
+    with patch.object(Pipeline, "submit", tell_early):
         yield
 
 

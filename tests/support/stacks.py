@@ -33,14 +33,14 @@ class Stack:
             parent_run_id=above, session_key="" if above else "chat", frame=2 if above else 0,
         )  # fmt: skip
         if above is None:
-            await self.hub.open_run(opening)
+            await self.hub.pipeline.open(opening)
         else:
             push = e.SessionPush(frame_run_id=run_id, frame_agent=run_id, call_id="1.0")
             delivery = self.hub.addressing.delivery(opening, to=run_id)
             child = e.AgentChild(child_run_id=run_id, child_agent=run_id, takeover=True)
             self.write(above, child, push, deliveries=(delivery,), status="waiting")
         self.lanes[run_id] = OwnLane(
-            self.hub, run_id=run_id, root_run_id=root, parent_run_id=above, agent=run_id
+            self.hub.pipeline, run_id=run_id, root_run_id=root, parent_run_id=above, agent=run_id
         )
         (item,) = await self.waiting(run_id)
         start = e.AgentStart(name=run_id), e.SessionStart(session=1, side="side_a")

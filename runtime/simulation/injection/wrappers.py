@@ -21,9 +21,9 @@ from msgspec import structs
 
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import CallDelta, Delta, Model, ModelReply, ModelRequest, OnDelta, ToolCall
+from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
-from hubbub.hub.stream import Subscription
 from hubbub.runtime.models.scripted import Fault as ScriptedFault
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.simulation.injection.line import Line, Send

@@ -185,7 +185,7 @@ class _Player:
         )
         if isinstance(event, e.SessionOpen):
             fresh = structs.replace(fresh, reports=False, depth=0, frame=0, variables=())
-            self._hub.open_run(fresh)
+            self._hub.pipeline.open(fresh)
         elif isinstance(event, e.SessionReply):
             self._hub.reply(event.prompt_id, event.content, source=event.source)
         else:

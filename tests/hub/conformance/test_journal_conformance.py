@@ -6,8 +6,8 @@ import pytest
 
 from hubbub import CustomEvent, Hub
 from hubbub.hub.conformance.journal import CHECKS
-from hubbub.hub.cursor import cursor_of, place
 from hubbub.hub.events import AgentComplete, SessionOpen
+from hubbub.hub.store.cursor import cursor_of, place
 from hubbub.hub.store.journal import Commit, Delivery, NewRun, Selection
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal

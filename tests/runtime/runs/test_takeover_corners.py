@@ -141,7 +141,7 @@ async def test_a_headless_frames_text_is_its_result_whatever_came_meanwhile(tmp_
         group.start_soon(world.runtime.run, MAIN, spoken("m", program))
         await anyio.sleep(1.5)
         note = e.SessionMessage(content="by the way", triggers=False, silent=True)
-        await world.hub._deliver(note, to=pushes[0].frame_run_id)
+        await world.hub.pipeline.deliver(note, to=pushes[0].frame_run_id)
     tally = await world.tally()
     (root,) = [x.run_id for x in tally.infos.values() if x.parent_run_id is None]
     calls = [x for x in tally.own[root] if isinstance(x, e.AgentToolComplete)]
@@ -156,7 +156,7 @@ async def test_a_conversation_rests_though_an_agents_word_waits_for_the_main_age
     world = World("memory", tmp_path)
     await begun(world, "root")
     note = e.SessionMessage(content="progress", silent=True, from_run=True)
-    await world.hub._deliver(note, to="root")
+    await world.hub.pipeline.deliver(note, to="root")
     with anyio.fail_after(10):
         await world.runtime.result("root")
     await world.end()

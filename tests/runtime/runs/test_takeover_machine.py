@@ -232,7 +232,7 @@ class Stacks(RuleBasedStateMachine):
     def reset(self, program: Program, crash: int | None) -> None:
         label, root = self._label(), self.root
         item = e.SessionReset(message=spoken(label, program))
-        self._act(crash, lambda: self.world.hub._deliver(item, to=root))
+        self._act(crash, lambda: self.world.hub.pipeline.deliver(item, to=root))
         self.model.reset(label, program)
         self._compare()
 

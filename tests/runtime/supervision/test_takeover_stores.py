@@ -212,7 +212,7 @@ async def test_a_damaged_inbox_inherits_and_lends_nothing_and_keeps_no_frame_fro
         loaded = await store.load(FRAME)
         assert loaded is not None
         lane = OwnLane(
-            hub, run_id=FRAME, root_run_id=MAIN, parent_run_id=MAIN, agent=FRAME,
+            hub.pipeline, run_id=FRAME, root_run_id=MAIN, parent_run_id=MAIN, agent=FRAME,
             seq=len(loaded.events),
         )  # fmt: skip
         borrowing = lane.append((AgentStatus(),), lent=((MAIN, 2),))

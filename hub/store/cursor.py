@@ -6,13 +6,17 @@ by its identity or a bare position.
 
 from typing import Final
 
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
-from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.journal import Journal, Selection
 
-__all__ = ["START", "cursor_at", "cursor_of", "place"]
+__all__ = ["START", "cursor_at", "cursor_of", "place", "read_all"]
 
 START: Final = "start"
 """The cursor before everything that is kept."""
+
+PAGE: Final = 1000
+"""Events read at a time."""
 
 
 def cursor_of(store: str, event: Event) -> str:
@@ -38,3 +42,23 @@ async def place(journal: Journal, cursor: str) -> int | None:
     if not rest or not seq.isdecimal() or len(seq) > 18:
         return None
     return await journal.position(run_id, rest, int(seq))
+
+
+async def read_all(
+    journal: Journal, selection: Selection, *, after: str | None, limit: int | None
+) -> list[Event]:
+    """The events behind a cursor, up to what is committed now; ``limit`` bounds their number.
+
+    Raises ``BadValue`` for a cursor that this store cannot place.
+    """
+    position = await place(journal, after) if after is not None else 0
+    if position is None:
+        raise BadValue("after", "a cursor of another store, or of events no longer kept")
+    await journal.flush()
+    end = journal.tip
+    found: list[Event] = []
+    while position < end and (limit is None or len(found) < limit):
+        page = PAGE if limit is None else min(PAGE, limit - len(found))
+        events, position = await journal.read(selection, after=position, until=end, limit=page)
+        found.extend(events)
+    return found

@@ -22,16 +22,16 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from hubbub.hub import scope
+from hubbub.hub.delivery.audience import Audience, Subscription
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.raised import exit_in
 from hubbub.hub.store.journal import Journal
-from hubbub.hub.stream import Audience, EventStream, Subscription
 from hubbub.hub.task_host import TaskHost
 
-__all__ = ["MAX_NESTED", "Dispatcher", "Owner"]
+__all__ = ["MAX_NESTED", "Dispatcher", "OpenStream", "Owner"]
 
 MAX_NESTED: Final = 100_000
 """Events that listeners may have emitted and nobody has been given yet."""
@@ -71,6 +71,19 @@ class Owner(Protocol):
         ...
 
 
+class OpenStream(Protocol):
+    """What somebody reads, as the dispatcher knows it."""
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait to be read."""
+        ...
+
+    def close(self) -> None:
+        """End after what is buffered."""
+        ...
+
+
 class Dispatcher:
     """Who listens to what, and the one order in which they are told."""
 
@@ -90,7 +103,7 @@ class Dispatcher:
         self.dropped = 0
         self.changes = 0
         """How often somebody has begun or ceased to listen."""
-        self.streams: dict[EventStream, None] = {}
+        self.streams: dict[OpenStream, None] = {}
         self.mail: deque[InLane] = deque()
         """What entered inboxes and the owner has not been told of yet."""
         self.owner: Owner | None = None

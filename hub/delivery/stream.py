@@ -1,9 +1,4 @@
-"""Streams and subscriptions: how events reach those who listen.
-
-An ``Audience`` is everybody who listens to one thing (all events, one run, one tree of runs).
-It keeps a row of subscriptions per event type, found on first use.  A row is an immutable tuple,
-so that subscribing or unsubscribing during a dispatch never shifts anybody else, and what is
-removed becomes deaf at once by losing its ``deliver``.
+"""Streams: what happens, as something to read with ``async for``.
 
 A stream is either *live* (in an audience, events are pushed into its buffer) or *reading* (out
 of it, taking pages from the journal).  It goes live when it has read up to the last dispatched
@@ -13,114 +8,24 @@ position, with no await in between: nothing is missed, nothing comes twice.
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import anyio
 
-from hubbub.hub.cursor import cursor_at, cursor_of, place
+from hubbub.hub.delivery.audience import Subscription, deaf
+from hubbub.hub.delivery.dispatch import Dispatcher
+from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.events import Event, HubGap, SessionMessage
-from hubbub.hub.inbox import Inbox
 from hubbub.hub.patterns import Patterns
+from hubbub.hub.store.cursor import cursor_at, cursor_of, place
 from hubbub.hub.store.journal import Selection
 
-if TYPE_CHECKING:
-    from hubbub.hub.dispatch import Dispatcher
-
-__all__ = ["Audience", "EventStream", "Subscription"]
+__all__ = ["EventStream"]
 
 _MESSAGES: Final = frozenset((SessionMessage.type,))
 
 PAGE: Final = 500
 """Events read from the journal at a time."""
-
-
-def _deaf(event: Event) -> None:
-    """What a removed subscription delivers to."""
-
-
-class Subscription:
-    """A listener's place; call it, or ``close()``, to leave.  Leaving twice is a no-op."""
-
-    __slots__ = (
-        "_dispatcher", "by", "deliver", "handler", "patterns", "root_run_id", "run_id", "stream",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        dispatcher: "Dispatcher",
-        patterns: Patterns,
-        deliver: Callable[[Event], object],
-        *,
-        run_id: str | None = None,
-        root_run_id: str | None = None,
-        handler: object = None,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self.patterns = patterns
-        self.deliver = deliver
-        self.run_id = run_id
-        self.root_run_id = root_run_id
-        self.handler = handler
-        self.by = ""
-        """The run whose code listens, if it is one's."""
-        self.stream: EventStream | None = None
-
-    def close(self) -> None:
-        self.deliver = _deaf
-        if self.stream is None:
-            self._dispatcher.detach(self)
-        else:
-            self.stream.close()
-
-    def __call__(self) -> None:
-        self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class Audience:
-    """Those who listen to all events, to one run, or to one tree."""
-
-    __slots__ = ("rows", "subscriptions")
-
-    def __init__(self) -> None:
-        self.subscriptions: tuple[Subscription, ...] = ()
-        self.rows: dict[str, tuple[Subscription, ...]] = {}
-
-    def add(self, subscription: Subscription) -> None:
-        self.subscriptions += (subscription,)
-        self.rows.clear()
-
-    def remove(self, subscription: Subscription) -> None:
-        self.subscriptions = tuple(s for s in self.subscriptions if s is not subscription)
-        self.rows.clear()
-
-    def row(self, type_: str) -> tuple[Subscription, ...]:
-        """Find and remember who listens to ``type_``."""
-        row = tuple(s for s in self.subscriptions if s.patterns.match(type_))
-        if len(self.rows) > 10_000:  # Types are the emitters' to invent: bounded.
-            self.rows.clear()
-        self.rows[type_] = row
-        return row
-
-    def row_of(self, event: Event) -> tuple[Subscription, ...]:
-        """Who listens to ``event``; a listener to a run may also name the tree it must be in."""
-        row = self.rows.get(event.type)
-        if row is None:
-            row = self.row(event.type)
-        for subscription in row:
-            if subscription.root_run_id not in (None, event.root_run_id):
-                return tuple(s for s in row if s.root_run_id in (None, event.root_run_id))
-        return row
-
-    def deafen(self) -> None:
-        """Let no listener be called again, not even by a dispatch at work."""
-        for subscription in self.subscriptions:
-            subscription.deliver = _deaf
 
 
 class EventStream:
@@ -153,15 +58,15 @@ class EventStream:
         "_room",
         "_selection",
         "_start",
-        "_subscription",
         "_until",
         "_waiter",
         "dropped",
+        "subscription",
     )  # fmt: skip
 
     def __init__(
         self,
-        dispatcher: "Dispatcher",
+        dispatcher: Dispatcher,
         patterns: Patterns,
         *,
         run_id: str | None,
@@ -191,12 +96,12 @@ class EventStream:
         self._reading = after is not None
         self._until: Callable[[Event], bool] | None = None
         push = self._push if inbox is None else self._push_others
-        self._subscription = Subscription(
-            dispatcher, patterns, push, run_id=run_id, root_run_id=root_run_id
+        self.subscription = Subscription(
+            patterns, push, lambda _: self.close(), run_id=run_id, root_run_id=root_run_id
         )
-        self._subscription.stream = self
+        """The stream's place among those who listen; to leave it is to close the stream."""
         if not self._reading:
-            dispatcher.attach(self._subscription)
+            dispatcher.attach(self.subscription)
 
     # ── the hub's side ───────────────────────────────────────────────────────────────────────
 
@@ -236,18 +141,18 @@ class EventStream:
             # Whatever was dispatched before this event has been yielded or is buffered, so the
             # journal is read from here on; a cursor would do too, unless its event is dropped.
             self._position = self._dispatcher.dispatched - bool(event.lane)
-            self._dispatcher.detach(self._subscription)
+            self._dispatcher.detach(self.subscription)
 
     def close(self) -> None:
         """End the stream after what is buffered; idempotent."""
         if not self._closed:
             self._closed = True
-            self._subscription.deliver = _deaf
-            self._dispatcher.detach(self._subscription)
+            self.subscription.deliver = deaf
+            self._dispatcher.detach(self.subscription)
             self._dispatcher.streams.pop(self, None)
             if self._inbox is not None:
                 self._inbox.release()
-            if self._subscription.handler is not None:
+            if self.subscription.handler is not None:
                 # A handler that was unsubscribed, or whose hub is closed, is not called again.
                 self._end()
             self._wake()
@@ -308,7 +213,7 @@ class EventStream:
                     with inbox.waiting(for_others=self._hears_others):
                         await waiter.wait()
                     continue
-                if self._subscription.handler is not None:
+                if self.subscription.handler is not None:
                     await waiter.wait()
                     continue
                 with self._dispatcher.waiting():
@@ -333,7 +238,7 @@ class EventStream:
     @property
     def _hears_others(self) -> bool:
         """Whether somebody else's event may be what is waited for."""
-        return self._subscription.patterns.types != _MESSAGES
+        return self.subscription.patterns.types != _MESSAGES
 
     def _reach_gap(self) -> HubGap | None:
         dropped, self._dropped, self._room = self._dropped, 0, self._limit
@@ -370,7 +275,7 @@ class EventStream:
             self._reading = False
             self._room = self._limit + len(self._buffer)  # What was read is not in arrears.
             if not self._closed:
-                self._dispatcher.attach(self._subscription)
+                self._dispatcher.attach(self.subscription)
         return None
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:

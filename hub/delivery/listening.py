@@ -1,0 +1,105 @@
+"""``Listeners``: what ``subscribe`` makes of a pattern and a handler.
+
+no handler                    a stream
+a plain handler               a call during the dispatch
+an async handler, or a past   a stream, and a task that calls the handler for each of its events
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from hubbub.hub.delivery.audience import Subscription
+from hubbub.hub.delivery.dispatch import Dispatcher
+from hubbub.hub.delivery.inbox import Inbox
+from hubbub.hub.delivery.stream import EventStream
+from hubbub.hub.errors import BadValue, Closed
+from hubbub.hub.events import Event
+from hubbub.hub.patterns import Pattern, Patterns
+from hubbub.hub.raised import is_contained
+from hubbub.hub.texts import check_labels
+
+__all__ = ["Handler", "Listeners", "is_async", "patterns_of"]
+
+Handler: TypeAlias = Callable[[Event], Any]
+
+
+class Listeners:
+    """Makes the subscriptions and streams of a hub; ``buffer`` bounds each stream by default."""
+
+    __slots__ = ("_buffer", "_dispatcher")
+
+    def __init__(self, dispatcher: Dispatcher, buffer: int) -> None:
+        self._dispatcher = dispatcher
+        self._buffer = buffer
+
+    def call(
+        self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None
+    ) -> Subscription:
+        """Call a plain handler during the dispatch."""
+        check_labels(run_id=run_id, root_run_id=root_run_id)
+        subscription = Subscription(
+            patterns, handler, self._dispatcher.detach, run_id=run_id, root_run_id=root_run_id,
+            handler=handler,
+        )  # fmt: skip
+        self._dispatcher.attach(subscription)
+        return subscription
+
+    def stream(
+        self, patterns: Patterns, *, buffer: int | None = None, lossless: bool = False,
+        after: str | None = None, run_id: str | None, root_run_id: str | None,
+        inbox: Inbox | None = None,
+    ) -> EventStream:  # fmt: skip
+        """Open a stream; ``inbox``: the messages of its run come from there."""
+        check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
+        stream = EventStream(
+            self._dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
+            lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,
+        )  # fmt: skip
+        self._dispatcher.streams[stream] = None
+        return stream
+
+    def feed(
+        self, stream: EventStream, handler: Handler, start: Callable[..., object]
+    ) -> Subscription:
+        """Call a handler for each event of a stream, in a task that ``start`` begins.
+
+        Raises what ``start`` raises; where that is ``Closed``, the stream is closed.
+        """
+        try:
+            start(self._consume(stream, handler), name="hubbub handler")
+        except Closed:
+            stream.close()
+            raise
+        stream.subscription.handler = handler
+        return stream.subscription
+
+    async def _consume(self, stream: EventStream, handler: Handler) -> None:
+        async with stream:
+            async for event in stream:
+                try:
+                    answer = handler(event)
+                    if inspect.isawaitable(answer):
+                        await answer
+                except BaseException as error:
+                    if not is_contained(error):
+                        raise
+                    self._dispatcher.report(error, event, handler, stream.subscription.by)
+
+
+def patterns_of(pattern: Pattern, handler: object, buffer: int | None) -> Patterns:
+    """What is listened to; raises ``BadPattern`` or ``BadValue`` where it cannot be."""
+    if buffer is not None and buffer < 1:
+        raise BadValue("buffer", "at least 1 event")
+    patterns = Patterns(pattern)
+    if handler is not None and not callable(handler):
+        raise BadValue("subscribe", f"{type(handler).__name__} is no function to call")
+    return patterns
+
+
+def is_async(handler: Handler) -> bool:
+    """Whether a handler's calls must be awaited."""
+    while hasattr(handler, "func"):  # functools.partial
+        handler = handler.func
+    call = getattr(handler, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

@@ -1,0 +1,447 @@
+"""``Pipeline``: the way of everything that happens and everything that is said.
+
+    emit ─────► record ──► submit ──► the store ──► committed ──► dispatch ──► who listens
+    deliver ──► address ──────┘                          │            └──────► the owner of runs
+    emit_ephemeral ───────────────── nothing uncommitted ┼────────────┘
+                                                         └► receipts, dead letters, ended prompts
+
+* ``submit`` hands a commit to the store, which calls ``committed`` in the order of submission.
+* ``committed`` settles what the commit said: its receipt first, then one dispatch of all that it
+  wrote, of the letters for what nobody will handle, and of the ephemeral events that waited for
+  it; then the prompts of a run that ended; then whoever submitted it.
+* Everything here acts at the call and awaits nothing.
+
+A run's own lane (``own_lane``), prompts, the scope of a run and the runtime submit here; ``Hub``
+is the documented face.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import get_ident
+from typing import Final, Protocol
+
+from msgspec import structs
+
+from hubbub.hub import scope
+from hubbub.hub.addressing import Addressing
+from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
+from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent, WrongThread
+from hubbub.hub.events import (
+    CustomEvent,
+    Event,
+    HubDeadLetter,
+    HubErrorEvent,
+    InLane,
+    SessionAbort,
+    SessionMessage,
+    SessionOpen,
+    SessionReply,
+    SessionResult,
+    SessionTerminate,
+    SessionTimer,
+    SessionVariables,
+)
+from hubbub.hub.events.codec import check_event, check_texts
+from hubbub.hub.events.event import Home
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Ports
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.cursor import cursor_of
+from hubbub.hub.store.journal import Addressing as By
+from hubbub.hub.store.journal import Commit, Journal
+from hubbub.hub.task_host import TaskHost
+from hubbub.hub.texts import check_label
+from hubbub.hub.values import Secret
+
+__all__ = ["OpenPrompts", "Pipeline", "home_of"]
+
+MAX_TRAILING: Final = 10_000
+"""Ephemeral events of one run that may wait for one commit; further ones are dropped."""
+
+
+class OpenPrompts(Protocol):
+    """The prompts of a hub, as the pipeline knows them."""
+
+    def reply(self, prompt_id: str, content: str, source: str) -> Receipt:
+        """Answer one."""
+        ...
+
+    def stopping(self, run_id: str) -> Callable[[], None]:
+        """A run (without an id: every one) is being stopped; returns what to call when it is."""
+        ...
+
+    def run_ended(self, run_id: str) -> None:
+        """A run is over, on record."""
+        ...
+
+
+class Pipeline:
+    """Emits, submits, commits and dispatches, in one order.
+
+    It belongs to one thread, that of the event loop that opened the hub, and from ``close`` on
+    accepts nothing.
+    """
+
+    __slots__ = (
+        "_dispatch", "_mail_under_way", "_thread", "_uncommitted",
+        "addressing", "dispatcher", "in_flight", "is_closed", "journal", "ports", "prompts",
+    )  # fmt: skip
+
+    def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost, max_inbox: int) -> None:
+        self.journal = journal
+        self.ports = ports
+        self.addressing = Addressing(ports, max_inbox)
+        self.dispatcher = Dispatcher(journal, ports, tasks)
+        self.prompts: OpenPrompts
+        """Set by who composes: prompts themselves go through the pipeline."""
+        self.is_closed = False
+        self.in_flight = 0
+        """Commits that the store has yet to write or refuse."""
+        self._dispatch = self.dispatcher.dispatch
+        self._thread = get_ident()
+        self._uncommitted: dict[str, Commit] = {}
+        """The last commit about each run (``Commit.about``) that the store has."""
+        self._mail_under_way: dict[str, int] = {}
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def begin(self) -> None:
+        """Belong to the thread at hand, and open the journal."""
+        self._thread = get_ident()
+        await self.journal.open()
+        self.dispatcher.dispatched = self.journal.tip
+
+    def close(self) -> None:
+        """Accept and deliver nothing more; idempotent."""
+        self.is_closed = True
+        self.dispatcher.close()
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the code at hand runs in the pipeline's own thread."""
+        return get_ident() == self._thread
+
+    def check(self, call: str) -> None:
+        """Raise ``WrongThread``, ``Closed`` or ``LimitExceeded`` where ``call`` may not be made."""
+        if get_ident() != self._thread:
+            raise WrongThread(call)
+        if self.is_closed:
+            raise Closed("the hub")
+        if self.dispatcher.queued >= MAX_NESTED:
+            raise LimitExceeded(
+                "events emitted by listeners", MAX_NESTED, "a listener feeds itself"
+            )
+
+    # ── emitting ─────────────────────────────────────────────────────────────────────────────
+
+    def emit(self, event: Event, done: Callable[[], None] | None = None) -> Commit | None:
+        """Put an event where it belongs: an inbox, the hub's lane, or the dispatch alone.
+
+        ``done`` is called when it is committed and dispatched.  Returns the commit of an event
+        that goes into the hub's lane.  Raises ``BadValue`` for what JSON cannot hold and
+        ``ReservedEvent`` for what only the runtime may say.
+        """
+        home = home_of(event)
+        if home == "none":
+            check_texts(event)
+        else:
+            check_event(event)
+        if home == "in":
+            if event.__class__ in _RESERVED:
+                raise ReservedEvent(event.type)
+            if isinstance(event, SessionReply):
+                self._emit_reply(event, done)
+                return None
+            # Where a run stands in its tree is not the sender's to say.
+            event = structs.replace(event, root_run_id="", parent_run_id=None)
+            self.deliver(event, done)  # type: ignore[arg-type]
+            return None
+        event = self._stamp(event)
+        if home == "none":
+            self.emit_ephemeral(event, done)
+            return None
+        return self.record(event, done=done)
+
+    def record(
+        self,
+        event: Event,
+        notes: dict[str, str] | None = None,
+        done: Callable[[], None] | None = None,
+    ) -> Commit:
+        """Write an event into the hub's lane, and ``notes`` into the store, in one commit."""
+        if not event.at:
+            event = self._stamp(event)
+        commit = Commit(events=(event,), notes=notes)
+        commit.about = event.run_id
+        if done is not None:
+            commit.after = lambda _commit: done()
+        self.submit(commit)
+        return commit
+
+    def _stamp(self, event: Event) -> Event:
+        now, fields = self.ports.clock.now(), scope.current()
+        if not fields:
+            return structs.replace(event, at=now, lane="", seq=0)
+        missing = {name: value for name, value in fields.items() if not getattr(event, name)}
+        return structs.replace(event, at=now, lane="", seq=0, **missing)
+
+    def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
+        """A reply that is emitted counts as one that is given by ``reply``."""
+        receipt = self.prompts.reply(event.prompt_id, event.content, event.source)
+        if receipt.status == "rejected":
+            self._dead_letter(event.run_id, receipt.reason, event)
+        if done is not None:
+            if receipt.status == "pending":
+                receipt.watch(lambda _receipt: done())
+            else:
+                done()
+
+    def emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
+        """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
+        self.dispatcher.number += 1
+        event = structs.replace(event, seq=self.dispatcher.number)
+        if event.secret_fields:
+            event = _without_secrets(event)
+        if self._uncommitted and (commit := self._uncommitted.get(event.run_id)) is not None:
+            if commit.trailing is None:
+                commit.trailing = []
+            if len(commit.trailing) < MAX_TRAILING:
+                commit.trailing.append(event)
+                if done is not None:
+                    commit.after = _both(commit.after, done)
+                return
+            self.dispatcher.dropped += 1
+        else:
+            self._dispatch((event,))
+        if done is not None:
+            done()
+
+    # ── delivering ───────────────────────────────────────────────────────────────────────────
+
+    def deliver(
+        self,
+        event: InLane,
+        done: Callable[[], None] | None = None,
+        *,
+        to: str | None = None,
+        by: By = "run",
+    ) -> Receipt:
+        """Put an event into the inbox of whom ``to`` and ``by`` name, or the event itself.
+
+        The receipt tells what became of it; what is rejected and somebody counts on becomes a
+        ``hub:dead_letter``.  From ``close`` on it is rejected.  Raises as ``check`` does.
+        """
+        receipt = Receipt()
+        if self.is_closed:
+            receipt.settle("rejected", "hub closed")
+            return receipt
+        self.check("send_to_run")
+        if to:
+            check_label(_ADDRESSES.get(by, "run_id"), to)
+        delivery = self.addressing.delivery(event, to=to, by=by)
+        receipt.run_id = delivery.to
+        owner = self.dispatcher.owner
+        refused = ""
+        if owner is not None and isinstance(event, SessionMessage):
+            refused = owner.refusal_of(delivery.to)
+        if refused:
+            receipt.settle("rejected", refused)
+            self._dead_letter(delivery.to, refused, delivery.event)
+            return receipt
+        commit = Commit(deliveries=(delivery,))
+        commit.receipt, commit.about = receipt, delivery.to
+        if done is not None:
+            commit.after = lambda _commit: done()
+        if event.__class__ in _STOPS:
+            stopped = self.prompts.stopping(delivery.to)
+            commit.after = _both(commit.after, partial(self.dispatcher.after_mail, stopped))
+        self.submit(commit)
+        return receipt
+
+    def open(self, event: SessionOpen, *, is_new: bool = False) -> Receipt:
+        """Deliver an opening.  ``is_new``: nobody can have used its ``run_id`` before.
+
+        Then the owner of runs expects it at once, so that it may begin while the store writes.
+        """
+        receipt = self.deliver(event)
+        owner = self.dispatcher.owner
+        if is_new and receipt.status == "pending" and owner is not None:
+            (delivery,) = self._uncommitted[receipt.run_id].deliveries
+            new, opening = delivery.new, delivery.event
+            assert new is not None and isinstance(opening, SessionOpen)
+            owner.expect(
+                structs.replace(
+                    opening, run_id=new.run_id, root_run_id=new.root_run_id,
+                    parent_run_id=new.parent_run_id, agent=new.agent, lane="in", seq=1,
+                )
+            )  # fmt: skip
+        return receipt
+
+    def is_mail_under_way(self, run_id: str) -> bool:
+        """Whether something was sent to the run that the store has not accepted or refused yet."""
+        return run_id in self._mail_under_way
+
+    # ── committing ───────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        """Hand a commit to the store; ``committed`` follows, now or later, in this order."""
+        self.in_flight += 1
+        for event in commit.events:
+            if event.secret_fields:
+                commit.events = [_without_secrets(each) for each in commit.events]
+                break
+        # For ``emit_ephemeral``: what is emitted of this run before the commit is done follows it.
+        about = commit.about = commit.about or _about(commit)
+        self._uncommitted[about] = commit
+        if commit.receipt is not None and commit.deliveries[0].new is None:
+            to = commit.deliveries[0].to
+            self._mail_under_way[to] = self._mail_under_way.get(to, 0) + 1
+        commit.done = self.committed
+        self.journal.submit(commit)
+
+    def committed(self, commit: Commit) -> None:
+        """The store has written a commit, or refused it; for the store to call, once each."""
+        self.in_flight -= 1
+        if commit.lane is not None:
+            commit.lane.in_flight -= 1
+        if self._uncommitted.get(commit.about) is commit:
+            del self._uncommitted[commit.about]
+        if commit.error:
+            self._refused(commit)
+        if commit.before is not None:
+            commit.before(commit)
+        if commit.receipt is not None:
+            to = commit.deliveries[0].to
+            if commit.deliveries[0].new is None:
+                self._mail_under_way[to] -= 1
+                if not self._mail_under_way[to]:
+                    del self._mail_under_way[to]
+            self._settle(commit.receipt, commit)
+        if (commit.deliveries or commit.leave_to) and self.dispatcher.owner is not None:
+            mail = [event for event in commit.written if event.lane == "in"]
+            self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
+        letters: Sequence[HubDeadLetter] = ()
+        if commit.leftovers or (commit.deliveries and commit.receipt is None):
+            letters = self._letters(commit)
+        if not letters and commit.trailing is None:
+            self._dispatch(commit.written)
+        else:
+            # Together, so that the events of a run woken by it come after everything in it.
+            self._dispatch([*commit.written, *letters, *(commit.trailing or ())])
+        if commit.status == "ended":
+            self.prompts.run_ended(commit.run_id)
+            if self.dispatcher.owner is None:  # An owner of runs knows who still inherits.
+                self.addressing.run_ended(commit.run_id)
+        if commit.after is not None:
+            commit.after(commit)
+
+    def _refused(self, commit: Commit) -> None:
+        """The store has not taken a commit: say so where nobody else hears of it."""
+        if self.journal.failure or commit.error == "conflict":
+            return
+        about = commit.events[0] if commit.events else commit.deliveries[0].event
+        log.error("commit.refused", event_type=about.type, problem=commit.error)
+        self.dispatcher.tell(HubErrorEvent(
+            error=commit.error, error_type="BadValue", during=about.type, run_id=commit.run_id,
+            at=self.ports.clock.now(),
+        ))  # fmt: skip
+
+    def _settle(self, receipt: Receipt, commit: Commit) -> None:
+        """Tell a sender what became of its one delivery."""
+        delivery = commit.deliveries[0]
+        receipt.run_ids = delivery.run_ids
+        if len(delivery.run_ids) == 1:
+            receipt.run_id = delivery.run_ids[0]
+        if commit.error:
+            receipt.failed_store = self.journal.name if self.journal.failure else ""
+            receipt.settle("rejected", commit.error)
+            return
+        new = delivery.new
+        if new is not None and delivery.run_ids and delivery.run_ids != (new.run_id,):
+            self.addressing.drop_values(new.run_id)  # Another run was found instead.
+        owner = self.dispatcher.owner
+        if delivery.event.__class__ is SessionAbort and owner is not None:
+            reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]
+            receipt.run_ids = tuple(dict.fromkeys(reached))
+        if delivery.outcome == "accepted" and delivery.event.lane:
+            receipt.cursor = cursor_of(self.journal.name, delivery.event)
+        receipt.settle(delivery.outcome or "rejected", delivery.reason)
+        if delivery.outcome == "rejected":
+            if delivery.reason == "unreadable" and owner is not None:
+                owner.met_damage(receipt.run_id)
+            self._dead_letter(delivery.to, delivery.reason, delivery.event)
+
+    # ── what nobody will handle ──────────────────────────────────────────────────────────────
+
+    def _letters(self, commit: Commit) -> list[HubDeadLetter]:
+        """What nobody will handle, because of this commit."""
+        found: list[tuple[str, str, InLane]] = []
+        if commit.receipt is None:
+            refused = (x for x in commit.deliveries if x.outcome == "rejected")
+            found += [(each.to, each.reason, each.event) for each in refused]
+        if commit.status == "ended":
+            ending = commit.events[-1] if commit.events else None
+            reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
+            found += [(commit.run_id, reason, item) for item in commit.leftovers]
+        letters = []
+        for each in found:
+            if (letter := self._letter(*each)) is not None:
+                self.dispatcher.number += 1
+                letters.append(structs.replace(letter, seq=self.dispatcher.number))
+        return letters
+
+    def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
+        if (letter := self._letter(to, reason, event)) is not None:
+            self.dispatcher.tell(letter)
+
+    def _letter(self, to: str, reason: str, event: InLane) -> HubDeadLetter | None:
+        if not isinstance(event, SessionMessage | SessionResult | SessionReply):
+            return None
+        log.info("message.undeliverable", to=to, reason=reason)
+        return HubDeadLetter(
+            to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
+            root_run_id=event.root_run_id, agent=event.agent,
+        )  # fmt: skip
+
+
+_RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
+
+_ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
+"""What the argument is called that says where a delivery goes."""
+
+_STOPS: Final = (SessionAbort, SessionTerminate)
+"""What ends the prompts of whom it reaches."""
+
+
+def home_of(event: Event) -> Home:
+    """Where an event belongs: the ``home`` of its class, but for what users say of their own."""
+    if event.__class__ is not CustomEvent:
+        return event.home
+    durable = getattr(event, "durable", None)
+    if durable is None:
+        return (
+            "none" if event.type.endswith(":delta") or event.type.startswith("channel:") else "hub"
+        )
+    return "hub" if durable else "none"
+
+
+def _about(commit: Commit) -> str:
+    """The run that a commit is about, as far as ephemeral events must wait for it."""
+    if commit.events:
+        return commit.events[0].run_id
+    return commit.deliveries[0].to if commit.deliveries else ""
+
+
+def _both(
+    first: Callable[[Commit], None] | None, second: Callable[[], None]
+) -> Callable[[Commit], None]:
+    def both(commit: Commit) -> None:
+        if first is not None:
+            first(commit)
+        second()
+
+    return both
+
+
+def _without_secrets(event: Event) -> Event:
+    return structs.replace(event, **{name: Secret() for name in event.secret_fields})
