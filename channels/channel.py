@@ -35,6 +35,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.patterns import Patterns
 from hubbub.hub.raised import is_contained
+from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["Attachment", "Channel", "ChannelContext", "ChannelHandler", "Channels"]
 
@@ -244,7 +245,7 @@ class Attachment:
     def _start_beside(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         if self._group is None:
             raise BadValue(f"channel {self.channel.name}", "it is over; nothing more can start")
-        self._group.start_soon(self._guarded, fn, args, name=f"channel {self.channel.name}")
+        start_in(self._group, self._guarded(fn, args), name=f"channel {self.channel.name}")
 
     async def _guarded(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         try:
@@ -361,7 +362,7 @@ class Channels:
                 if attachment._task == own:
                     await attachment.stop(self._grace)
                 else:
-                    group.start_soon(attachment.stop, self._grace)
+                    start_in(group, attachment.stop(self._grace))
 
     async def __aenter__(self) -> Self:
         await self.start()

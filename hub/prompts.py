@@ -39,6 +39,7 @@ from hubbub.hub.masking import words_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
 
 __all__ = ["Asker", "Prompts", "asker_of"]
@@ -219,7 +220,9 @@ class Prompts:
         with anyio.move_on_after(timeout) as scope:
             try:
                 answer = service(question)
-                return await answer if inspect.isawaitable(answer) else answer
+                if inspect.isawaitable(answer):
+                    answer = await stepped(_wait(answer), is_lent=True)
+                return answer
             except BaseException as error:
                 if isinstance(error, Exception) or not is_contained(error):
                     raise
@@ -349,3 +352,7 @@ class Prompts:
 
 def _is_run_id(address: str) -> bool:
     return len(address) == 36 and address[8] == address[13] == address[18] == address[23] == "-"
+
+
+async def _wait(answer: Awaitable[Any]) -> Any:
+    return await answer

@@ -23,6 +23,7 @@ from hubbub.hub.cancelling import defer_interrupts, is_on_asyncio, outlast
 from hubbub.hub.errors import Closed
 from hubbub.hub.logs import log
 from hubbub.hub.raised import exit_in, is_contained
+from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["TaskHost"]
 
@@ -95,9 +96,8 @@ class TaskHost:
             self._shields.append(shield)
             coroutine = _inside(shield, coroutine)
             defer_interrupts(_inside)
-        return self._group.create_task(
-            self._guarded(coroutine), name=name or None, context=self._context.copy()
-        )
+        guarded = self._guarded(coroutine)
+        return start_in(self._group, guarded, name=name or None, context=self._context.copy())
 
     def end_program(self, error: BaseException) -> bool:
         """Raise ``error`` where it ends the program; whether there is such a place."""

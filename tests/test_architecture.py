@@ -142,6 +142,33 @@ def test_time_ids_randomness_and_threads_come_through_ports_only() -> None:
     assert [x for x in problems if not x.startswith(excepted)] == []
 
 
+BY_HAND = (
+    # The command line draws beside the demo, in a loop of its own.
+    "__main__.py",
+    # The console reads keys: nobody else's code runs there.
+    "channels/console/",
+    # The simulation and the demos are programs on the library.
+    "runtime/simulation/", "runtime/demo/",
+    "hub/tasks/outermost.py",
+)  # fmt: skip
+"""Where tasks are started in the loop's own way."""
+
+
+def test_tasks_are_started_so_that_no_code_that_runs_in_them_closes_them() -> None:
+    """``start_in``: on asyncio what a thread raises could otherwise close frames of the library."""
+    assert [
+        f"{name_of(path)}:{node.lineno}: {node.func.attr}"
+        for path in modules()
+        if not name_of(path).startswith(BY_HAND)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("start_soon", "create_task", "ensure_future")
+        # This one runs nothing but the wait for its end.
+        and "self._hold(" not in ast.unparse(node)
+    ] == []
+
+
 @pytest.mark.spec("R-15")
 def test_nothing_in_the_library_writes_to_a_stream() -> None:
     problems: list[str] = []
@@ -192,7 +219,7 @@ def _is_driver(path: Path, node: ast.ExceptHandler) -> bool:
     """Whoever steps a coroutine by hand throws into it whatever was thrown at him, and a thread
     hands whatever is raised in it to the task that waits for it."""
     code = ast.unparse(node)
-    return (name_of(path) == "runtime/kernel/inline.py" and "throw(" in code) or (
+    return (name_of(path) == "hub/tasks/stepped.py" and "throw(" in code) or (
         name_of(path) == "hub/ports.py" and "errors.append(error)" in code
     )
 

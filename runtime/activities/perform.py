@@ -66,6 +66,7 @@ from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.raised import is_contained
 from hubbub.hub.run_hub import RunHub, RunScope
+from hubbub.hub.tasks.outermost import start_in
 from hubbub.runtime.activities.call_tool import invoke
 from hubbub.runtime.activities.child_lookup import look_up_call, look_up_frame, look_up_start
 from hubbub.runtime.activities.deltas import Deltas
@@ -174,7 +175,7 @@ async def together(
 
     async with anyio.create_task_group() as group:
         for number, activity in enumerate(activities):
-            group.start_soon(one, number, activity)
+            start_in(group, one(number, activity))
     return [signals[number] for number in sorted(signals)]
 
 

@@ -6,19 +6,16 @@ activities holds all the same: they are cancelled alone, without the caller, whe
 longer wanted, and see nothing of the caller's context variables.
 """
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine
 from contextvars import Context
-from functools import partial
-from types import coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 
+from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.kernel.outcome import RunOutcome
 
-__all__ = ["Caller", "stepped"]
-
-T = TypeVar("T")
+__all__ = ["Caller"]
 
 
 class Caller:
@@ -75,7 +72,7 @@ class Caller:
             if work is not None:
                 try:
                     with anyio.CancelScope() as self._scope:
-                        await stepped(work, context=Context())
+                        await stepped(work, context=Context(), is_lent=True)
                 finally:
                     self._scope = None
             elif self._is_done:
@@ -83,38 +80,3 @@ class Caller:
             else:
                 self._wake = anyio.Event()
                 await self._wake.wait()
-
-
-@coroutine
-def stepped(
-    work: Coroutine[Any, Any, T],
-    *,
-    context: Context | None = None,
-    on_wait: Callable[[], object] | None = None,
-) -> Generator[Any, Any, T]:
-    """Await ``work``, in ``context`` if one is given.
-
-    ``on_wait`` is called once, just before ``work`` waits for something for the first time; not
-    at all when it ends without having to wait.
-    """
-    send: Callable[[Any], Any] = work.send
-    throw: Callable[[BaseException], Any] = work.throw
-    if context is not None:
-        send, throw = partial(context.run, send), partial(context.run, throw)  # type: ignore[call-arg]
-    try:
-        wanted = send(None)
-        if on_wait is not None:
-            on_wait()
-        while True:
-            try:
-                got = yield wanted
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as error:
-                wanted = throw(error)
-            else:
-                wanted = send(got)
-    except StopIteration as end:
-        value: T = end.value
-        return value

@@ -64,9 +64,10 @@ from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
+from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
-from hubbub.runtime.kernel.inline import Caller, stepped
+from hubbub.runtime.kernel.inline import Caller
 from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
 from hubbub.runtime.kernel.timers import Timer
 
@@ -455,10 +456,8 @@ class Activation:
                 return  # Called off before its first turn: it must not begin.
             try:
                 # What never waits cannot take too long: its timer is set at its first wait.
-                signal = await stepped(
-                    perform(activity, _Work(self._runtime, self, activity, ticket)),
-                    on_wait=partial(self._set_timer, activity, ticket),
-                )
+                work = perform(activity, _Work(self._runtime, self, activity, ticket))
+                signal = await stepped(work, on_wait=partial(self._set_timer, activity, ticket))
             except Exception as error:
                 if self._running.get(activity) is ticket:
                     self._runtime.runs.died(self, error)

@@ -24,6 +24,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Delivery, RunInfo
+from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import encode_value
 from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
 from hubbub.runtime.schedules.schedules import Heartbeat, Schedule, agent_of, checked
@@ -93,9 +94,9 @@ class Scheduler:
 
 async def _run_all(alarm: Alarm, loops: Sequence["_Loop"]) -> None:
     async with anyio.create_task_group() as group:
-        group.start_soon(alarm.run)
+        start_in(group, alarm.run())
         for loop in loops:
-            group.start_soon(loop.run, group)
+            start_in(group, loop.run(group))
 
 
 class _Loop:
@@ -338,7 +339,7 @@ class _Loop:
         """Note how the session ends that the last fire has caused."""
         self._stop_watching()
         self._watching = anyio.CancelScope()
-        self._group.start_soon(self._note_outcome, self._watching, self._note.run_id)
+        start_in(self._group, self._note_outcome(self._watching, self._note.run_id))
 
     def _stop_watching(self) -> None:
         if self._watching is not None:

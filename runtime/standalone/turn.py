@@ -44,6 +44,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
 from hubbub.runtime.activities.thread_state import ThreadState, recorder
@@ -234,7 +235,7 @@ class FrameTurn:
         seconds = timeout_of(activity, side)
         with anyio.move_on_after(seconds):
             at = _ByHand(self, self._around, self._watched(activity))
-            return _without_children(await perform(activity, at))
+            return _without_children(await stepped(perform(activity, at), is_lent=True))
         assert seconds is not None
         return timed_out(activity, seconds)
 

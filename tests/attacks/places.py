@@ -4,6 +4,7 @@ A place is an async function of a ``Site``: it has the code at its place raise, 
 outcome of what raised.  ``PLACES`` is the table.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args
@@ -18,15 +19,35 @@ from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta
 from hubbub.channels import Channel, Channels
-from hubbub.hub.cancelling import is_cancellation
+from hubbub.hub.cancelling import is_cancellation, is_on_asyncio
 from hubbub.hub.events import Event
 from hubbub.hub.ports import MemoryBlobs
 from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
-__all__ = ["PLACES", "Place", "RaisingBlobs", "Site", "Trap", "agents_of"]
+__all__ = ["PLACES", "Place", "RaisingBlobs", "Site", "Trap", "agents_of", "by_future"]
 
 Trap: TypeAlias = Callable[[], BaseException]
 """Makes what is raised."""
+
+
+def by_future(trap: Trap) -> Trap:
+    """What is raised comes, where the code waits on asyncio, out of a future."""
+
+    def made() -> BaseException:
+        return trap()
+
+    made.is_by_future = True  # type: ignore[attr-defined]
+    return made
+
+
+async def later(trap: Trap) -> None:
+    """Wait, and raise."""
+    await anyio.lowlevel.checkpoint()
+    if getattr(trap, "is_by_future", False) and is_on_asyncio():
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_exception, trap())
+        await future
+    raise trap()
 
 
 @dataclass
@@ -63,8 +84,7 @@ def listening(pattern: str, *, is_async: bool, **options: Any) -> Place:
 
         async def waits(event: Event) -> None:
             if event.type == name:
-                await anyio.lowlevel.checkpoint()
-                raise site.trap()
+                await later(site.trap)
 
         heard: list[str] = []
         with (
@@ -123,8 +143,7 @@ def tools_of(trap: Trap) -> dict[str, Tool[..., Any]]:
 
     @tool
     async def waiting() -> None:
-        await anyio.lowlevel.checkpoint()
-        raise trap()
+        await later(trap)
 
     @tool
     async def grouped() -> None:
@@ -134,10 +153,7 @@ def tools_of(trap: Trap) -> dict[str, Tool[..., Any]]:
 
     @tool
     def hands_back() -> Any:
-        async def later() -> None:
-            raise trap()
-
-        return later()
+        return later(trap)
 
     @tool
     async def validated(value: Checked) -> None:
@@ -175,8 +191,7 @@ class RaisingModel:
         if self._streams:
             if on_delta is not None:
                 on_delta(TextDelta("half"))
-            await anyio.lowlevel.checkpoint()
-        raise self._trap()
+            await later(self._trap)
 
 
 def failing(name: str) -> Place:
@@ -201,8 +216,7 @@ def code_agents(trap: Trap) -> Iterator[AgentDefinition]:
         raise trap()
 
     async def waiting(*_: Any) -> None:
-        await anyio.lowlevel.checkpoint()
-        raise trap()
+        await later(trap)
 
     @agent("code_at_once")
     async def at_once(input: Any, ctx: RunContext) -> None:
@@ -211,12 +225,12 @@ def code_agents(trap: Trap) -> Iterator[AgentDefinition]:
     @agent("code_later")
     async def later(input: Any, ctx: RunContext) -> None:
         await ctx.publish(CustomEvent.of("attack:later", durable=True))
-        raise trap()
+        await later(trap)
 
     @agent("code_in_messages")
     async def in_messages(input: Any, ctx: RunContext) -> None:
         async for _ in ctx.messages():
-            raise trap()
+            await later(trap)
 
     @agent("code_in_a_group")
     async def in_group(input: Any, ctx: RunContext) -> None:
@@ -286,8 +300,7 @@ def answering(*, is_async: bool) -> Place:
             raise site.trap()
 
         async def waits(question: str) -> None:
-            await anyio.lowlevel.checkpoint()
-            raise site.trap()
+            await later(site.trap)
 
         stop = site.runtime.hub.serve(f"attack {is_async}", waits if is_async else plain)
         try:
@@ -307,8 +320,7 @@ def attaching(where: str, *, is_async: bool) -> Place:
             raise site.trap()
 
         async def waits(*_: Any) -> None:
-            await anyio.lowlevel.checkpoint()
-            raise site.trap()
+            await later(site.trap)
 
         function: Any = waits if is_async else plain
         options: dict[str, Any] = {where: function}

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from support.agents import Observer
 
-from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of
+from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of, by_future
 from attacks.scale import scale
 from hubbub import Runtime
 from hubbub.hub.ports import Ports, SystemIds
@@ -70,11 +70,17 @@ KINDS: dict[str, Trap] = {
     "asyncio.CancelledError": asyncio.CancelledError,
     "a stolen cancellation": stolen,
     "GeneratorExit": GeneratorExit,
+    "GeneratorExit out of a future": by_future(GeneratorExit),
     "a BaseException": lambda: Own("own"),
 }
 
 
-SHORT = ("without words", "BaseExceptionGroup", "asyncio.CancelledError", "GeneratorExit")
+SHORT = (
+    "without words",
+    "BaseExceptionGroup",
+    "asyncio.CancelledError",
+    "GeneratorExit out of a future",
+)
 
 
 @pytest.fixture(params=(scale(0, 1) and KINDS) or SHORT)

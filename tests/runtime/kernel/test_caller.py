@@ -12,7 +12,7 @@ from hubbub import AgentDefinition, PromptDefinition, Runtime, ScriptedModel, Si
 from hubbub.agents.model import ModelReply, ToolCall
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
-from hubbub.runtime.kernel.inline import stepped
+from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.models.scripted import call
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,119 @@
+"""What a task of asyncio throws into the code that it runs.
+
+    a future that holds GeneratorExit ──► the task throws it in from the outermost frame on:
+    Python closes every frame, ours among them, and none of them may wait or go on.
+
+asyncio throws what a future holds into the outermost frame of the task that waits for it.  Python
+passes every class of exception on to the innermost frame but ``GeneratorExit``, by which frames
+are closed.  So a function that raises it in a thread (``anyio.to_thread.run_sync``), or a task
+that somebody awaits and that has failed by it, would close frames of ours instead of being raised
+where it is awaited.  There it is raised on every loop, if the innermost frame looks into the
+future itself: that is what this module sees to, in tasks of ours (``start_in``) and in those that
+are lent to us (``awaited_here``).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, TypeVar
+
+from anyio import TaskHandle
+from anyio.abc import TaskGroup
+
+from hubbub.hub.cancelling import is_on_asyncio
+
+__all__ = ["awaited_here", "start_in"]
+
+T = TypeVar("T")
+
+
+def start_in(
+    group: TaskGroup,
+    coroutine: Coroutine[Any, Any, T],
+    *,
+    name: str | None = None,
+    context: Context | None = None,
+) -> TaskHandle[T, Any]:
+    """Start a task in ``group`` that no ``GeneratorExit`` of a future closes.
+
+    The one way in which the library starts a task that may run anybody's code.  A task factory of
+    the loop's owner has no part in these tasks.
+    """
+    if not is_on_asyncio():
+        return group.create_task(coroutine, name=name, context=context)
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    loop.set_task_factory(_task)
+    try:
+        return group.create_task(coroutine, name=name, context=context)
+    finally:
+        loop.set_task_factory(factory)
+
+
+def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> "asyncio.Task[Any]":
+    outermost: Any = _Outermost(coroutine)
+    return asyncio.Task(outermost, loop=loop, **options)
+
+
+class _Outermost:
+    """A coroutine as its task sees it."""
+
+    __slots__ = ("_coroutine", "close", "send")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+        # Called at every step of the task: these are the coroutine's own.
+        self.send = coroutine.send
+        self.close = coroutine.close
+
+    def throw(self, error: BaseException, *_: object) -> Any:
+        if isinstance(error, GeneratorExit):
+            return self.send(None)  # Who awaits the future raises what it holds.
+        return self._coroutine.throw(error)
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)  # ``cr_frame`` and the like, for whoever looks in.
+
+
+Coroutine.register(_Outermost)
+
+
+def awaited_here(wanted: Any) -> Any:
+    """What to yield to a task of somebody else's in place of ``wanted``, for which code waits.
+
+    The task waits for the same, at the same moment, and is then told of no exception: the code
+    that waits finds it out by itself.
+    """
+    if not isinstance(wanted, asyncio.Future):
+        return wanted
+    wanted._asyncio_future_blocking = False
+    return _Watched(wanted)
+
+
+class _Watched(asyncio.Future[None]):
+    """A future as a task sees it that must be thrown nothing of what it holds."""
+
+    def __init__(self, future: "asyncio.Future[Any]") -> None:
+        super().__init__(loop=future.get_loop())
+        self._future = future
+        self._asyncio_future_blocking = True
+
+    def add_done_callback(
+        self, fn: Callable[[Any], object], /, *, context: Context | None = None
+    ) -> None:
+        self._future.add_done_callback(lambda _: fn(self), context=context)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return self._future.cancel(msg=msg)
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def cancelled(self) -> bool:
+        return self._future.cancelled()
+
+    def result(self) -> None:
+        return None
