@@ -9,14 +9,17 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeVar
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
 
-from hubbub.hub.cancelling import outlast
+from hubbub.hub.cancelling import is_on_asyncio, outlast
 from hubbub.hub.errors import Closed
 
 __all__ = [
@@ -176,7 +179,11 @@ class SystemIds:
 
 
 class ThreadOffload:
-    """anyio's worker threads."""
+    """A thread for each function, as many at once as anyio allows (``to_thread``'s limiter).
+
+    None of them outlives its function, and none holds the process: when that ends, what still
+    blocks ends with it.  ``anyio.from_thread`` works in them.
+    """
 
     async def run(self, fn: Callable[[], T]) -> T:
         # Neither a value nor an exception passes through the loop: Trio takes no value that could
@@ -191,10 +198,40 @@ class ThreadOffload:
             except BaseException as error:
                 errors.append(error)
 
-        await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        if is_on_asyncio():
+            await _run_in_daemon(work)
+        else:
+            await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         if errors:
             raise errors.pop()
         return results[0]
+
+
+async def _run_in_daemon(work: Callable[[], None]) -> None:
+    """As ``anyio.to_thread.run_sync``, whose threads are waited for at the interpreter's exit on
+    asyncio; on Trio they are daemons."""
+    await anyio.lowlevel.checkpoint()
+    token = anyio.lowlevel.current_token()
+    call_back = token.native_token.call_soon_threadsafe  # type: ignore[attr-defined]
+    context = copy_context()
+    with suppress(ImportError):  # In the thread there is no loop: ``anyio.run`` may begin one.
+        from sniffio import current_async_library_cvar as library
+
+        context.run(library.set, None)
+    done = anyio.Event()
+
+    def live() -> None:
+        # What anyio keeps of its own threads, by which ``from_thread`` finds the way back.
+        about = anyio.from_thread.threadlocals  # type: ignore[attr-defined]
+        about.current_token, about.current_cancel_scope = token, scope
+        context.run(work)
+        with suppress(RuntimeError):  # The loop is gone, and with it who waited.
+            call_back(done.set)
+
+    async with anyio.to_thread.current_default_thread_limiter():
+        with anyio.CancelScope() as scope:
+            Thread(target=live, name="hubbub offload", daemon=True).start()
+            await done.wait()
 
 
 class ThreadWorker:

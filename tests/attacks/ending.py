@@ -6,6 +6,8 @@ in the file of that name in the store's folder.
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from hubbub.agents.model import ModelReply, ModelRequest, OnDelta
 from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
 STATUS = 3
+BLOCKED = threading.Event()
 
 
 def leave(place: str, wanted: str) -> None:
@@ -36,6 +39,9 @@ def agents(place: str) -> list[AgentDefinition]:
     @tool
     def plain() -> str:
         leave(place, "plain tool")
+        if place.startswith("blocked"):
+            BLOCKED.set()
+            time.sleep(3600)
         return "x"
 
     class Leaving:
@@ -67,7 +73,9 @@ async def main(store: str, place: str) -> None:
         leave(place, "async listener")
 
     accepted = open("accepted", "a", buffering=1)  # noqa: SIM115, ASYNC230
-    async with Runtime(agents(place), store=store, grace=1.0) as rt:
+    async with Runtime(
+        agents(place), store=store, grace=0.2 if place.startswith("blocked") else 1.0
+    ) as rt:
         rt.hub.subscribe("*", listen)
         rt.hub.subscribe("program:work", listen_later)
         print("ready", flush=True)
@@ -78,6 +86,10 @@ async def main(store: str, place: str) -> None:
             for name in ("tools", "model", "code"):
                 await rt.start(name, "x")
             leave(place, "body")
+            if BLOCKED.is_set():
+                print("blocked", flush=True)
+                leave(place, "blocked, left")
+                await anyio.sleep_forever()
 
 
 if __name__ == "__main__":

@@ -185,6 +185,20 @@ def test_leaving_the_program_ends_it_with_its_status(
         assert not lost(tmp_path)
 
 
+@pytest.mark.spec("G-02", "D-04")
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("place", ["blocked", "blocked, left"])
+def test_a_plain_tool_that_blocks_does_not_hold_the_process(
+    place: str, loop: str, tmp_path: Path
+) -> None:
+    process = begin(tmp_path, loop, "memory", place)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocked\n"
+    if place == "blocked":
+        process.send_signal(signal.SIGINT)
+    assert end(process) in ((-signal.SIGINT, 128 + signal.SIGINT) if place == "blocked" else (3,))
+
+
 @pytest.mark.spec("G-02")
 @pytest.mark.parametrize("kept", ["memory", "sqlite"])
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
