@@ -8,10 +8,10 @@ what is due, and ``interpret``, what an outcome means).  Each rule stands in the
     the two sides        ``state.transcript``     sessions' ends    ``turn.endings``
     calls and results    ``turn.calls``           files and keys    ``state.area``
     children             ``state.family``         variables         ``definitions.variables``
-    calling a child      ``turn.child_calls``, ``turn.child_starts``, ``turn.prompt_children``
+    calling a child      ``turn.child_calls``, ``turn.child_starts``
     a frame              ``turn.takeover`` (push), ``state.commands``, ``turn.commands`` (back)
     the registry         ``state.registry``       hooks             ``turn.hook_events``
-    retries              ``turn.retry``           prompts           ``state.prompts``
+    retries              ``retry``                prompts           ``state.prompts``
     after a crash        ``turn.recovery``, ``turn.deaths``
     code agents          ``code``                 frames by hand    ``standalone``
     a folder for people  ``folders``              one file of all   ``packaging``

@@ -13,11 +13,9 @@ from msgspec import Struct
 
 from hubbub.agents.definitions.problems import (
     absent_or_named,
-    code_problems,
     id_problems,
     is_limit,
     keep_tuples,
-    model_problems,
     name_problems,
     text_problems,
 )
@@ -142,12 +140,12 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         elif self.execute is not None and self.side_a is not None:
             problems.append("execute, side_a: give one of them, not both")
         if self.is_code:
-            problems.extend(code_problems(self))
+            problems.extend(_code_problems(self))
         else:
             for which in ("side_a", "side_b"):
                 if (side := getattr(self, which)) is not None:
                     problems.extend(_side_problems(which, side))
-            problems.extend(model_problems(self))
+            problems.extend(_model_problems(self))
         problems.extend(env_problems("env", self.env))
         keep_tuples(self, "hooks")
         problems.extend(id_problems("hooks", self.hooks))
@@ -215,6 +213,35 @@ def agent(
 
 
 # ── problems ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _code_problems(agent: AgentDefinition) -> Iterable[str]:
+    if not callable(agent.execute):
+        yield "execute: an async function (input, ctx) is wanted"
+    if agent.side_a is None:
+        for field in (
+            "side_b", "max_session_turns", "hooks", "expose_as_tool", "supports_checkpointing",
+        ):  # fmt: skip
+            if getattr(agent, field):
+                yield f"{field}: belongs to a model agent"
+        if agent.type == "dual_ai":
+            yield "type: 'dual_ai' belongs to a model agent"
+
+
+def _model_problems(agent: AgentDefinition) -> Iterable[str]:
+    """Those of a model agent, but not of its sides."""
+    if agent.type == "dual_ai" and agent.side_b is None:
+        yield "side_b: required for dual_ai"
+    if agent.type == "ai_human" and agent.side_b is not None:
+        yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
+    if not is_limit(agent.max_session_turns):
+        yield "max_session_turns: at least 1"
+    if agent.supports_checkpointing and agent.type == "dual_ai":
+        yield "supports_checkpointing: needs a user to ask; 'dual_ai' has none"
+    if agent.emits_start_complete:
+        yield "emits_start_complete: belongs to a code agent"
+    if agent.on_restart != "fail":
+        yield "on_restart: belongs to a code agent; model agents always resume"
 
 
 def _side_problems(path: str, side: object) -> Iterable[str]:

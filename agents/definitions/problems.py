@@ -1,36 +1,25 @@
 """What is wrong with a definition: each problem a sentence that opens with the path of its field.
 
-``definitions`` collects them, so that an author is told all of them at once; here stand those that
-need nothing but the values.
+Each definition collects its own, so that an author sees all of them at once; here stand those that
+need nothing but values: names, ids, texts, limits, lists.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from hubbub.agents.definitions.variables import placeholders
 from hubbub.hub.texts import text_problem
-
-if TYPE_CHECKING:
-    from hubbub.agents.definitions.agent import AgentDefinition
-    from hubbub.agents.definitions.prompt import Immediate, PromptDefinition, Resumable
 
 __all__ = [
     "absent_or_named",
-    "code_problems",
     "id_problems",
-    "immediate_problems",
     "is_limit",
     "keep_tuples",
     "listed_problems",
-    "model_problems",
     "name_problems",
-    "option_problems",
-    "placeholder_problems",
-    "resumable_problems",
     "text_problems",
 ]
 
@@ -38,73 +27,6 @@ MAX_NESTED: Final = 100
 """How deep a definition's own values may be nested."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-_SIDES: Final = ("side_a", "side_b")
-
-
-def code_problems(agent: "AgentDefinition") -> Iterable[str]:
-    if not callable(agent.execute):
-        yield "execute: an async function (input, ctx) is wanted"
-    if agent.side_a is None:
-        for field in (
-            "side_b", "max_session_turns", "hooks", "expose_as_tool", "supports_checkpointing",
-        ):  # fmt: skip
-            if getattr(agent, field):
-                yield f"{field}: belongs to a model agent"
-        if agent.type == "dual_ai":
-            yield "type: 'dual_ai' belongs to a model agent"
-
-
-def model_problems(agent: "AgentDefinition") -> Iterable[str]:
-    """Those of a model agent, but not of its sides."""
-    if agent.type == "dual_ai" and agent.side_b is None:
-        yield "side_b: required for dual_ai"
-    if agent.type == "ai_human" and agent.side_b is not None:
-        yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
-    if not is_limit(agent.max_session_turns):
-        yield "max_session_turns: at least 1"
-    if agent.supports_checkpointing and agent.type == "dual_ai":
-        yield "supports_checkpointing: needs a user to ask; 'dual_ai' has none"
-    if agent.emits_start_complete:
-        yield "emits_start_complete: belongs to a code agent"
-    if agent.on_restart != "fail":
-        yield "on_restart: belongs to a code agent; model agents always resume"
-
-
-def option_problems(prompt: "PromptDefinition") -> Iterable[str]:
-    if not isinstance(prompt.parallel_tool_calls, bool):
-        yield "parallel_tool_calls: True or False is wanted"
-    if not isinstance(prompt.tool_choice, str):
-        yield 'tool_choice: "auto", "none", "any" or the name of a tool is wanted'
-    options: object = prompt.provider_options
-    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
-        yield "provider_options: a mapping of names to JSON values is wanted"
-
-
-def placeholder_problems(prompt: "PromptDefinition") -> Iterable[str]:
-    kinds = {each.name: each.type for each in prompt.variables}
-    for name in sorted(placeholders(prompt.prompt)):
-        if kinds.get(name) == "secret":
-            yield f"prompt: {{{{{name}}}}} is secret; only a text variable enters a prompt"
-
-
-def immediate_problems(immediate: "Immediate") -> Iterable[str]:
-    yield from absent_or_named("immediate", immediate, "name_env", "description_env")
-    names: object = immediate.scoped_env
-    if not isinstance(names, tuple) or not all(isinstance(each, str) and each for each in names):
-        yield "immediate.scoped_env: a list of the names of variables is wanted"
-
-
-def resumable_problems(resumable: "Resumable") -> Iterable[str]:
-    if resumable.receives_messages is None:
-        yield "resumable.receives_messages: required; 'side_a' or 'side_b'"
-    elif resumable.receives_messages not in _SIDES:
-        wrong: object = resumable.receives_messages
-        yield f"resumable.receives_messages: 'side_a' or 'side_b', not {wrong!r}"
-    if not is_limit(resumable.max_instances):
-        yield "resumable.max_instances: at least 1"
-    if resumable.parent_communication not in ("implicit", "explicit"):
-        wrong = resumable.parent_communication
-        yield f"resumable.parent_communication: 'implicit' or 'explicit', not {wrong!r}"
 
 
 def name_problems(name: object) -> Iterable[str]:

@@ -8,19 +8,21 @@ from msgspec import Struct
 from hubbub.agents.definitions.problems import (
     absent_or_named,
     id_problems,
-    immediate_problems,
+    is_limit,
     keep_tuples,
     listed_problems,
     name_problems,
-    option_problems,
-    placeholder_problems,
-    resumable_problems,
     text_problems,
 )
 from hubbub.agents.definitions.schema import read_schema
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
-from hubbub.agents.definitions.variables import VariableDefinition, env_problems, variable_problems
+from hubbub.agents.definitions.variables import (
+    VariableDefinition,
+    env_problems,
+    placeholders,
+    variable_problems,
+)
 from hubbub.agents.model import Model
 from hubbub.hub.errors import DefinitionError
 
@@ -32,6 +34,7 @@ __all__ = [
 ]
 SideName: TypeAlias = Literal["side_a", "side_b"]
 
+_SIDES: Final = ("side_a", "side_b")
 _MAPPINGS: Final = (
     "init_user_message_property", "init_attachments_property", "init_agent_name_property",
     "optional",
@@ -92,11 +95,11 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
             problems.append("blocking: True or False is wanted")
         if isinstance(self.immediate, Immediate):
             keep_tuples(self.immediate, "scoped_env")
-            problems.extend(immediate_problems(self.immediate))
+            problems.extend(_immediate_problems(self.immediate))
         elif not isinstance(self.immediate, bool):
             problems.append("immediate: True, False or Immediate(…) is wanted")
         if isinstance(self.resumable, Resumable):
-            problems.extend(resumable_problems(self.resumable))
+            problems.extend(_resumable_problems(self.resumable))
         elif self.resumable is not False and self.resumable is not None:
             problems.append("resumable: False or Resumable(receives_messages=…) is wanted")
         problems.extend(text_problems("", self))
@@ -165,16 +168,19 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
         problems.extend(env_problems("env", self.env))
         if self.hooks is not None:
             problems.extend(id_problems("hooks", self.hooks))
-        problems.extend(option_problems(self))
+        problems.extend(_option_problems(self))
         if self.required_schema is not None:
             for each in read_schema(self.required_schema)[2]:
                 joint = "." if each.startswith("properties") else ": "
                 problems.append(f"required_schema{joint}{each}")
         problems.extend(text_problems("", self))
         if not problems:
-            problems.extend(placeholder_problems(self))
+            problems.extend(_placeholder_problems(self))
         if problems:
             raise DefinitionError(f"prompt {self.name!r}", problems)
+
+
+# ── problems ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _tool_problems(tools: object) -> Iterable[str]:
@@ -185,3 +191,40 @@ def _tool_problems(tools: object) -> Iterable[str]:
         if not isinstance(tool, Tool | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
             yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"
+
+
+def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
+    if not isinstance(prompt.parallel_tool_calls, bool):
+        yield "parallel_tool_calls: True or False is wanted"
+    if not isinstance(prompt.tool_choice, str):
+        yield 'tool_choice: "auto", "none", "any" or the name of a tool is wanted'
+    options: object = prompt.provider_options
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        yield "provider_options: a mapping of names to JSON values is wanted"
+
+
+def _placeholder_problems(prompt: PromptDefinition) -> Iterable[str]:
+    kinds = {each.name: each.type for each in prompt.variables}
+    for name in sorted(placeholders(prompt.prompt)):
+        if kinds.get(name) == "secret":
+            yield f"prompt: {{{{{name}}}}} is secret; only a text variable enters a prompt"
+
+
+def _immediate_problems(immediate: Immediate) -> Iterable[str]:
+    yield from absent_or_named("immediate", immediate, "name_env", "description_env")
+    names: object = immediate.scoped_env
+    if not isinstance(names, tuple) or not all(isinstance(each, str) and each for each in names):
+        yield "immediate.scoped_env: a list of the names of variables is wanted"
+
+
+def _resumable_problems(resumable: Resumable) -> Iterable[str]:
+    if resumable.receives_messages is None:
+        yield "resumable.receives_messages: required; 'side_a' or 'side_b'"
+    elif resumable.receives_messages not in _SIDES:
+        wrong: object = resumable.receives_messages
+        yield f"resumable.receives_messages: 'side_a' or 'side_b', not {wrong!r}"
+    if not is_limit(resumable.max_instances):
+        yield "resumable.max_instances: at least 1"
+    if resumable.parent_communication not in ("implicit", "explicit"):
+        wrong = resumable.parent_communication
+        yield f"resumable.parent_communication: 'implicit' or 'explicit', not {wrong!r}"

@@ -31,12 +31,12 @@ from msgspec import UNSET, Meta, inspect
 from hubbub.agents.definitions.signature import (
     EMPTY,
     Parameter,
-    _demand_readable,
-    _own_text,
-    _schema_of,
+    demand_readable,
+    own_text,
+    schema_of,
 )
 
-__all__ = ["read_schema"]
+__all__ = ["plain_json", "read_schema"]
 
 _Found = tuple[tuple[Parameter, ...], dict[str, Any]]
 
@@ -56,7 +56,7 @@ def read_schema(
         if isinstance(schema, type):
             found = _read_type(schema, problems)
         elif isinstance(schema, Mapping):
-            found = _read_json(_plain(schema, "", 0), problems)
+            found = _read_json(plain_json(schema, ""), problems)
         else:
             problems.append("give a JSON schema (a dict), or a Struct, dataclass or TypedDict type")
     except Exception as problem:
@@ -78,15 +78,15 @@ def _read_type(cls: type, problems: list[str]) -> _Found:
         while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
             hint = typing.get_args(hint)[0]
         try:
-            _demand_readable(hint)
+            demand_readable(hint)
         except Exception as problem:
             problems.append(f"{each.encode_name}: {problem}")
         default = UNSET if default is msgspec.NODEFAULT else default
-        text = _own_text(hint)
+        text = own_text(hint)
         parameters.append(
             Parameter(name=each.encode_name, type=hint, default=default, description=text)
         )
-    return tuple(parameters), {} if problems else _schema_of(parameters)
+    return tuple(parameters), {} if problems else schema_of(parameters)
 
 
 def _read_json(schema: dict[str, Any], problems: list[str]) -> _Found:
@@ -108,16 +108,16 @@ def _read_json(schema: dict[str, Any], problems: list[str]) -> _Found:
     return tuple(parameters), schema
 
 
-def _plain(value: Any, path: str, depth: int) -> Any:
+def plain_json(value: Any, path: str, depth: int = 0) -> Any:
     """A deep copy of JSON data; raises for anything else."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"{path[:80]}…: nested more than {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
         if odd := [key for key in value if type(key) is not str]:
             raise TypeError(f"{_join(path, repr(odd[0]))}: a name must be a string")
-        return {key: _plain(value[key], _join(path, key), depth + 1) for key in value}
+        return {key: plain_json(value[key], _join(path, key), depth + 1) for key in value}
     if isinstance(value, list | tuple):
-        return [_plain(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+        return [plain_json(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
     if type(value) not in (float, *_KIND_OF) or (type(value) is float and not math.isfinite(value)):
         raise TypeError(f"{path}: {value!r:.80} is not JSON")
     return value

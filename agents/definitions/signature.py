@@ -28,7 +28,10 @@ from msgspec import Meta, Struct
 
 from hubbub.agents.definitions.run_state import RunState
 
-__all__ = ["Parameter", "Signature", "plain_function", "read_signature"]
+__all__ = [
+    "Parameter", "Signature", "demand_readable", "own_text", "plain_function", "read_signature",
+    "schema_of",
+]  # fmt: skip
 
 EMPTY = inspect.Parameter.empty
 
@@ -73,11 +76,11 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
             if _is_run_state(hint):
                 states.append(each.name)
                 continue
-            _demand_readable(hint)
+            demand_readable(hint)
         except Exception as problem:
             problems.append(f"parameter {each.name!r}: {problem}")
             continue
-        text = _own_text(hint) or texts.get(each.name, "")
+        text = own_text(hint) or texts.get(each.name, "")
         parameters.append(
             Parameter(name=each.name, type=hint, default=each.default, description=text)
         )
@@ -86,7 +89,7 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
     schema: dict[str, Any] = {}
     if not problems:
         try:
-            schema = _schema_of(parameters)
+            schema = schema_of(parameters)
         except Exception as problem:
             problems.append(f"schema: {problem}")
     return Signature(
@@ -178,12 +181,13 @@ def _is_union(hint: Any) -> bool:
     return typing.get_origin(hint) in (Union, types.UnionType)
 
 
-def _own_text(hint: Any) -> str:
+def own_text(hint: Any) -> str:
+    """What an ``Annotated`` type says of itself."""
     found = (each for each in getattr(hint, "__metadata__", ()) if isinstance(each, str))
     return next(found, "")
 
 
-def _demand_readable(hint: Any) -> None:
+def demand_readable(hint: Any) -> None:
     """Raise TypeError for a type that msgspec cannot read from JSON or describe."""
     msgspec.json.Decoder(hint)
     msgspec.json.schema(hint, schema_hook=_refuse_custom)
@@ -199,7 +203,7 @@ def _refuse_custom(cls: Any) -> dict[str, Any]:
 # ── the schema ───────────────────────────────────────────────────────────────────────────────
 
 
-def _schema_of(parameters: list[Parameter]) -> dict[str, Any]:
+def schema_of(parameters: list[Parameter]) -> dict[str, Any]:
     """A closed object with a property for each parameter; references stay inside it."""
     parts, shared = msgspec.json.schema_components([_formatted(each.type) for each in parameters])
     for part in shared.values():
@@ -207,7 +211,7 @@ def _schema_of(parameters: list[Parameter]) -> dict[str, Any]:
             part["additionalProperties"] = False
     properties = {}
     for parameter, part in zip(parameters, parts, strict=True):
-        if parameter.description and (_own_text(parameter.type) or "description" not in part):
+        if parameter.description and (own_text(parameter.type) or "description" not in part):
             part["description"] = parameter.description
         if not parameter.is_required:
             _write_default(part, parameter.default)

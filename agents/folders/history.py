@@ -42,7 +42,8 @@ from hubbub.agents.folders.state_file import Record, trimmed
 from hubbub.agents.state.area import place_files
 from hubbub.agents.state.commands import is_unheard
 from hubbub.agents.state.family import FAILURE, describe, is_told
-from hubbub.agents.state.fold import awaited, fold
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user

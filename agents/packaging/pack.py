@@ -38,8 +38,7 @@ from hubbub.agents.definitions.prompt import (
     Resumable,
     SubagentToolConfig,
 )
-from hubbub.agents.definitions.schema import _plain as plain_json
-from hubbub.agents.definitions.schema import read_schema
+from hubbub.agents.definitions.schema import plain_json, read_schema
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
@@ -291,7 +290,7 @@ class _Packer:
 
     def _json(self, path: str, value: Any) -> Any:
         try:
-            return plain_json(value, path, 0)
+            return plain_json(value, path)
         except (TypeError, ValueError) as problem:
             self.problems.append(str(problem))
             return None

@@ -29,14 +29,15 @@ from hubbub.agents.state.family import (
     with_results,
     without_starts,
 )
+from hubbub.agents.state.open_calls import awaited, change_call
 from hubbub.agents.state.prompts import with_prompt, without_prompt
-from hubbub.agents.state.thread import OpenCall, OpenStep, Origin, Outcome, Thread
-from hubbub.agents.state.transcript import hear, said, tell
+from hubbub.agents.state.thread import OpenCall, OpenStep, Outcome, Thread, origin_of
+from hubbub.agents.state.transcript import hear, said, tell, with_unseen
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, FileRef
 from hubbub.hub.values import NULL
 
-__all__ = ["awaited", "fold", "fold_all", "placed_files"]
+__all__ = ["fold", "fold_all", "placed_files"]
 
 
 def fold(thread: Thread, event: Event) -> Thread:
@@ -173,15 +174,10 @@ def _taken(thread: Thread, event: e.SessionTaken) -> Thread:
 def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
     thread = replace(
         thread,
-        origin=Origin(
-            item.run_id, item.root_run_id, item.parent_run_id, item.depth, item.receives,
-            item.reports, item.name, item.frame,
-            item.parent_run_id is None and not item.once
-            and (item.descriptor_json is NULL or _is_of_user(item.descriptor)),
-        ),
+        origin=origin_of(item),
         acts_as="frame" if item.frame else thread.acts_as,
         answering=(OPENING,) if item.reports else (),
-    )  # fmt: skip
+    )
     notes: tuple[str, ...] = ()
     message = item.message
     attached = () if message is None else message.attachments
@@ -192,10 +188,6 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
     text = said if isinstance(said, str) else bytes(item.input_json).decode()
     role = "user" if message is None else message.role
     return hear(thread, UserMessage(content=text, role=role, notes=notes))
-
-
-def _is_of_user(descriptor: Any) -> bool:
-    return descriptor is None or descriptor.get("type") == "user"
 
 
 def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
@@ -227,18 +219,6 @@ def placed_files(thread: Thread, item: e.SessionResult) -> tuple[FileRef, ...]:
     return place_files(thread.area, item.files) if item.files else ()
 
 
-def awaited(thread: Thread, item: e.SessionResult) -> list[int]:
-    """The open calls that wait for a result, by index."""
-    step = thread.open
-    return [
-        call.index
-        for call in (step.calls if step is not None else ())
-        if call.status == "waiting"
-        and call.child == item.child_run_id
-        and (item.final or call.key in item.answers)
-    ]
-
-
 def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
     placed = placed_files(thread, item)
     if placed:
@@ -247,15 +227,11 @@ def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
     child = None if waited else is_told(thread.family, item)
     thread = replace(thread, family=with_result(thread.family, item))
     for index in waited:  # No longer given up by the answer that follows.
-        thread = _change_call(thread, index, status="started")
+        thread = change_call(thread, index, status="started")
     if child is None:
         return thread
     thread = tell(thread, describe(item, tuple(ref.path for ref in placed)), child.side)
-    return _unseen(thread, child.side)
-
-
-def _unseen(thread: Thread, side: str) -> Thread:
-    return thread if side in thread.unseen else replace(thread, unseen=(*thread.unseen, side))
+    return with_unseen(thread, child.side)
 
 
 def _take_variables(thread: Thread, item: e.SessionVariables) -> Thread:
@@ -340,7 +316,7 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
 
 
 def _tool_start(thread: Thread, event: e.AgentToolStart) -> Thread:
-    return _change_call(thread, event.index, status="started")
+    return change_call(thread, event.index, status="started")
 
 
 def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
@@ -355,7 +331,7 @@ def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
         decided = {"read": "handle", "call": "message"}
         family = with_results(thread.family, decided, f"{event.step}.{event.index}")
         thread = replace(thread, family=family)
-    thread = _change_call(
+    thread = change_call(
         thread, event.index, status="done", output=event.output, is_error=event.is_error,
         ran=event.ran, notes=event.notes,
     )  # fmt: skip
@@ -363,15 +339,6 @@ def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
     if step is None or not step.is_answered:
         return thread
     return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
-
-
-def _change_call(thread: Thread, index: int, **changes: Any) -> Thread:
-    step = thread.open
-    if step is None or index >= len(step.calls) or step.calls[index].status == "done":
-        return thread
-    calls = list(step.calls)
-    calls[index] = replace(calls[index], **changes)
-    return replace(thread, open=replace(step, calls=tuple(calls)))
 
 
 # ── children, files, keys ────────────────────────────────────────────────────────────────────
@@ -382,9 +349,9 @@ def _child(thread: Thread, event: e.AgentChild) -> Thread:
     if event.error:
         reference = event.child_run_id or event.child_agent
         text = FAILURE.format(reference, event.error)
-        return _unseen(tell(thread, UserMessage(content=text), event.side), event.side)
+        return with_unseen(tell(thread, UserMessage(content=text), event.side), event.side)
     if event.waits and not event.immediate:
-        return _change_call(
+        return change_call(
             thread, event.index, status="waiting", child=event.child_run_id, key=OPENING,
             takeover=event.takeover,
         )  # fmt: skip
@@ -402,7 +369,7 @@ def _prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
         return thread
     index = int(event.call_id.rpartition(".")[2])
     expires_at = event.at + int((event.timeout or 0.0) * 1_000_000)
-    return _change_call(thread, index, status="waiting", key=event.prompt_id, expires_at=expires_at)
+    return change_call(thread, index, status="waiting", key=event.prompt_id, expires_at=expires_at)
 
 
 def _prompt_end(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Thread:
@@ -414,7 +381,7 @@ def _prompt_end(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> T
 def _message(thread: Thread, event: e.AgentMessage) -> Thread:
     if not event.waits:
         return thread
-    return _change_call(thread, event.index, status="waiting", child=event.to, key=event.key)
+    return change_call(thread, event.index, status="waiting", child=event.to, key=event.key)
 
 
 def _immediate(thread: Thread, event: e.AgentImmediate) -> Thread:

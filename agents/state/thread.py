@@ -18,10 +18,12 @@ from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Th
 from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.prompts import OpenPrompt
-from hubbub.hub.events import NO_USAGE, OutcomeName
-from hubbub.hub.values import Json, decode_value
+from hubbub.hub.events import NO_USAGE, OutcomeName, SessionOpen
+from hubbub.hub.values import NULL, Json, decode_value
 
-__all__ = ["FAILURES", "NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread"]
+__all__ = [
+    "FAILURES", "NOWHERE", "OpenCall", "OpenStep", "Origin", "Outcome", "Thread", "origin_of",
+]  # fmt: skip
 
 CallStatus: TypeAlias = Literal["todo", "started", "waiting", "done"]
 
@@ -148,6 +150,20 @@ class Origin(Struct, frozen=True, gc=False):
 
 
 NOWHERE = Origin()
+
+
+def origin_of(opening: SessionOpen) -> Origin:
+    """How the run that this opens began."""
+    return Origin(
+        opening.run_id, opening.root_run_id, opening.parent_run_id, opening.depth,
+        opening.receives, opening.reports, opening.name, opening.frame,
+        opening.parent_run_id is None and not opening.once
+        and (opening.descriptor_json is NULL or _is_of_user(opening.descriptor)),
+    )  # fmt: skip
+
+
+def _is_of_user(descriptor: Any) -> bool:
+    return descriptor is None or descriptor.get("type") == "user"
 
 
 class Thread(Struct, frozen=True, gc=False):

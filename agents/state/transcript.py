@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hubbub.agents.model import AssistantMessage, UserMessage
 from hubbub.agents.state.thread import Thread
 
-__all__ = ["NO_MESSAGE", "hear", "other_side", "said", "tell"]
+__all__ = ["NO_MESSAGE", "hear", "other_side", "said", "tell", "with_unseen"]
 
 NO_MESSAGE = "(no message)"
 """Handed over by a turn that ends with nothing for the other side."""
@@ -52,6 +52,11 @@ def tell(thread: Thread, message: UserMessage, to: str) -> Thread:
         return replace(thread, transcript=(*thread.transcript, message))
     theirs, others = _views(thread, to)
     return _with_views(thread, to, (*theirs, message), others)
+
+
+def with_unseen(thread: Thread, side: str) -> Thread:
+    """The thread after a side was told what it has yet to take a step on."""
+    return thread if side in thread.unseen else replace(thread, unseen=(*thread.unseen, side))
 
 
 def _views(thread: Thread, side: str) -> tuple[tuple, tuple]:  # type: ignore[type-arg]

@@ -9,6 +9,15 @@ Rules
   subagent here, or a branch that is not enabled; a file that is not there; the cap on instances;
   the tree's budget; scoped variables that nobody has given (the creation is then kept).
 * Nothing is started, written or copied by a refused call.
+
+Children that start with their prompt (SA 7.6, SB 5.2)
+------------------------------------------------------
+* They are due when a prompt becomes active: at the run's first session, at side B's first turn,
+  at a handoff.  Not when sides alternate, and not after a restart.
+* Each starts once per activation, without asking a model; its first message is the value of its
+  ``description_env``, else what made the prompt active, its name that of ``name_env``.
+* A blocking one holds the next model step back.  Every result is told to the side in the words
+  for a child's result, a child that could not be started in those for a failure.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +30,8 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
 from hubbub.agents.definitions.built_in import CREATE, MESSAGE
 from hubbub.agents.definitions.signature import Parameter
-from hubbub.agents.model import ToolSpec
+from hubbub.agents.model import ToolSpec, UserMessage
+from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide, ChildTool
 from hubbub.agents.state.area import find_files
 from hubbub.agents.state.thread import Thread
@@ -36,6 +46,7 @@ __all__ = [
     "REQUEST_SECONDS",
     "ChildRequest",
     "Room",
+    "activation",
     "child_specs",
     "opening_of",
     "read_call",
@@ -350,3 +361,20 @@ def sent_text(run_id: str, *, explicit: bool) -> str:
     """What a message that nobody waits for is answered with."""
     later = "" if explicit else " Its result will come as a message."
     return f"Sent to the subagent (reference: {run_id}).{later}"
+
+
+# ── children that start with their prompt ────────────────────────────────────────────────────
+
+
+def activation(thread: Thread, definitions: Definitions) -> list[e.AgentImmediate]:
+    """What is due now that a side is at work."""
+    if thread.side in thread.family.activated:
+        return []
+    side = definitions.sides.get((thread.agent, thread.acts_as))
+    if side is None or not side.children:
+        return []
+    names = side.immediate
+    if not names:
+        return []
+    heard = (m.content for m in reversed(thread.view) if isinstance(m, UserMessage))
+    return [e.AgentImmediate(names=names, message=next(heard, ""), side=side.name)]

@@ -23,13 +23,15 @@ from msgspec.structs import replace
 
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.family import Deferred, is_told, notes_of
-from hubbub.agents.state.fold import awaited, fold, fold_all, placed_files
+from hubbub.agents.state.fold import fold, fold_all, placed_files
+from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.prompts import ends_of, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import PAUSE_SECONDS, answer, popped
 from hubbub.agents.turn.child_calls import (
     ChildRequest,
     Room,
+    activation,
     opening_of,
     refusal_of_creation,
     start_of,
@@ -37,7 +39,6 @@ from hubbub.agents.turn.child_calls import (
 from hubbub.agents.turn.commands import answer_pause, heed
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, interruption
-from hubbub.agents.turn.prompt_children import activation
 from hubbub.agents.turn.signals import Decision, taking
 from hubbub.agents.turn.steps import go_on
 from hubbub.agents.turn.takeover import result_of

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.model import ModelReply
+from hubbub.agents.retry import Failure
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import ChildRequest, Room
-from hubbub.agents.turn.retry import Failure
 from hubbub.hub.events import Event, InLane, Variable
 from hubbub.hub.store.journal import RunStatus
 

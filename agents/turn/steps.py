@@ -16,15 +16,15 @@ Rules
 from hubbub.agents.model import ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.retry import Failure, retry_delay
 from hubbub.agents.state.area import attachment_note
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.state.transcript import NO_MESSAGE, other_side
 from hubbub.agents.turn.calls import answer, begin_calls
+from hubbub.agents.turn.child_calls import activation
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_session, session_end
-from hubbub.agents.turn.prompt_children import activation
-from hubbub.agents.turn.retry import Failure, retry_delay
 from hubbub.agents.turn.signals import Decision, ToolFinished
 from hubbub.agents.turn.stop import EndSession, EndTurn, message_of, stop_of
 from hubbub.hub import events as e

@@ -13,7 +13,7 @@ from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.standalone.stack import activated_in
 from hubbub.agents.state.family import failure_of, succeeded
-from hubbub.agents.state.fold import awaited
+from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.hook_events import Notice
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen, SessionResult

@@ -34,6 +34,7 @@ from hubbub.agents.model import (
     reply_problem,
 )
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.retry import Failure
 from hubbub.agents.standalone.stack import activated_in, first_message
 from hubbub.agents.state.area import find_files
 from hubbub.agents.state.thread import Thread
@@ -47,7 +48,6 @@ from hubbub.agents.turn.decide import (
     TellHooks,
 )
 from hubbub.agents.turn.request import build_request
-from hubbub.agents.turn.retry import Failure
 from hubbub.agents.turn.signals import (
     Delegated,
     ModelFailed,

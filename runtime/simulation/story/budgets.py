@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.retry import MAX_RETRIES
 from hubbub.agents.turn.calls import MAX_CALLS
-from hubbub.agents.turn.retry import MAX_RETRIES
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.story.history import History

@@ -27,6 +27,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition, Resumable, Subage
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.retry import Failure
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY
 from hubbub.agents.turn.child_calls import ChildRequest, Room, read_call
@@ -45,7 +46,6 @@ from hubbub.agents.turn.decide import (
 )
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.request import build_request
-from hubbub.agents.turn.retry import Failure
 from hubbub.agents.turn.signals import (
     Concluded,
     Decision,

@@ -11,11 +11,11 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import ModelReply, ToolCall, Usage
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.retry import MAX_RETRIES, MAX_WAIT, Failure, retry_delay
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.calls import LOST, MAX_CALLS
 from hubbub.agents.turn.interpret import interpret
-from hubbub.agents.turn.retry import MAX_RETRIES, MAX_WAIT, Failure, retry_delay
 from hubbub.agents.turn.signals import (
     Concluded,
     DeadlinePassed,

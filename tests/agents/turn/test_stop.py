@@ -17,6 +17,7 @@ from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS
+from hubbub.agents.retry import Failure
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.state.transcript import NO_MESSAGE
@@ -24,7 +25,6 @@ from hubbub.agents.turn.calls import HANDED_OVER
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.request import CONTINUE, build_request
-from hubbub.agents.turn.retry import Failure
 from hubbub.agents.turn.signals import (
     Decision,
     ModelFailed,

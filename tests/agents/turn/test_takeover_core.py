@@ -11,6 +11,7 @@ from hubbub import AgentDefinition, PromptDefinition, SideConfig
 from hubbub.agents.model import AssistantMessage, ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME
+from hubbub.agents.retry import Failure
 from hubbub.agents.state.commands import is_unheard, word_of
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
@@ -28,7 +29,6 @@ from hubbub.agents.turn.decide import (
 )
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.request import build_request
-from hubbub.agents.turn.retry import Failure
 from hubbub.agents.turn.signals import (
     Decision,
     Delegated,

@@ -24,6 +24,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.retry import MAX_RETRIES, Failure
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY
 from hubbub.agents.turn.calls import LOST
@@ -42,7 +43,6 @@ from hubbub.agents.turn.decide import (
 )
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.request import CONTINUE, build_request
-from hubbub.agents.turn.retry import MAX_RETRIES, Failure
 from hubbub.agents.turn.signals import (
     Concluded,
     DeadlinePassed,
