@@ -17,7 +17,17 @@ from hubbub.hub.virtual import virtual_ports
 
 sys.path.append(str(Path(__file__).parent))
 
+from support.profiles import load_profile
+from support.selection import (  # noqa: F401
+    pytest_deselected,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+    pytest_xdist_auto_num_workers,
+)
 from support.virtual_time import VirtualTimeLoop
+
+load_profile()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -740,8 +740,13 @@ def documents(tmp_path: Path) -> Path:
 
 @pytest.mark.spec("P-10", "P-15")
 @pytest.mark.parametrize(
-    ("lines", "backend"), [(1, "asyncio"), (12, "trio"), (40, "asyncio"), (75, "trio")]
-)
+    ("lines", "backend"),
+    [
+        (12, "trio"), (40, "asyncio"),
+        pytest.param(1, "asyncio", marks=pytest.mark.long),
+        pytest.param(75, "trio", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_a_demo_killed_in_the_middle_goes_on_and_reads_no_file_twice(
     lines: int, backend: str, documents: Path, tmp_path: Path
 ) -> None:

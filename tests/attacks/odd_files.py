@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from attacks.scale import scale
+from hubbub.runtime.stores.sqlite.regular_files import MAX_BYTES
+
 __all__ = ["ODD_FILES", "put"]
 
 
@@ -21,7 +24,7 @@ def _socket(path: Path) -> None:
 
 def _sparse(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(3 << 30)
+        file.truncate(scale(MAX_BYTES + 1, 3 << 30))
 
 
 ODD_FILES: Final[Mapping[str, Callable[[Path], None]]] = {

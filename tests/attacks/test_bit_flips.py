@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.profiles import examples
 from support.stores import agents, fill
 
 from attacks.scale import scale
@@ -151,7 +152,7 @@ async def test_flipped_bits_of_a_store_at_rest_are_told_or_harmless(
     made: Made, tmp_path: Path, flip: Callable[[Path, int, int], None]
 ) -> None:
     folder = tmp_path / "store"
-    for seed in range(scale(60, 4_000)):
+    for seed in range(scale(examples(60), 4_000)):
         chance = random.Random(seed)
         origin = made.killed if seed % 4 == 3 else made.folder
         shutil.rmtree(folder, ignore_errors=True)
@@ -167,7 +168,7 @@ async def test_bits_flipped_while_a_store_is_open_are_told_or_harmless(
     made: Made, tmp_path: Path, flip: Callable[[Path, int, int], None]
 ) -> None:
     folder = tmp_path / "store"
-    for seed in range(scale(40, 3_000)):
+    for seed in range(scale(examples(40), 3_000)):
         chance = random.Random(seed)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(made.folder, folder)
@@ -197,7 +198,7 @@ async def test_a_run_that_an_index_has_lost_is_told_of_at_the_opening(
     image = (tmp_path / "one" / "hubbub.db").read_bytes()
     chance = random.Random(7)
     folder = tmp_path / "store"
-    for number in range(scale(50, 2_000)):
+    for number in range(scale(examples(50), 2_000)):
         page = pages[list(pages)[number % len(pages)]]
         damaged = bytearray(image)
         damaged[(page - 1) * PAGE + PAGE - 1 - chance.randrange(250)] ^= 1 << chance.randrange(8)

@@ -19,6 +19,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from support.agents import Observer, model_agent
+from support.profiles import examples
 from support.secrets import FORMS, NASTY, in_every_form, leaks, texts_in
 
 from attacks.scale import scale
@@ -53,7 +54,7 @@ values = st.text(characters, min_size=6, max_size=60).filter(lambda v: len(v.str
 
 @G06
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=scale(25, 2000), deadline=None)
+@settings(max_examples=scale(examples(25), 2000), deadline=None)
 @given(value=values)
 def test_a_value_is_masked_in_each_form_as_a_whole(form: str, value: str) -> None:
     mask = Masker([value])
@@ -62,7 +63,7 @@ def test_a_value_is_masked_in_each_form_as_a_whole(form: str, value: str) -> Non
 
 
 @G06
-@settings(max_examples=scale(100, 5000), deadline=None)
+@settings(max_examples=scale(examples(100), 5000), deadline=None)
 @given(value=values, others=st.lists(values, max_size=5), noise=st.text(max_size=20))
 def test_nothing_of_a_value_is_left_in_what_quotes_it(
     value: str, others: list[str], noise: str
@@ -73,7 +74,7 @@ def test_nothing_of_a_value_is_left_in_what_quotes_it(
 
 
 @G06
-@settings(max_examples=scale(100, 5000), deadline=None)
+@settings(max_examples=scale(examples(100), 5000), deadline=None)
 @given(value=st.text("abcXYZ019_é", min_size=1, max_size=5))
 def test_a_short_value_is_masked_where_it_is_a_token(value: str) -> None:
     mask = Masker([value])
@@ -84,7 +85,7 @@ def test_a_short_value_is_masked_where_it_is_a_token(value: str) -> None:
 
 
 @G06
-@settings(max_examples=scale(50, 2000), deadline=None)
+@settings(max_examples=scale(examples(50), 2000), deadline=None)
 @given(value=values, at=st.integers(-80, 10))
 def test_no_half_of_a_value_is_left_where_a_text_is_cut(value: str, at: int) -> None:
     assume(not set(value) & set(" .*"))
@@ -153,7 +154,7 @@ def shown(error: BaseException) -> str:
 
 
 @G06
-@settings(max_examples=scale(25, 1000), deadline=None)
+@settings(max_examples=scale(examples(25), 1000), deadline=None)
 @given(value=values)
 def test_an_exception_is_shown_without_the_value_wherever_it_quotes_it(value: str) -> None:
     try:

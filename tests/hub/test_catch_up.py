@@ -4,6 +4,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import START, CustomEvent, Hub
 from hubbub.hub.delivery import stream as stream_module
@@ -171,7 +172,7 @@ acts = st.lists(st.one_of(emits, st.sampled_from(["read", "wait", "cancelled rea
 
 
 @pytest.mark.spec("H-06")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     before=st.lists(emits, max_size=12),
     during=acts,

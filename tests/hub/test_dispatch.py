@@ -6,6 +6,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import CustomEvent, Hub
 from hubbub.hub import pipeline as pipeline_module
@@ -245,7 +246,7 @@ def comings_and_goings(draw):
 
 
 @pytest.mark.spec("H-04")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(plan=comings_and_goings())
 @pytest.mark.parametrize("kind", ["at once", "late"])
 async def test_coming_and_going_makes_nobody_else_miss_or_repeat(plan, kind):
@@ -313,7 +314,7 @@ async def test_nested_emit_is_seen_after_the_outer_event_by_everybody(hub, outer
 
 
 @pytest.mark.spec("H-04")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     replies=st.dictionaries(
         st.integers(0, 7),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import CustomEvent, Hub, Message
 from hubbub.hub.events import AgentComplete, AgentStatus, SessionOpen, SessionTaken
@@ -358,7 +359,7 @@ class Both:
 
 
 @pytest.mark.spec("H-07", "H-08", "H-09", "H-14", "H-17", "I-13", "P-06")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(plan=st.lists(st.tuples(acts, st.booleans()), max_size=40), turns=st.integers(0, 2))
 async def test_hub_does_what_the_model_does(plan, turns):
     journal = LateJournal(MemoryJournal(), turns=turns) if turns else MemoryJournal()
@@ -372,7 +373,7 @@ async def test_hub_does_what_the_model_does(plan, turns):
 
 
 @pytest.mark.spec("H-04", "H-17")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(plan=st.lists(acts, max_size=25), turns=st.integers(0, 2))
 async def test_hub_does_the_same_when_a_listener_does_it(plan, turns):
     """Everything from inside one dispatch: it acts at the call, and is seen after the event."""

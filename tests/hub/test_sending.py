@@ -6,6 +6,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import (
     AgentDefinition,
@@ -446,7 +447,7 @@ def assistant(journal, ports, *script, tools=()):
 
 
 @pytest.mark.spec("H-14")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     counts=st.lists(st.integers(0, 8), min_size=1, max_size=6),
     pauses=st.lists(st.integers(0, 3), min_size=1, max_size=20),
@@ -572,7 +573,7 @@ _names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size
 
 
 @pytest.mark.spec("H-20")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     message=st.builds(
         Message,

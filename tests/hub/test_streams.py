@@ -4,6 +4,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import CustomEvent, Hub
 from hubbub.hub.errors import BadValue, Closed
@@ -303,7 +304,7 @@ async def test_lossless_stream_that_ends_early_says_so(journal, ports):
 
 
 @pytest.mark.spec("H-05", "H-18")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     acts=st.lists(st.sampled_from(["emit", "emit", "emit ephemeral", "read"]), max_size=40),
     buffer=st.integers(1, 4),

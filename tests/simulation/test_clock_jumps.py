@@ -11,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import AgentDefinition, Cron, Heartbeat, PromptDefinition, SideConfig
 from hubbub.hub import events as e
@@ -243,7 +244,7 @@ MOMENTS: Final = st.lists(st.floats(0, 20 * HOUR, width=32), max_size=3).map(sor
 
 @pytest.mark.spec("P-07", "P-08")
 @given(JUMPS, MOMENTS, st.sampled_from(["memory", "late"]))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_whatever_the_clock_does(
     jumps: list[ClockJump], restarts: list[float], store: StoreName
 ) -> None:

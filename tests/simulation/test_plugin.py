@@ -1,11 +1,12 @@
 """The pytest plugin, as a project meets it that only knows pytest."""
 
-import os
 import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from textwrap import dedent
 
 import pytest
@@ -45,14 +46,31 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+ALWAYS = ("-p", "no:cacheprovider", "-W", "error")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _everything_is_loaded() -> None:
+    """What a test here is the first to import is gone with it, and the next one would import it
+    again, with classes of its own."""
+    for folder in ("hub", "agents", "runtime", "channels"):
+        package = import_module(f"hubbub.{folder}")
+        for found in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(found.name)
+
+
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    # Its own process: in this one the plugin is at work already.
-    return project.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error", *arguments)
+    return project.runpytest_inprocess(*ALWAYS, *arguments)
+
+
+def run_in_a_process(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """For what is about processes: the entry point, the exit code, workers, what is loaded."""
+    return project.runpytest_subprocess(*ALWAYS, *arguments)
 
 
 def test_the_plugin_is_there_and_says_its_seed(project: pytest.Pytester) -> None:
     project.makepyfile("def test_nothing(hubbub_seed): assert hubbub_seed == 7")
-    result = run(project, "--hubbub-seed", "7")
+    result = run_in_a_process(project, "--hubbub-seed", "7")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["hubbub: --hubbub-seed 7"])
 
@@ -204,7 +222,8 @@ def test_each_test_has_a_recording_of_its_own(
     project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     project.makepyfile(test_it=PARAMETERS)
-    run(project, "--hubbub-record", "records", *workers).assert_outcomes(failed=7)
+    at_work = run_in_a_process if workers else run
+    at_work(project, "--hubbub-record", "records", *workers).assert_outcomes(failed=7)
     files = sorted(Path(project.path, "records").iterdir())
     assert all(len(file.name.encode()) < 160 for file in files)
     assert "test_it.py_test_it_a_b-" in files[0].name + files[1].name
@@ -251,7 +270,7 @@ import agents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-@settings(database=None, derandomize=True)
+@settings(max_examples=100, database=None, derandomize=True)
 @given(text=st.text("abc", max_size=3))
 def test_it(simulate, scripted_model, hubbub_seed, text):
     async def scenario(world):
@@ -281,16 +300,11 @@ def test_what_is_typed_to_see_it_again_works_where_pytest_was_called(
     project.makeini("[pytest]")
     project.mkdir("deep")
     Path(project.path, "deep", "test_it.py").write_text(FAILS)
-    begin = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", project.path]
-    paths = [str(project.path), os.environ.get("PYTHONPATH", "")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def said(folder: str, *arguments: str) -> list[str]:
-        done = subprocess.run(
-            [*begin, *arguments], cwd=Path(project.path, folder), env=env, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
-        return done.stdout.splitlines()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(Path(project.path, folder))
+            return run(project, "--rootdir", str(project.path), *arguments).outlines
 
     for folder, file in (("deep", "test_it.py"), (".", "deep/test_it.py")):
         (line,) = (x for x in said(folder) if x.startswith("pytest "))
@@ -373,7 +387,7 @@ def test_tests_without_its_fixtures_are_left_alone(project: pytest.Pytester) -> 
             raise ValueError("no")
         """
     )
-    result = run(project, "-p", "no:hypothesispytest", "--hubbub-record", "records")
+    result = run_in_a_process(project, "-p", "no:hypothesispytest", "--hubbub-record", "records")
     result.assert_outcomes(failed=1)
     result.stdout.no_fnmatch_line("*to see it again*")
     result.stdout.fnmatch_lines(["*ValueError: no*"])

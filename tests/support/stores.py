@@ -73,6 +73,7 @@ def open_runtime(
     path: Path, ports: Ports | None = None, *, mirror: bool = False, **options: Any
 ) -> Runtime:
     store = SqliteStore(path, ports=ports, mirror=mirror)
+    options = {"grace": 0.1, **options}  # The parent at work would use up any.
     return Runtime(agents(), store=store, ports=ports, **options)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from support.profiles import examples
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig, agent
 from hubbub.agents.definitions.prompt import (
@@ -544,7 +545,7 @@ def use(kind: Any, made: Any) -> None:
     assert a.tool_text is not None and a.warnings is not None
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(st.sampled_from(KINDS).flatmap(with_garbage))
 @example((AgentDefinition, {"name": "a", "side_a": SIDE, "hooks": [[]]}))
 @example((AgentDefinition, {"name": "a", "side_a": SIDE, "hooks": None}))

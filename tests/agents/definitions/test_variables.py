@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub import (
     AgentDefinition,
@@ -226,7 +227,7 @@ def starting(name: str) -> SubagentToolConfig:
 
 
 @pytest.mark.spec("C-04")
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.frozensets(st.integers(0, 3), max_size=3), min_size=4, max_size=4))
 def test_agents_that_would_start_themselves_are_refused_with_the_way_round(
     starts: list[frozenset[int]],

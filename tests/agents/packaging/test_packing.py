@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from support.profiles import examples
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.hooks import Hook
@@ -673,7 +674,7 @@ def families(draw: Any) -> Definitions:
     return Definitions(agents, known, TOOLS, HOOKS, about_skills)
 
 
-slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @slow
@@ -743,7 +744,7 @@ FULL_FILE = json.loads(pack(FULL, "a"))
 FULL_PATHS = [path for path in paths(FULL_FILE) if path]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.sampled_from(FULL_PATHS), json_values | st.just([[]]) | st.just({"": {}}), st.booleans())
 @example(("hubbub_package",), 1 << 62, True)
 def test_one_wrong_value_anywhere_is_refused_or_read_and_never_another_exception(

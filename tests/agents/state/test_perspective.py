@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from support.profiles import examples
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition
@@ -342,7 +343,7 @@ def assert_acceptable(request: ModelRequest) -> None:
 
 @pytest.mark.spec("S-02", "S-04", "S-07", "S-09", "T-02", "C-08")
 @given(rules, st.lists(steps, min_size=1, max_size=12))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_each_side_is_shown_its_own_steps_and_the_others_words_and_nothing_else(
     rules: Rules, script: list[Step]
 ) -> None:

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
 )
 from msgspec import structs
+from support.profiles import examples
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.arguments import BadArguments
@@ -609,7 +610,9 @@ class Families(RuleBasedStateMachine):
                         assert not (message.is_given and message.calls)
 
 
-Families.TestCase.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+Families.TestCase.settings = settings(
+    max_examples=examples(250), stateful_step_count=40, deadline=None
+)
 TestFamilies = pytest.mark.spec("C-07", "C-10", "C-14", "C-18", "T-02", "T-05", "S-07")(
     Families.TestCase
 )

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 from msgspec import structs
+from support.profiles import examples
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition
@@ -465,7 +466,7 @@ class TurnEngine(RuleBasedStateMachine):
 
 
 TurnEngine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(60), stateful_step_count=40, deadline=None, derandomize=True
 )
 
 

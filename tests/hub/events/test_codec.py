@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from support.profiles import examples
 
 from hubbub import CustomEvent, Event, Secret
 from hubbub.hub.errors import BadValue
@@ -79,7 +80,7 @@ events = {event.type: structs_of(event) for event in CATALOGUE}
 @pytest.mark.spec("H-13")
 @pytest.mark.parametrize("type_", sorted(events))
 def test_every_event_of_the_catalogue_is_read_back_equal(type_):
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(event=events[type_])
     def check(event):
         data = encode_event(event)

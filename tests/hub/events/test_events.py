@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from support.profiles import examples
 
 from hubbub import START, CustomEvent, Event, Hub, Message, Runtime, Secret, agent
 from hubbub.hub import events
@@ -171,7 +172,7 @@ async def test_unknown_type_is_accepted_carried_journaled_and_read_back_unchange
 
 @pytest.mark.anyio
 @pytest.mark.spec("H-13")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     data=st.dictionaries(
         st.text().filter(lambda k: k not in ("cls", "type_", "durable")), json_values

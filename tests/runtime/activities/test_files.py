@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.agents import model_agent
+from support.profiles import examples
 
 from hubbub import AgentDefinition, Hook, Run, RunContext, RunState, Runtime, agent
 from hubbub.agents.definitions.tools import tool
@@ -294,7 +295,9 @@ async def snapshot(at: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
 @pytest.mark.spec("T-01", "T-04", "T-07")
 @given(first=operations, second=operations, where=st.sampled_from(WHERE), late=st.booleans())
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 async def test_the_area_is_a_dict_that_outlives_parking_and_processes(
     first: list[Any], second: list[Any], where: str, late: bool

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.agents import Observer, model_agent
 from support.crash_journal import CrashJournal
+from support.profiles import examples
 
 from hubbub import (
     AgentDefinition,
@@ -909,7 +910,7 @@ class Told:
 
 
 @pytest.mark.spec("H-19", "C-05", "V-02", "V-03", "D-09")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
 async def test_planted_values_are_seen_nowhere(data: st.DataObject) -> None:
     plan = Plan(data.draw)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.agents import Observer, model_agent
+from support.profiles import examples
 
 from hubbub import (
     AgentDefinition,
@@ -127,7 +128,7 @@ def expected(
 
 
 @pytest.mark.spec("D-07", "D-09")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tree=trees(), late=st.booleans())
 async def test_each_run_of_a_tree_sees_what_the_order_says(tree: Any, late: bool) -> None:
     nodes, given_env, runtime_env = tree

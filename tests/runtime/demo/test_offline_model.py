@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.chats import FILES, Chat, open_chat, write_files
+from support.profiles import examples
 
 from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
 from hubbub.agents.state.commands import word_of
@@ -262,7 +263,9 @@ lines = st.one_of(
 @example(["make a skill that sings", "no", "yes", "make a skill that sings", "no", "yes", "yes"])
 @given(st.lists(lines, max_size=12))
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 async def test_every_line_is_answered_by_who_is_on_top_and_stop_brings_main_back(
     typed: list[str],

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 from support.stores import SECRET, Filled, fill, open_runtime
 
 from hubbub import Message
@@ -168,7 +169,9 @@ def test_a_store_that_a_runtime_is_at_work_on_takes_nothing_in(made: Made, tmp_p
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_an_import_is_all_or_nothing(made: Made, tmp_path: Path, data: st.DataObject) -> None:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 from support.stores import Filled, fill
 
 from hubbub.hub.errors import OperatorError
@@ -183,7 +184,9 @@ def test_a_changed_or_missing_content_is_found(made: Made, tmp_path: Path) -> No
 
 
 @settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(150),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(st.integers(0, 1 << 30), st.integers(1, 4))
 def test_flipped_bits_never_raise(made: Made, tmp_path: Path, at: int, count: int) -> None:

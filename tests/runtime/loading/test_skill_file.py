@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
@@ -138,7 +139,7 @@ async def test_a_folder_with_something_wrong_in_it_can_be_written_to(tmp_path: P
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1)
     .filter(str.strip),
 )  # fmt: skip
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_what_is_written_is_read_back_whatever_it_says(description: str, text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "greet.md").write_text(skill_text(description.strip(), text), newline="")

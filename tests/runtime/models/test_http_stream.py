@@ -12,6 +12,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 from support.provider_requests import REPLY
 from support.provider_servers import (
     Answer,
@@ -468,7 +469,7 @@ hosts = st.one_of(
 )
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(hosts, st.sampled_from(["", ":0", ":80", ":65536", ":x"]), st.text(max_size=8))
 @example("999.1.1.1", "", "")
 @example("a..b", "", "")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.agents import Observer, assert_one_life, echo_model, heard, model_agent
+from support.profiles import examples
 
 from hubbub import RunState, Runtime
 from hubbub.agents.definitions.tools import ToolError, tool
@@ -229,7 +230,9 @@ def is_abort(item: Any) -> bool:
 )
 @given(steps=steps, parallel=st.booleans(), late=st.booleans(), interrupt=st.integers(0, 12))
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 async def test_whatever_the_model_calls_the_next_request_is_complete(
     steps: list[list[ToolCall]], parallel: bool, late: bool, interrupt: int

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from support.profiles import examples
 from support.programs import MAIN, Program, label_of, spoken
 from support.stack_model import StackModel
 from support.tallies import Tally
@@ -264,7 +265,8 @@ def test_a_stack_does_what_the_model_does(store: str, backend: str) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=10 if store == "sqlite" else 40, stateful_step_count=15, deadline=None,
+            max_examples=examples(10 if store == "sqlite" else 40), stateful_step_count=15,
+            deadline=None,
             suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
             phases=[phase for phase in Phase if phase is not Phase.explain],
         ),

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.profiles import examples
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
 from hubbub.runtime.schedules.ticks import MAX_COUNTED, MAX_SPANS, BeatTicks, CronTicks, Past
@@ -288,7 +289,7 @@ def play(clockwork: Clockwork, steps: list[tuple[str, int]]) -> Clockwork:
 
 @pytest.mark.spec("P-07", "P-16")
 @given(STEPS, st.sampled_from(["latest", "all"]), st.sampled_from(["0 * * * *", "30 2 * * *"]))
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_cron_fires_each_tick_once_and_every_one_that_comes(
     steps: list[tuple[str, int]], policy: str, expression: str
 ) -> None:
@@ -305,7 +306,7 @@ def test_a_cron_fires_each_tick_once_and_every_one_that_comes(
 
 @pytest.mark.spec("P-08")
 @given(STEPS, st.sampled_from([1, 45, 1800, 5400]))
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_heartbeat_beats_on_whatever_the_clock_does(
     steps: list[tuple[str, int]], interval: int
 ) -> None:
@@ -324,7 +325,7 @@ def test_a_heartbeat_beats_on_whatever_the_clock_does(
 
 
 @given(st.lists(st.integers(0, 2 * HOUR), max_size=6), st.integers(-MINUTE + 1, -1))
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_clock_that_is_set_back_by_a_little_fires_nothing_more(
     leaps: list[int], back: int
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.frames import KEY, complete, frame, open_runtime, skill, use
+from support.profiles import examples
 from support.virtual_time import VirtualTimeLoop
 
 import hubbub
@@ -978,7 +979,7 @@ async def by_runtime(models: Any, lines: list[str]) -> tuple[list[list[str]], li
 
 
 @pytest.mark.spec("I-03", "I-02")
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.fixed_dictionaries({name: scripts(index) for index, name in enumerate(NAMES)}),
     st.lists(st.sampled_from(["hi", "yes", "more", "/back", "stop"]), min_size=2, max_size=5),

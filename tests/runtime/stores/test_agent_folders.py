@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from support.agents import echo_model, model_agent
 from support.families import Recorder, child, config, parent
+from support.profiles import examples
 
 from hubbub import AgentDefinition, Message, RunContext, RunState, Runtime, SideConfig, agent, tool
 from hubbub.agents.definitions.prompt import PromptDefinition
@@ -523,7 +524,7 @@ async def test_a_history_cut_anywhere_is_adopted_or_reported(tmp_path: Path) -> 
 
 
 @settings(
-    max_examples=150, deadline=None,
+    max_examples=examples(150), deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(data=st.data())

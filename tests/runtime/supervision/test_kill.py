@@ -16,7 +16,7 @@ CYCLES = 10
 
 
 @pytest.mark.spec("P-10", "P-17", "H-07", "H-09")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_whenever_it_is_killed_what_was_acknowledged_is_there_and_nothing_twice(
     tmp_path: Path, seed: int
 ) -> None:

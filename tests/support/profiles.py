@@ -1,0 +1,31 @@
+"""How many examples Hypothesis draws: all of them where ``CI`` is set, a tenth for people."""
+
+from typing import Final
+
+from hypothesis import settings
+
+__all__ = ["DEV", "examples", "load_profile"]
+
+DEV: Final = "dev"
+TENTH: Final = 10
+
+
+def load_profile() -> None:
+    """Choose ``dev`` where Hypothesis has not chosen ``ci`` itself, as it does where ``CI`` is set.
+
+    Its ``ci`` draws the same examples every time.  ``dev`` draws others every time, so the search
+    goes on wherever people work.  ``--hypothesis-profile`` has the last word.
+    """
+    settings.register_profile(DEV, settings.get_profile("default"), max_examples=10, deadline=None)
+    if settings.get_current_profile_name() == "default":
+        settings.load_profile(DEV)
+
+
+def examples(number: int) -> int:
+    """``number`` in CI, a tenth of it for people.
+
+    For properties.  A test that has to find a planted bug says its number itself.
+    """
+    if settings.get_current_profile_name() == DEV:
+        return max(number // TENTH, 1)
+    return number

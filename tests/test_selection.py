@@ -1,0 +1,85 @@
+"""What ``uv run pytest`` runs, and what it says of what it leaves out."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from support.profiles import examples
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parent.parent
+OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+TESTS = """
+import pytest
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(3))
+def test_that_takes_long(number): pass
+
+def test_that_does_not(): pass
+"""
+OUR_OWN = """
+import sys
+sys.path.append({support!r})
+from support.selection import *
+from support.selection import __all__
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project with our options and our way to select."""
+    pytester.makeconftest(OUR_OWN.format(support=str(ROOT / "tests")))
+    markers = "\n    ".join(OPTIONS["markers"])
+    pytester.makeini(f"[pytest]\naddopts = {OPTIONS['addopts']}\nmarkers =\n    {markers}\n")
+    pytester.makepyfile(test_one=TESTS, test_two=TESTS)
+    return pytester
+
+
+def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return project.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_long_tests_are_left_out_and_that_is_said(project: pytest.Pytester, processes: str) -> None:
+    result = run(project, "-n", processes)
+    assert result.parseoutcomes()["passed"] == 2
+    assert (processes == "2") == ("2 workers" in result.stdout.str())
+    result.stdout.fnmatch_lines(
+        ['6 long tests were left out: -m long runs these, -m "" all (as CI does)']
+    )
+
+
+def test_all_run_where_they_are_asked_for_and_nothing_is_said(project: pytest.Pytester) -> None:
+    result = run(project, "-n", "2", "-m", "")
+    assert result.parseoutcomes()["passed"] == 8
+    result.stdout.no_fnmatch_line("*left out*")
+
+
+def test_one_file_runs_in_one_process(project: pytest.Pytester) -> None:
+    result = run(project, "test_one.py")
+    result.assert_outcomes(passed=1, deselected=3)
+    result.stdout.no_fnmatch_line("*workers*")
+
+
+def test_people_draw_a_tenth_of_the_examples_of_ci() -> None:
+    before = settings.get_current_profile_name()
+    try:
+        settings.load_profile("ci")
+        assert (examples(250), examples(5)) == (250, 5)
+        assert settings().max_examples == 100
+        assert settings().derandomize
+        settings.load_profile("dev")
+        assert (examples(250), examples(5)) == (25, 1)
+        assert settings().max_examples == 10
+        assert not settings().derandomize
+    finally:
+        settings.load_profile(before)
+
+
+def test_ci_runs_what_is_long_and_draws_all_examples() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "export CI=true" in script
+    assert all('-m ""' in line for line in script.splitlines() if " pytest " in line)
