@@ -27,15 +27,15 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import anyio
 from msgspec import Struct
 
-from hubbub.hub.cancelling import cancellations
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.errors import BadPattern, BadValue, DefinitionError
 from hubbub.hub.events import ChannelComplete, ChannelError, ChannelStart, Event, HubGap
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
-from hubbub.hub.patterns import Patterns
-from hubbub.hub.raised import is_contained
+from hubbub.hub.tasks.cancelling import cancellations
 from hubbub.hub.tasks.outermost import start_in
+from hubbub.hub.tasks.raised import is_contained
 
 __all__ = ["Attachment", "Channel", "ChannelContext", "ChannelHandler", "Channels"]
 

@@ -1,9 +1,9 @@
 """The hub: the one place where things meet.
 
 Reading order: ``events`` (what can happen), ``store`` (the port of a journal, and the rules of
-inboxes), ``patterns``, ``delivery`` (who listens, and in which order), ``pipeline`` (the way from
-an event to those who listen), ``hub`` (the face of it all), ``receipt``, ``prompts``,
-``own_lane``, ``run_hub``, ``ports``.  ``conformance`` proves a store of your own.
+inboxes), ``delivery`` (who listens, and in which order), ``pipeline`` (the way from an event to
+those who listen), ``hub`` (the face of it all), ``receipt``, ``prompts``, ``own_lane``,
+``run_hub``, ``ports``.  ``conformance`` proves a store of your own; ``tasks`` is below all.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -19,11 +19,11 @@ from typing import Any, Final, Self, overload
 import anyio
 from msgspec import Struct
 
-from hubbub.hub import scope
-from hubbub.hub.cancelling import defer_interrupts
+from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Owner
 from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns_of
+from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
@@ -35,7 +35,6 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.masking import Masker
 from hubbub.hub.message import Sayable, opening_event, session_message
-from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
@@ -45,6 +44,7 @@ from hubbub.hub.store.journal import Delivery, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_label, check_labels, check_text
 
 __all__ = ["Handler", "Hub", "HubStatistics"]

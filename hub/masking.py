@@ -27,8 +27,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from hubbub.hub.cancelling import is_cancellation
-from hubbub.hub.raised import exit_in
+from hubbub.hub.tasks.cancelling import is_cancellation
+from hubbub.hub.tasks.raised import exit_in
 from hubbub.hub.texts import readable
 
 __all__ = ["LONG", "MASK", "Masker", "words_of"]

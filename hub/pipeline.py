@@ -22,8 +22,8 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from hubbub.hub import scope
 from hubbub.hub.addressing import Addressing
+from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent, WrongThread
 from hubbub.hub.events import (

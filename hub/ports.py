@@ -19,8 +19,8 @@ import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
-from hubbub.hub.cancelling import is_on_asyncio, outlast
 from hubbub.hub.errors import Closed
+from hubbub.hub.tasks.cancelling import is_on_asyncio, outlast
 
 __all__ = [
     "Blobs",

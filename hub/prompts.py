@@ -37,8 +37,8 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.masking import words_of
 from hubbub.hub.pipeline import Pipeline
-from hubbub.hub.raised import is_contained
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
 

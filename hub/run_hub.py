@@ -13,10 +13,11 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 from msgspec import structs
 
-from hubbub.hub import scope
+from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.listening import Handler, is_async, patterns_of
+from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.errors import ReservedEvent, WaitCycle
 from hubbub.hub.events import (
     Event,
@@ -29,7 +30,6 @@ from hubbub.hub.hub import Hub, HubStatistics
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.patterns import Pattern, Patterns
 from hubbub.hub.pipeline import home_of
 from hubbub.hub.receipt import Receipt
 

@@ -19,11 +19,11 @@ import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from hubbub.hub.cancelling import defer_interrupts, is_on_asyncio, outlast
 from hubbub.hub.errors import Closed
 from hubbub.hub.logs import log
-from hubbub.hub.raised import exit_in, is_contained
+from hubbub.hub.tasks.cancelling import defer_interrupts, is_on_asyncio, outlast
 from hubbub.hub.tasks.outermost import start_in
+from hubbub.hub.tasks.raised import exit_in, is_contained
 
 __all__ = ["TaskHost"]
 

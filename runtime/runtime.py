@@ -25,7 +25,6 @@ from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub import events as e
-from hubbub.hub.cancelling import defer_interrupts
 from hubbub.hub.errors import (
     BadValue,
     CallerError,
@@ -47,6 +46,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Delivery, RunInfo
 from hubbub.hub.store.store import Store
+from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_label, check_labels, check_text
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activities.agent_messages import agent_for

@@ -18,7 +18,7 @@ from msgspec import UNSET, inspect
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import parse_arguments
 from hubbub.hub.masking import words_of
-from hubbub.hub.raised import exit_in
+from hubbub.hub.tasks.raised import exit_in
 
 __all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "BadArguments"]
 

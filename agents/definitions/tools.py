@@ -25,7 +25,7 @@ from hubbub.agents.definitions.variables import VariableDefinition, variable_pro
 from hubbub.agents.model import ToolSpec
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import words_of
-from hubbub.hub.raised import exit_in
+from hubbub.hub.tasks.raised import exit_in
 from hubbub.hub.texts import label_problem, readable, text_problem
 
 __all__ = [

@@ -9,8 +9,8 @@ removed becomes deaf at once by losing its ``deliver``.
 from collections.abc import Callable
 from typing import Self
 
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.events import Event
-from hubbub.hub.patterns import Patterns
 
 __all__ = ["Audience", "Subscription", "deaf"]
 

@@ -21,15 +21,15 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from hubbub.hub import scope
+from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Audience, Subscription
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.ports import Ports
-from hubbub.hub.raised import exit_in
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.raised import exit_in
 
 __all__ = ["MAX_NESTED", "Dispatcher", "OpenStream", "Owner"]
 

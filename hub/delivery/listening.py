@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
+from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import BadValue, Closed
 from hubbub.hub.events import Event
-from hubbub.hub.patterns import Pattern, Patterns
-from hubbub.hub.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.texts import check_labels
 
 __all__ = ["Handler", "Listeners", "is_async", "patterns_of"]

@@ -15,8 +15,8 @@ import anyio
 from hubbub.hub.delivery.audience import Subscription, deaf
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.events import Event, HubGap, SessionMessage
-from hubbub.hub.patterns import Patterns
 from hubbub.hub.store.cursor import cursor_at, cursor_of, place
 from hubbub.hub.store.journal import Selection
 

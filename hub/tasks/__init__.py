@@ -1,4 +1,5 @@
-"""Tasks in which code runs that is not the library's own.
+"""Tasks in which code runs that is not the library's own, and how they end.
 
-``outermost`` starts them, and lends a task that is not ours to such code.
+Reading order: ``cancelling`` (where the event loops differ), ``raised`` (whose an exception is),
+``outermost`` (starts such tasks, and lends a task that is not ours to such code), ``stepped``.
 """

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from hubbub.hub.cancelling import is_on_asyncio
+from hubbub.hub.tasks.cancelling import is_on_asyncio
 
 __all__ = ["awaited_here", "start_in"]
 

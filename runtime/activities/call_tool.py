@@ -10,7 +10,7 @@ from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, ToolResult, render_failure, render_result
 from hubbub.agents.standalone.stack import activated_in
 from hubbub.hub.ports import Offload
-from hubbub.hub.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained
 
 __all__ = ["call_tool", "invoke"]
 

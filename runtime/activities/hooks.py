@@ -18,7 +18,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.hook_events import Notice
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen, SessionResult
 from hubbub.hub.logs import log
-from hubbub.hub.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.values import NULL, encode_value
 
 if TYPE_CHECKING:

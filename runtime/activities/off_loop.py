@@ -21,8 +21,8 @@ from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import Closed, WrongThread
 from hubbub.hub.hub import Hub
-from hubbub.hub.raised import exit_in
 from hubbub.hub.run_hub import RunHub, RunSubscription
+from hubbub.hub.tasks.raised import exit_in
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.thread_state import Outside, ThreadState

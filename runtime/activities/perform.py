@@ -64,9 +64,9 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.raised import is_contained
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.tasks.outermost import start_in
+from hubbub.hub.tasks.raised import is_contained
 from hubbub.runtime.activities.call_tool import invoke
 from hubbub.runtime.activities.child_lookup import look_up_call, look_up_frame, look_up_start
 from hubbub.runtime.activities.deltas import Deltas

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hubbub.hub.patterns import Patterns
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.ports import Ports
 from hubbub.runtime.cli.printing import Loop, Write, at_least, document, write_all
 from hubbub.runtime.stores.open import DEFAULT_STORE

@@ -12,9 +12,9 @@ from msgspec import Struct
 from hubbub.agents.folders.stack_view import stack_of
 from hubbub.agents.model import Usage
 from hubbub.hub import events as e
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.events import Event, FileRef
 from hubbub.hub.events.descriptors import Descriptor, read_descriptor
-from hubbub.hub.patterns import Patterns
 from hubbub.hub.ports import Clock
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of

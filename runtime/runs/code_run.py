@@ -33,9 +33,9 @@ from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.raised import is_contained
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
+from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.values import encode_value
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.current_run import CURRENT_RUN

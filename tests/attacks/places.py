@@ -19,9 +19,9 @@ from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta
 from hubbub.channels import Channel, Channels
-from hubbub.hub.cancelling import is_cancellation, is_on_asyncio
 from hubbub.hub.events import Event
 from hubbub.hub.ports import MemoryBlobs
+from hubbub.hub.tasks.cancelling import is_cancellation, is_on_asyncio
 from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
 __all__ = ["PLACES", "Place", "RaisingBlobs", "Site", "Trap", "agents_of", "by_future"]

@@ -19,8 +19,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.errors import BadValue
-from hubbub.hub.patterns import Patterns
 from hubbub.runtime.simulation.story.fields import check_fields
 
 __all__ = [

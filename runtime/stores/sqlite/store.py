@@ -27,9 +27,9 @@ from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
-from hubbub.hub.raised import exit_in
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.raised import exit_in
 from hubbub.runtime.stores.folders.adopt import adopt, problems_of
 from hubbub.runtime.stores.folders.disk import Disk, RealDisk
 from hubbub.runtime.stores.folders.projection import Projection

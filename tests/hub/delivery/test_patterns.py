@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub import CustomEvent, Hub, Runtime, agent
+from hubbub.hub.delivery.patterns import MAX_PATTERNS, Patterns
 from hubbub.hub.errors import BadPattern
-from hubbub.hub.patterns import MAX_PATTERNS, Patterns
 
 words = st.text("ab", min_size=1, max_size=3)
 types = st.lists(words, min_size=1, max_size=4).map(":".join)

@@ -5,7 +5,7 @@ the process, the loop's own cancellation of the task at hand, and ``ChildActivat
 error.
 """
 
-from hubbub.hub.cancelling import is_being_cancelled, is_cancellation
+from hubbub.hub.tasks.cancelling import is_being_cancelled, is_cancellation
 
 __all__ = ["exit_in", "is_contained"]
 
