@@ -38,7 +38,10 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Delivery, NewRun
 from hubbub.hub.values import NULL, Secret
 
-__all__ = ["Addressing", "identity_of", "is_from_user", "is_run_id"]
+__all__ = ["SCHEDULES", "Addressing", "identity_of", "is_from_user", "is_run_id"]
+
+SCHEDULES: Final = "schedule"
+"""The source of what a schedule sends, and begins."""
 
 SCOPED: Final = "!"
 """Ends the key of a mark: the value before it was given as a scoped one."""

@@ -27,7 +27,9 @@ GROUND: Final = frozenset(
 HUB: Final = ("hub/tasks", "ground", "hub/events", "hub/store", "hub/delivery", "hub")
 TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
 KERNEL: Final = (*HUB, *TURN, "agents/code", "runtime/models", "runtime/kernel")
-STORES: Final = ("runtime/stores", "runtime/stores/sqlite", "runtime/stores/folders")
+STORES: Final = (
+    "runtime/stores", "runtime/stores/sqlite", "runtime/stores/exchange", "runtime/stores/folders",
+)  # fmt: skip
 SIMULATION: Final = "runtime/simulation"
 
 ROOMS: Final[dict[str, tuple[str, ...]]] = {
@@ -59,7 +61,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "runtime/loading": ("ground", "agents/definitions", "runtime/text"),
     "runtime/stores/sqlite": HUB,
-    "runtime/stores/folders": (*HUB, "agents/state", "agents/folders", "runtime/stores/sqlite"),
+    "runtime/stores/exchange": (*HUB, "agents/state", "agents/code"),
+    "runtime/stores/folders": (
+        *HUB, "agents/state", "agents/folders", "runtime/stores/sqlite", "runtime/stores/exchange",
+    ),
     "runtime/stores": (*HUB, "runtime/stores/sqlite", "runtime/stores/folders"),
     "runtime/kernel": (*HUB, *TURN, "runtime/models"),
     "runtime/activities": KERNEL,
@@ -76,7 +81,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/inspection": (
         *HUB, *TURN, "agents/code", "agents/folders", "runtime/text", "runtime/loading", *STORES,
     ),
-    "runtime/demo": (*KERNEL, "runtime", "runtime/runs", "runtime/stores/sqlite", "runtime/text"),
+    "runtime/demo": (*KERNEL, "runtime", "runtime/runs", "runtime/stores", "runtime/stores/sqlite",
+        "runtime/text"),
     "runtime/demo/assets": (
         *KERNEL, "runtime", "runtime/activities", "runtime/demo", "runtime/text",
     ),
@@ -96,7 +102,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     f"{SIMULATION}/invariants": (*KERNEL, "runtime/models/http", f"{SIMULATION}/story"),
     f"{SIMULATION}/playback": (
-        *KERNEL, "runtime", "runtime/runs", "runtime/inspection", "runtime/loading",
+        *KERNEL, "runtime", "runtime/runs", "runtime/stores/exchange", "runtime/loading",
         f"{SIMULATION}/story", f"{SIMULATION}/loop", f"{SIMULATION}/world",
     ),
     f"{SIMULATION}/strategies": (*KERNEL, f"{SIMULATION}/story"),
@@ -124,7 +130,6 @@ DEBTS: Final[frozenset[tuple[str, str]]] = frozenset(
         ("runtime/activities/thread_state.py", "agents/standalone/turns.py"),
         ("runtime/activities/thread_state.py", "runtime/runtime.py"),
         ("runtime/activities/variable_requests.py", "runtime/runtime.py"),
-        ("runtime/inspection/run_check.py", "runtime/schedules/scheduler.py"),
         ("runtime/kernel/family.py", "runtime/runtime.py"),
         ("runtime/kernel/handle.py", "runtime/runtime.py"),
         ("runtime/runs/code_run.py", "agents/standalone/stack.py"),
@@ -132,9 +137,6 @@ DEBTS: Final[frozenset[tuple[str, str]]] = frozenset(
         ("runtime/runs/model_run.py", "runtime/runtime.py"),
         ("runtime/schedules/scheduler.py", "runtime/runtime.py"),
         ("runtime/standalone/turn.py", "runtime/runtime.py"),
-        ("runtime/stores/folders/read.py", "runtime/inspection/lanes.py"),
-        ("runtime/stores/folders/read.py", "runtime/inspection/run_check.py"),
-        ("runtime/stores/sqlite/file.py", "runtime/stores/open.py"),
         ("runtime/stores/sqlite/store.py", "runtime/stores/folders/adopt.py"),
         ("runtime/stores/sqlite/store.py", "runtime/stores/folders/disk.py"),
         ("runtime/stores/sqlite/store.py", "runtime/stores/folders/projection.py"),
@@ -161,9 +163,6 @@ CIRCLES: Final[tuple[frozenset[str], ...]] = (
             "runtime/activities/perform.py",
             "runtime/activities/thread_state.py",
             "runtime/activities/variable_requests.py",
-            "runtime/inspection/lanes.py",
-            "runtime/inspection/replay.py",
-            "runtime/inspection/run_check.py",
             "runtime/kernel/family.py",
             "runtime/kernel/handle.py",
             "runtime/runs/code_run.py",
@@ -174,16 +173,6 @@ CIRCLES: Final[tuple[frozenset[str], ...]] = (
             "runtime/runs/session.py",
             "runtime/runtime.py",
             "runtime/schedules/scheduler.py",
-            "runtime/stores/folders/adopt.py",
-            "runtime/stores/folders/compare.py",
-            "runtime/stores/folders/conversation_reader.py",
-            "runtime/stores/folders/conversations.py",
-            "runtime/stores/folders/projection.py",
-            "runtime/stores/folders/read.py",
-            "runtime/stores/folders/write.py",
-            "runtime/stores/open.py",
-            "runtime/stores/sqlite/file.py",
-            "runtime/stores/sqlite/store.py",
             "runtime/supervision/loader.py",
             "runtime/supervision/quarantine.py",
             "runtime/supervision/supervisor.py",
@@ -209,16 +198,7 @@ THIRD_PARTIES: Final = {
 }
 """What is loaded in which rooms only."""
 
-STRAYS: Final[frozenset[tuple[str, str]]] = frozenset(
-    {
-        ("runtime/inspection/backup.py", "sqlite3"),
-        ("runtime/inspection/check.py", "sqlite3"),
-        ("runtime/inspection/imports.py", "sqlite3"),
-        ("runtime/inspection/incoming_runs.py", "sqlite3"),
-        ("runtime/inspection/run_check.py", "sqlite3"),
-        ("runtime/stores/folders/projection.py", "sqlite3"),
-    }
-)
+STRAYS: Final[frozenset[tuple[str, str]]] = frozenset()
 """Files that load one of these elsewhere.  May only shrink."""
 
 LARGE: Final[dict[str, int]] = {

@@ -243,7 +243,7 @@ def test_show_tells_who_took_a_conversation_over_and_what_was_said_there(
 def test_long_texts_are_shortened_unless_all_is_asked_for(tmp_path: Path) -> None:
     from hubbub.runtime.cli.text import report_lines
     from hubbub.runtime.inspection.views import report
-    from hubbub.runtime.stores.sqlite.file import open_store_file
+    from hubbub.runtime.stores.open import open_reader
 
     async def work() -> str:
         async with open_runtime(tmp_path / "store") as rt:
@@ -255,7 +255,7 @@ def test_long_texts_are_shortened_unless_all_is_asked_for(tmp_path: Path) -> Non
             return run.run_id
 
     run_id = anyio.run(work)
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as opened:
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as opened:
         short = list(report_lines(report(opened, run_id), 0, full=False))
         full = list(report_lines(report(opened, run_id, full=True), 0, full=True))
     assert all(len(line) < 400 and line.isprintable() for line in short)

@@ -3,17 +3,19 @@
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.cli.printing import Loop, Write, document, write_all
-from hubbub.runtime.stores.open import DEFAULT_STORE
+from hubbub.runtime.cli.printing import Write, document, write_all
+from hubbub.runtime.inspection.find import find_run
+from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
 from hubbub.runtime.stores.sqlite.private_files import open_private
 
 if TYPE_CHECKING:
-    from hubbub.runtime.stores.sqlite.file import StoreFile
+    from hubbub.hub.store.reader import StoreReader
 
 __all__ = ["export_command", "import_command"]
 
@@ -64,10 +66,9 @@ def export_command(write: Write) -> Callable[..., int]:
             sqlite:PATH, the folder that a runtime uses.
         """
         what = _what(context=context, state=state, as_test=as_test, agents=agents)
-        from hubbub.runtime.stores.sqlite.file import open_store_file
 
-        with open_store_file(store) as opened:
-            run_id, contents = opened.find(run), not no_files
+        with open_reader(store) as opened:
+            run_id, contents = find_run(opened, run), not no_files
             if what == "test":
                 write(_write_test(opened, run_id, agents, out, contents=contents))
                 return 0
@@ -95,11 +96,11 @@ def _what(
 
 
 def _exported(
-    opened: "StoreFile", run_id: str, what: Exported, *, contents: bool
+    opened: "StoreReader", run_id: str, what: Exported, *, contents: bool
 ) -> Generator[bytes, None, None]:
     """The lines of an export."""
-    from hubbub.runtime.inspection.export import export_run
     from hubbub.runtime.inspection.folder_export import export_context, export_state
+    from hubbub.runtime.stores.exchange.export import export_run
 
     match what:
         case "context":
@@ -120,7 +121,7 @@ def _write_lines(write: Write, out: Path | None, lines: Generator[bytes, None, N
             write(f"wrote {out}: {_write_file(out, lines):,} lines")
 
 
-def import_command(write: Write, loop: Loop) -> Callable[..., int]:
+def import_command(write: Write) -> Callable[..., int]:
     from cyclopts import Parameter
 
     def import_(
@@ -147,6 +148,7 @@ def import_command(write: Write, loop: Loop) -> Callable[..., int]:
             sqlite:PATH; made if there is none.
         """
         from hubbub.runtime.inspection.imports import import_runs
+        from hubbub.runtime.stores.exchange.incoming_runs import MAX_LINE_BYTES
 
         ports = Ports()
         try:
@@ -155,10 +157,9 @@ def import_command(write: Write, loop: Loop) -> Callable[..., int]:
             problem = getattr(error, "strerror", None) or str(error)
             raise OperatorError(f"{file}: {problem}; name a file of hubbub export") from error
         with opened:
-            found = loop(
-                lambda: import_runs(store, str(file), opened, replace=replace, ports=ports),
-                "asyncio",
-            )
+            # A device, or what is no export, may have no lines at all.
+            lines = iter(partial(opened.readline, MAX_LINE_BYTES + 1), b"")
+            found = import_runs(store, str(file), lines, replace=replace, ports=ports)
         if json:
             write(document(found))
         else:
@@ -170,7 +171,7 @@ def import_command(write: Write, loop: Loop) -> Callable[..., int]:
 
 
 def _write_test(
-    store: Any, run_id: str, agents: str | None, out: Path | None, *, contents: bool
+    store: "StoreReader", run_id: str, agents: str | None, out: Path | None, *, contents: bool
 ) -> str:
     """Write a regression test and its recording; returns what is told of it."""
     from hubbub.runtime.inspection.as_test import recorded_test

@@ -1,14 +1,16 @@
 """``hubbub runs | show | tail | replay | schedules``: what a store holds.  They change nothing."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.reader import Stored
 from hubbub.runtime.cli.printing import Loop, Write, at_least, document, write_all
-from hubbub.runtime.stores.open import DEFAULT_STORE
+from hubbub.runtime.inspection.find import find_run
+from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
 
 __all__ = ["replay_command", "runs_command", "schedules_command", "show_command", "tail_command"]
 
@@ -41,9 +43,8 @@ def runs_command(write: Write) -> Callable[..., int]:
         """
         from hubbub.runtime.cli.text import run_lines
         from hubbub.runtime.inspection.views import list_runs
-        from hubbub.runtime.stores.sqlite.file import open_store_file
 
-        with open_store_file(store) as opened:
+        with open_reader(store) as opened:
             found = list_runs(opened, ended=all, limit=at_least(1, "--limit", limit))
         if json:
             write(document(found))
@@ -84,10 +85,9 @@ def show_command(write: Write) -> Callable[..., int]:
         """
         from hubbub.runtime.cli.text import report_lines
         from hubbub.runtime.inspection.views import report
-        from hubbub.runtime.stores.sqlite.file import open_store_file
 
-        with open_store_file(store) as opened:
-            found = report(opened, opened.find(run), full=full, frames=True)
+        with open_reader(store) as opened:
+            found = report(opened, find_run(opened, run), full=full, frames=True)
         if json:
             write(document(found))
         else:
@@ -130,7 +130,6 @@ def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
         """
         from hubbub.runtime.cli.text import event_line
         from hubbub.runtime.inspection.views import follow_events, last_events
-        from hubbub.runtime.stores.sqlite.file import Stored, open_store_file
 
         patterns = Patterns(types or "*")
         count = at_least(0, "--lines", lines)
@@ -138,8 +137,8 @@ def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
         def show(stored: Stored) -> None:
             write(_event_object(stored) if json else event_line(stored))
 
-        with open_store_file(store) as opened:
-            run_id = None if run is None else opened.find(run)
+        with open_reader(store) as opened:
+            run_id = None if run is None else find_run(opened, run)
             with opened.one_moment():
                 reached = opened.tip
                 last = last_events(opened, count, run_id=run_id, types=patterns)
@@ -191,10 +190,9 @@ def replay_command(write: Write) -> Callable[..., int]:
         """
         from hubbub.runtime.cli.text import replay_lines
         from hubbub.runtime.inspection.replay import replay as replay_run
-        from hubbub.runtime.stores.sqlite.file import open_store_file
 
-        with open_store_file(store) as opened, opened.one_moment():
-            state = replay_run(opened, opened.find(run), until)
+        with open_reader(store) as opened, opened.one_moment():
+            state = replay_run(opened, find_run(opened, run), until)
         if json:
             write(document(state))
         else:
@@ -217,12 +215,10 @@ def schedules_command(write: Write) -> Callable[..., int]:
         """
         from hubbub.runtime.cli.text import schedule_lines
         from hubbub.runtime.schedules.status import NOTES, schedule_statuses
-        from hubbub.runtime.stores.sqlite.file import open_store_file
-        from hubbub.runtime.stores.sqlite.reader import SqliteReader
 
         now = Ports().clock.now()
-        with open_store_file(store) as opened:
-            statuses = schedule_statuses(SqliteReader(opened.db).notes(NOTES), now)
+        with open_reader(store) as opened:
+            statuses = schedule_statuses(opened.notes(NOTES), now)
         if json:
             write(document({"schedules": statuses}))
         else:
@@ -232,7 +228,7 @@ def schedules_command(write: Write) -> Callable[..., int]:
     return schedules
 
 
-def _event_object(stored: Any) -> str:
+def _event_object(stored: Stored) -> str:
     from hubbub.hub.events.codec import encode_event
 
     event = msgspec.Raw(encode_event(stored.event))

@@ -29,7 +29,7 @@ def store_commands(write: Write, notice: Write, loop: Loop) -> Mapping[str, Call
         "replay": replay_command(write),
         "schedules": schedules_command(write),
         "export": export_command(write),
-        "import": import_command(write, loop),
+        "import": import_command(write),
         "backup": backup_command(write, notice),
         "fsck": fsck_command(write, notice),
     }

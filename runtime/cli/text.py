@@ -11,13 +11,12 @@ from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.model import AssistantMessage, ModelMessage
 from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
+from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import Json
-from hubbub.runtime.inspection.backup import Backup
 from hubbub.runtime.inspection.event_words import Said, gist
 from hubbub.runtime.inspection.replay import Replayed
 from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
 from hubbub.runtime.schedules.status import ScheduleStatus
-from hubbub.runtime.stores.sqlite.file import Stored
 from hubbub.runtime.text import printable
 
 __all__ = [

@@ -15,7 +15,7 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.demo.documents import is_document
 from hubbub.runtime.demo.survey import Demo
 from hubbub.runtime.demo.survey_model import many
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.private_files import open_private
@@ -73,9 +73,9 @@ def resume_demo(*, ports: Ports, folder: Path = DEMO_FOLDER) -> tuple[Demo, Sqli
 
 def resumed_line(demo: Demo, *, folder: Path = DEMO_FOLDER) -> str:
     """What a demo that is gone on with has on record."""
-    with open_store_file(f"sqlite:{folder}") as store:
-        select = "SELECT coalesce(sum(status = 'ended'), 0), count(*) FROM run WHERE agent = ?"
-        over, begun = store.db.execute(select, ("reader",)).fetchone()
+    with open_reader(f"sqlite:{folder}") as store:
+        readers = [row.status for row in store.rows() if row.agent == "reader"]
+    over, begun = readers.count("ended"), len(readers)
     what = f"{many(over, 'document')} on record"
     if begun > over:
         what += f", {begun - over} were being read"

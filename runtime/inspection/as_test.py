@@ -10,16 +10,16 @@ recording, no values of secrets.  ``hubbub.runtime.simulation.playback`` plays i
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from hubbub.hub.errors import OperatorError
-from hubbub.runtime.inspection.export import export_run
+from hubbub.hub.errors import OperatorError, UnknownRun
+from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.loading.agents import load_agents
-from hubbub.runtime.stores.sqlite.file import BY_ID, StoreFile
+from hubbub.runtime.stores.exchange.export import export_run
 
 __all__ = ["RecordedTest", "recorded_test"]
 
@@ -62,7 +62,7 @@ class RecordedTest(Struct, frozen=True):
 
 
 def recorded_test(
-    store: StoreFile,
+    store: StoreReader,
     run_id: str,
     *,
     agents: str | None = None,
@@ -76,15 +76,17 @@ def recorded_test(
     another one began, for agents that are not there, and for a file that is no ``.py`` or has no
     folder.
     """
-    agent, root, parent = store.db.execute(
-        f"SELECT agent, root_run_id, parent_run_id FROM run WHERE {BY_ID}", (run_id,)
-    ).fetchone()
-    if parent is not None:
-        raise OperatorError(f"run {run_id}: another run began it; make a test of its root, {root}")
+    row = store.row(run_id)
+    if row is None:
+        raise UnknownRun(run_id)
+    agent = row.agent
+    if row.parent_run_id is not None:
+        began = "another run began it; make a test of its root"
+        raise OperatorError(f"run {run_id}: {began}, {row.root_run_id}")
     if agents is not None:
         if not agents.strip():
             raise OperatorError("--agents: write MODULE:AGENT, for example my_agents:assistant")
-        _check_agents(agents, _agents_of(store, run_id))
+        _check_agents(agents, (each.agent for each in store.tree(run_id)))
     name = f"{_identifier(agent)}_{_identifier(run_id[-8:])}"
     path = Path(f"test_{name}.py") if out is None else out
     if path.suffix != ".py":
@@ -112,11 +114,6 @@ def _folder_line(agents: str, test: Path) -> str:
     way = os.path.relpath(Path(found).resolve().parents[above], test.resolve().parent)
     below = "" if way == "." else f" / {Path(way).as_posix()!r}"
     return f"FOLDER = Path(__file__).parent{below}\n"
-
-
-def _agents_of(store: StoreFile, root: str) -> Iterator[str]:
-    rows = store.db.execute("SELECT DISTINCT agent FROM run WHERE root_run_id = ?", (root,))
-    return (agent for (agent,) in rows)
 
 
 def _check_agents(agents: str, wanted: Iterable[str]) -> None:

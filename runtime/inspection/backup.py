@@ -1,190 +1,20 @@
-"""``backup_store``: a copy of a store as of one moment, beside a runtime at work or without one.
+"""``backup_store``: a copy of a store, made as the store itself makes it."""
 
-The copy holds everything that the store holds, **values of secrets included** (an export never
-does): keep it as safe as the store itself.  ``agents/`` is not copied: a runtime that opens the
-copy writes it anew from the database.
-"""
-
-import hashlib
-import os
-import shutil
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-from msgspec import Struct
+from hubbub.hub.store.reader import Backup
+from hubbub.runtime.stores.open import open_reader
 
-from hubbub.hub.errors import OperatorError, StoreFailed
-from hubbub.runtime.stores.sqlite.file import StoreFile, open_store_file
-from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.private_files import (
-    make_private_file,
-    make_private_folder,
-    open_private,
-)
-from hubbub.runtime.stores.sqlite.regular_files import open_regular
-from hubbub.runtime.stores.sqlite.schema import store_failure
-
-__all__ = ["Backup", "backup_store"]
-
-PAGES: Final = 2_000
-"""Pages of the database that are copied at a time."""
-
-
-DIGEST: Final = 64
-"""Characters of the name of a content."""
-
-
-class Backup(Struct, frozen=True, kw_only=True):
-    """What was copied; sizes in bytes."""
-
-    folder: str
-    runs: int
-    events: int
-    contents: int
-    size: int
+__all__ = ["backup_store"]
 
 
 def backup_store(
     store: str, destination: Path, *, tell: Callable[[str], object] | None = None
 ) -> Backup:
-    """Copy a store into a folder, which must be missing or empty.
+    """Copy the store that ``store`` names, values of secrets included, into a folder.
 
-    The copy is flushed to the disk when this returns, and ``sqlite:DESTINATION`` opens it.
-    Before that it is none: its database gets its name last.  ``tell`` is told how far it has
-    come.  Raises ``OperatorError`` where something cannot be read or written.
+    See ``StoreReader.back_up`` for what is guaranteed and raised.
     """
-    with open_store_file(store) as source:
-        if destination.suffix == ".db":
-            raise OperatorError(f"{destination}: a backup is a folder; name one without .db")
-        copy = DataFolder(destination)
-        is_new = _check_free(destination)
-        try:
-            copy.make()
-            return _copy(source, copy, tell)
-        except OSError as error:
-            where = error.filename or destination
-            raise OperatorError(
-                f"{where}: {error.strerror or error}; free some space or name another folder"
-            ) from error
-        finally:
-            if not copy.database.exists():
-                _clear(destination, is_new)
-
-
-def _copy(source: StoreFile, copy: DataFolder, tell: Callable[[str], object] | None) -> Backup:
-    scratch = copy.database.with_name("hubbub.db.part")
-    copy.root.chmod(0o700)
-    runs, events = _copy_database(source, scratch, tell)
-    # Contents are on disk before what names them, and never change or go: every content that the
-    # copied database names is there by now.
-    contents, size = _copy_contents(source.folder.blobs, copy.blobs)
-    size += scratch.stat().st_size
-    scratch.replace(copy.database)
-    _sync(copy.root)
-    return Backup(folder=str(copy.root), runs=runs, events=events, contents=contents, size=size)
-
-
-def _clear(destination: Path, is_new: bool) -> None:
-    """Leave nothing of a copy that came to nothing; the folder was empty before, or not there."""
-    if not destination.is_dir():
-        return
-    for place in [*destination.iterdir()]:
-        if place.is_dir():
-            shutil.rmtree(place, ignore_errors=True)
-        else:
-            place.unlink(missing_ok=True)
-    if is_new:
-        destination.rmdir()
-
-
-def _check_free(destination: Path) -> bool:
-    """Whether the folder is still to be made; raises ``OperatorError`` where something lies."""
-    try:
-        is_free = not [*destination.iterdir()]
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise OperatorError(f"{destination}: {error.strerror}; name another folder") from error
-    if not is_free:
-        raise OperatorError(f"{destination}: is not empty; name a new folder for the backup")
-    return False
-
-
-def _copy_database(
-    source: StoreFile, path: Path, tell: Callable[[str], object] | None
-) -> tuple[int, int]:
-    """Copy the database; returns how many runs and events it has."""
-
-    def progress(status: int, remaining: int, total: int) -> None:
-        if tell is not None and remaining and (total - remaining) % (PAGES * 50) == 0:
-            tell(f"{100 * (total - remaining) // total} % of the database copied")
-
-    try:
-        make_private_file(path)
-        copy = sqlite3.connect(path)
-        try:
-            with source.one_moment():  # Else a writer would make it begin again and again.
-                source.db.backup(copy, pages=PAGES, progress=progress)
-            _check_copy(copy, path)
-            (runs,) = copy.execute("SELECT count(*) FROM run").fetchone()
-            (events,) = copy.execute("SELECT count(*) FROM event").fetchone()
-        finally:
-            copy.close()
-    except sqlite3.Error as error:
-        raise OperatorError(store_failure(path, error)) from error
-    _sync(path)
-    return runs, events
-
-
-def _check_copy(copy: sqlite3.Connection, path: Path) -> None:
-    """A copy of something damaged is no backup."""
-    (text,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-    if text != "ok":
-        words = " ".join(str(text).split())
-        raise StoreFailed(str(path), f"{words}; the store is damaged, see hubbub fsck")
-
-
-def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
-    """Copy the contents of files; returns how many there are and their size."""
-    count = size = 0
-    for place in _contents(source):
-        copy = target / place.parent.name / place.name
-        make_private_folder(copy.parent)
-        with open_regular(place) as content, open_private(copy) as file:
-            shutil.copyfileobj(content, file)
-        if _digest(copy) != place.name:
-            raise StoreFailed(str(place), "its content has changed; see hubbub fsck")
-        copy.chmod(0o400)  # As in a store: an agent's folder shows the very file.
-        _sync(copy)
-        count += 1
-        size += copy.stat().st_size
-    if count:
-        for folder in (*target.iterdir(), target):
-            _sync(folder)
-    return count, size
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _contents(root: Path) -> Iterator[Path]:
-    if not root.is_dir():
-        return
-    for folder in sorted(root.iterdir()):
-        if folder.is_dir():
-            # What is being written has a longer name until it is whole.
-            yield from (place for place in sorted(folder.iterdir()) if len(place.name) == DIGEST)
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows knows no such thing.
-        return
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with open_reader(store) as reader:
+        return reader.back_up(destination, tell)

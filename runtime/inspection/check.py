@@ -1,10 +1,10 @@
 """``StoreCheck``: whether a store is as it was written, and agrees with itself (``hubbub fsck``).
 
-    the file      SQLite's own check
-    events        see ``lane_check.py``
-    rows          what the tables of runs, inboxes and keys say, against the events
+    the store     what it finds wrong with how it is kept
+    events        see ``stores/exchange/lanes.py``
+    rows          what is kept of runs, inboxes and keys, against the events
     contents      every file that an event names, by digest
-    folders       ``agents/``, where there is one, against the database
+    folders       ``agents/``, where there is one, against the store
 
 Nothing is written, no damage raises, and a problem is one line: where, what, and the remedy.
 Memory grows with the number of runs and of named contents, not with that of events.
@@ -12,34 +12,25 @@ Memory grows with the number of runs and of named contents, not with that of eve
 
 import hashlib
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from hubbub.hub.errors import BadValue, OperatorError
-from hubbub.hub.events import Event
-from hubbub.hub.events.codec import decode_event
-from hubbub.runtime.inspection.lanes import FROM_BACKUP, Lane, Lanes, Problem
-from hubbub.runtime.inspection.run_check import MISFITS, RunCheck, is_key_of
-from hubbub.runtime.stores.folders.conversation_reader import ContextReader
+from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
+from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded, info_of
+from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
+from hubbub.runtime.stores.exchange.run_check import MISFITS, RunCheck, holds_key, is_key_of
 from hubbub.runtime.stores.folders.disk import RealDisk
+from hubbub.runtime.stores.folders.projection import agent_folders
 from hubbub.runtime.stores.folders.read import Broken
-from hubbub.runtime.stores.folders.write import AgentFolders
-from hubbub.runtime.stores.open import folder_of_store
-from hubbub.runtime.stores.sqlite.file import UNREADABLE, StoreFile, failure_of, open_store_file
-from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.reader import SqliteReader
-from hubbub.runtime.stores.sqlite.regular_files import open_regular
+from hubbub.runtime.stores.open import folder_of_store, open_reader
 
 __all__ = ["StoreCheck"]
 
-PAGE: Final = 1_000
 STEP: Final = 200_000
 """Events after which progress is told."""
 
-CHUNK: Final = 1 << 20
+FIRST: Final = -(1 << 62)
+"""Before every position, damaged ones included."""
 
 Tell = Callable[[str], object]
 
@@ -63,12 +54,12 @@ class StoreCheck:
         folder = folder_of_store(self._store)
         file = str(folder.database)
         try:
-            with open_store_file(self._store) as store:
+            with open_reader(self._store) as store:
                 try:
                     with store.one_moment():
                         yield from self._all(store)
-                except UNREADABLE as error:
-                    yield _of_file(file, error)
+                except StoreUnreadable as error:
+                    yield Problem(file, error.what, error.remedy)
                     return
                 yield from self._folders(store)
         except OperatorError as error:
@@ -78,123 +69,105 @@ class StoreCheck:
             what, _, remedy = words.partition("; ")
             yield Problem(file, what, remedy or FROM_BACKUP)
 
-    def _all(self, store: StoreFile) -> Iterator[Problem]:
-        yield from self._file(store)
-        lanes = Lanes(f"{store.folder.database}: event", _run_ids(store))
+    def _all(self, store: StoreReader) -> Iterator[Problem]:
+        yield from self._faults(store)
+        lanes = Lanes(f"{store.place}: event")
         try:
             yield from self._scan(store, lanes)
-        except UNREADABLE as error:
+        except StoreUnreadable as error:
             # What cannot be read would be missed by every other check.
-            yield _of_file(f"{store.folder.database}: event: after {lanes.events:,} of them", error)
+            where = f"{store.place}: event: after {lanes.events:,} of them"
+            yield Problem(where, error.what, error.remedy)
         else:
             yield from self._rows(store, lanes)
             yield from self._references(store)
-        yield from self._contents(store.folder, lanes)
+        yield from self._contents(store, lanes)
 
-    # ── the file, the events ─────────────────────────────────────────────────────────────────
+    # ── the store, the events ────────────────────────────────────────────────────────────────
 
-    def _file(self, store: StoreFile) -> Iterator[Problem]:
-        pragma = "integrity_check" if self._thorough else "quick_check"
+    def _faults(self, store: StoreReader) -> Iterator[Problem]:
         try:
-            found = store.db.execute(f"PRAGMA {pragma}(100)").fetchall()
-        except UNREADABLE as error:
-            yield _of_file(str(store.folder.database), error)
-            return
-        for (text,) in found:
-            if text != "ok":
-                what = " ".join(str(text).split())
-                yield Problem(str(store.folder.database), what, FROM_BACKUP)
+            for what in store.faults(thorough=self._thorough):
+                yield Problem(store.place, what, FROM_BACKUP)
+        except StoreUnreadable as error:
+            yield Problem(store.place, error.what, error.remedy)
 
-    def _scan(self, store: StoreFile, lanes: Lanes) -> Iterator[Problem]:
-        select = (
-            "SELECT position, run, root, lane, seq, type, crc, CAST(body AS BLOB) FROM event "
-            f"WHERE position > ? ORDER BY position LIMIT {PAGE}"
-        )
-        position = -(1 << 62)
-        while rows := store.db.execute(select, (position,)).fetchall():
-            for row in rows:
-                yield from lanes.take(row)
-            position = rows[-1][0]
+    def _scan(self, store: StoreReader, lanes: Lanes) -> Iterator[Problem]:
+        for row in store.event_rows(after=FIRST):
+            yield from lanes.take(row)
             if lanes.events % STEP == 0:
                 self._tell(f"{lanes.events:,} events checked")
         self.events = lanes.events
-        hub = lanes.hub.seq
-        self._tell_end(lanes.events, hub)
-
-    def _tell_end(self, events: int, hub: int) -> None:
-        if events >= STEP:
-            self._tell(f"all {events:,} events checked ({hub:,} of the hub's); now the runs")
+        if self.events >= STEP:
+            of_hub = f"({lanes.hub.seq:,} of the hub's)"
+            self._tell(f"all {self.events:,} events checked {of_hub}; now the runs")
 
     # ── the rows ─────────────────────────────────────────────────────────────────────────────
 
-    def _rows(self, store: StoreFile, lanes: Lanes) -> Iterator[Problem]:
-        table = f"{store.folder.database}: run"
-        check = RunCheck(store.db)
-        for row in check.rows():
+    def _rows(self, store: StoreReader, lanes: Lanes) -> Iterator[Problem]:
+        table = f"{store.place}: run"
+        check = RunCheck(store)
+        by_key: dict[str, list[str]] = {}
+        for row in store.rows():
             self.runs += 1
-            lane = lanes.runs.pop(row["number"], None) or Lane(str(row["run_id"]))
+            lane = lanes.runs.pop(row.address, None) or Lane(row.address)
             for what in check.problems(row, lane):
-                yield Problem(f"{table}: run {row['run_id']}", what, FROM_BACKUP)
+                yield Problem(f"{table}: run {row.run_id}", what, FROM_BACKUP)
+            if holds_key(row):
+                by_key.setdefault(row.session_key, []).append(row.run_id)
         for lane in lanes.runs.values():
             yield Problem(table, f"there are events of run {lane.name}, but no row", FROM_BACKUP)
-        for key, run_ids in check.doubled_keys():
-            what = f"runs {run_ids} are both open under the session key {key!r}"
-            yield Problem(table, what, FROM_BACKUP)
+        for key, run_ids in by_key.items():
+            if len(run_ids) > 1:
+                both = ", ".join(map(str, run_ids))
+                what = f"runs {both} are both open under the session key {key!r}"
+                yield Problem(table, what, FROM_BACKUP)
 
-    def _references(self, store: StoreFile) -> Iterator[Problem]:
+    def _references(self, store: StoreReader) -> Iterator[Problem]:
         """Rows that point to an event that is not there, or to one of another run."""
-        for table, wrong in _REFERENCES.items():
-            for run, what, position in store.db.execute(wrong):
-                where = f"{store.folder.database}: {table}: number {run}, {what!r}"
-                pointed = f"it points to position {position}, where no such item stands"
-                yield Problem(where, pointed, FROM_BACKUP)
-        select = (
-            "SELECT a.run, a.source, a.key, e.body FROM accepted AS a JOIN event AS e "
-            "USING (position) WHERE e.run = a.run AND e.lane = 'in'"
-        )
-        for run, source, key, body in store.db.execute(select):
+        nowhere = "it points to position {}, where no such item stands"
+        for item in store.waiting():
+            if item.body is None:
+                where = f"{store.place}: waiting: run {item.run_id}, {item.seq!r}"
+                yield Problem(where, nowhere.format(item.position), FROM_BACKUP)
+        for known in store.accepted():
+            where = f"{store.place}: accepted: run {known.run_id}, {known.key!r}"
+            if known.body is None:
+                yield Problem(where, nowhere.format(known.position), FROM_BACKUP)
+                continue
             try:
-                is_of_it = is_key_of(decode_event(body), source, key)
-            except (BadValue, TypeError, ValueError):  # Which has been told.
+                event = decoded(store, known.position, known.body)
+                is_of_it = is_key_of(event, known.source, known.key)
+            except (BadValue, StoreFailed, TypeError, ValueError):  # Which has been told.
                 continue
             if not is_of_it:
-                where = f"{store.folder.database}: accepted: number {run}, {key!r}"
-                what = f"what was accepted says of itself another key than that of {source!r}"
+                what = f"what was accepted says of itself another key than that of {known.source!r}"
                 yield Problem(where, what, FROM_BACKUP)
 
-    # ── beside the database ──────────────────────────────────────────────────────────────────
+    # ── beside the store ─────────────────────────────────────────────────────────────────────
 
-    def _contents(self, folder: DataFolder, lanes: Lanes) -> Iterator[Problem]:
+    def _contents(self, store: StoreReader, lanes: Lanes) -> Iterator[Problem]:
         for count, (digest, (position, _)) in enumerate(lanes.digests.items(), 1):
-            if what := _content_problem(folder.blobs, digest):
-                place = folder.blobs / digest[:2] / digest
-                named = f"named at position {position}"
+            if what := _content_problem(store, digest):
                 remedy = "put it back from a backup"
-                yield Problem(str(place), f"{what} ({named})", remedy)
+                named = f"{what} (named at position {position})"
+                yield Problem(store.place_of(digest), named, remedy)
             if count % 10_000 == 0:
                 self._tell(f"{count:,} of {len(lanes.digests):,} contents of files checked")
 
-    def _folders(self, store: StoreFile) -> Iterator[Problem]:
-        """``agents/``, which a runtime at work writes a moment after the database."""
-        if not os.path.lexists(store.folder.agents):
+    def _folders(self, store: StoreReader) -> Iterator[Problem]:
+        """``agents/``, which a runtime at work writes a moment after the store."""
+        folder = folder_of_store(self._store)
+        if not os.path.lexists(folder.agents):
             return
-        if StoreLock(store.folder.database).is_held():
+        if store.is_at_work():
             self._tell("a runtime is at work on the store: agents/, which follows it, is left out")
             return
-
-        def events_of(run_id: str) -> list[Event]:
-            return [x.event for x in store.events(run_id) if x.event.lane in ("own", "in")]
-
-        reader = SqliteReader(store.db)
-        folders = AgentFolders(
-            store.folder.agents, RealDisk(), events_of, store.folder.blobs,
-            conversations=ContextReader(store),
-        )  # fmt: skip
-        select = "SELECT run_id FROM run WHERE descriptor IS NOT NULL ORDER BY number"
+        folders = agent_folders(folder, RealDisk(), store)
         try:
-            run_ids = [run_id for (run_id,) in store.db.execute(select)]
-            roots = reader.roots()
-        except UNREADABLE:  # Which the check of the file has told.
+            run_ids = store.described()
+            roots = store.roots()
+        except StoreUnreadable:  # Which the check of the store has told.
             return
         for one in folders.foreign(roots.get):
             if isinstance(one, Broken):
@@ -204,8 +177,8 @@ class StoreCheck:
             problems: list[tuple[str, bool]] = []
             for _ in range(2):  # What was just being written is there the second time.
                 try:
-                    info = reader.info(run_id)
-                    problems = folders.check_apart(info) if info is not None else []
+                    row = store.row(run_id)
+                    problems = folders.check_apart(info_of(row)) if row is not None else []
                 except MISFITS:  # Its events cannot be read, which has been told.
                     problems = []
                 if not problems:
@@ -216,42 +189,15 @@ class StoreCheck:
                 yield Problem(where, what, remedy, heals=is_behind)
 
 
-_REFERENCES: Final = {
-    "waiting": "SELECT w.run, w.seq, w.position FROM waiting AS w "
-    "LEFT JOIN event AS e ON e.position = w.position "
-    "WHERE e.run IS NOT w.run OR e.lane IS NOT 'in' OR e.seq IS NOT w.seq",
-    "accepted": "SELECT a.run, a.key, a.position FROM accepted AS a "
-    "LEFT JOIN event AS e ON e.position = a.position "
-    "WHERE e.run IS NOT a.run OR e.lane IS NOT 'in'",
-}
-
-
-def _run_ids(store: StoreFile) -> Callable[[Any], str | None]:
-    def run_id_of(number: Any) -> str | None:
-        select = "SELECT run_id FROM address WHERE number = ?"
-        found = store.db.execute(select, (number,)).fetchone()
-        return found[0] if found is not None else None
-
-    return run_id_of
-
-
-def _content_problem(blobs: Path, digest: str) -> str:
+def _content_problem(store: StoreReader, digest: str) -> str:
     """Why a content is not what its digest says; empty when it is."""
     if len(digest) != 64 or not (digest.isascii() and digest.isalnum()):
         return f"{digest!r} is no digest"
-    hashed = hashlib.sha256()
     try:
-        with open_regular(blobs / digest[:2] / digest) as file:
-            while chunk := file.read(CHUNK):
-                hashed.update(chunk)
+        content = store.content(digest)
     except FileNotFoundError:
         return "the content is missing"
     except OSError as error:
         return f"the content cannot be read ({error.strerror})"
-    return "" if hashed.hexdigest() == digest else "the content has changed"
-
-
-def _of_file(where: str, error: sqlite3.Error | UnicodeDecodeError) -> Problem:
-    words = failure_of(Path(), error).removeprefix(".: ")
-    what, _, remedy = words.partition("; ")
-    return Problem(where, what, remedy)
+    is_sound = hashlib.sha256(content).hexdigest() == digest
+    return "" if is_sound else "the content has changed"

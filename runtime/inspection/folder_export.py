@@ -18,9 +18,9 @@ from hubbub.agents.folders.history_lines import write_line
 from hubbub.agents.folders.state_file import begin, write_state
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.journal import RunInfo
-from hubbub.runtime.stores.folders.conversation_reader import ContextReader
+from hubbub.hub.store.reader import StoreReader, events_in
+from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.conversations import is_conversation
-from hubbub.runtime.stores.sqlite.file import StoreFile
 
 __all__ = ["NoConversation", "export_context", "export_state"]
 
@@ -36,13 +36,13 @@ class NoConversation(OperatorError):
         super().__init__(f"run {info.run_id}: is no conversation: {why}")
 
 
-def export_context(store: StoreFile, run_id: str) -> Iterator[bytes]:
+def export_context(store: StoreReader, run_id: str) -> Iterator[bytes]:
     """The entries of a conversation and its takeover frames, a line each, as of one moment.
 
     Raises ``NoConversation`` at once for another run, ``StoreFailed`` for an event that cannot be
     read.
     """
-    reader = ContextReader(store)
+    reader = ConversationReader(store)
     with store.one_moment():
         if not is_conversation(info := _info(reader, run_id)):
             raise NoConversation(info)
@@ -51,15 +51,15 @@ def export_context(store: StoreFile, run_id: str) -> Iterator[bytes]:
     return map(write_entry, entries)
 
 
-def export_state(store: StoreFile, run_id: str) -> bytes:
+def export_state(store: StoreReader, run_id: str) -> bytes:
     """What ``state.json`` of a run says, as of one moment.
 
     Raises ``StoreFailed`` for an event that cannot be read.
     """
-    reader = ContextReader(store)
+    reader = ConversationReader(store)
     with store.one_moment():
         info = _info(reader, run_id)
-        events = [x.event for x in store.events(run_id) if x.event.lane != "hub"]
+        events = [x.event for x in events_in(store, run_id) if x.event.lane != "hub"]
         record, lines = follow(begin(info), events)
         size = sum(len(write_line(line)) for line in lines)
         if not record.took_over or info.parent_run_id is not None:
@@ -69,7 +69,7 @@ def export_state(store: StoreFile, run_id: str) -> bytes:
     return write_state(seen_with(record, context), size, {}, stack_of_context(context))
 
 
-def _info(reader: ContextReader, run_id: str) -> RunInfo:
+def _info(reader: ConversationReader, run_id: str) -> RunInfo:
     info = reader.info(run_id)
-    assert info is not None  # Found by ``StoreFile.find``.
+    assert info is not None  # Found by ``find_run``.
     return info

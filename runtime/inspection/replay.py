@@ -5,23 +5,21 @@
 The folds are those that the run itself goes by, so what comes out is what the live run had.
 """
 
-from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
 
-from hubbub.agents.code.lifecycle import CodeThread, fold_code
+from hubbub.agents.code.run_states import RunStates
 from hubbub.agents.model import ModelMessage, Usage
 from hubbub.agents.state.area import Area
-from hubbub.agents.state.fold import fold
-from hubbub.agents.state.thread import EMPTY, OpenCall, Thread
+from hubbub.agents.state.thread import OpenCall
 from hubbub.hub.errors import CallerError
-from hubbub.hub.events import Event, FileRef, SessionStart
+from hubbub.hub.events import FileRef
+from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.values import Json
-from hubbub.runtime.stores.sqlite.file import BY_ID, StoreFile
 
-__all__ = ["NoSuchRecord", "Replayed", "replay", "state_after"]
+__all__ = ["NoSuchRecord", "Replayed", "replay"]
 
 
 class NoSuchRecord(CallerError):
@@ -69,60 +67,24 @@ class Replayed(Struct, frozen=True, kw_only=True):
     keys: dict[str, Json]
 
 
-class _States:
-    """Both folds of a lane side by side: which of them holds is known once a session begins."""
-
-    __slots__ = ("at", "code", "kind", "seq", "thread")
-
-    def __init__(self) -> None:
-        self.thread: Thread = EMPTY
-        self.code = CodeThread()
-        self.kind: Literal["", "model", "code"] = ""
-        self.seq = 0
-        self.at = 0
-
-    def take(self, event: Event) -> None:
-        self.thread = fold(self.thread, event)
-        self.code = fold_code(self.code, event)
-        self.seq, self.at = event.seq, event.at
-        if not self.kind and isinstance(event, SessionStart):
-            # A model's session begins with one of its sides; a function has none.
-            self.kind = "model" if event.side else "code"
-
-
-def replay(store: StoreFile, run_id: str, until: int | None = None) -> Replayed:
+def replay(store: StoreReader, run_id: str, until: int | None = None) -> Replayed:
     """The state of a run after own-lane record ``until``; by default after its last one.
 
     0 is the state before anything was recorded.  Raises ``NoSuchRecord`` for a number that the
     lane has not, ``StoreFailed`` for a record that cannot be read.
     """
-    states = _States()
+    states = RunStates()
     if until is None or until > 0:
-        for event in islice(_own_lane(store, run_id), until):
+        for event in islice(own_lane(store, run_id), until):
             states.take(event)
     if until is not None and (until < 0 or states.seq != until):
-        raise NoSuchRecord(run_id, until, states.seq if until > 0 else _last(store, run_id))
+        row = store.row(run_id)
+        last = row.seq if row is not None else 0
+        raise NoSuchRecord(run_id, until, states.seq if until > 0 else last)
     return _replayed(run_id, states)
 
 
-def state_after(events: Iterable[Event]) -> Thread | CodeThread:
-    """What ``events``, a beginning of an own lane, come to: the state that the run itself has."""
-    states = _States()
-    for event in events:
-        states.take(event)
-    return states.code if states.kind == "code" else states.thread
-
-
-def _own_lane(store: StoreFile, run_id: str) -> Iterator[Event]:
-    return (each.event for each in store.events(run_id) if each.event.lane == "own")
-
-
-def _last(store: StoreFile, run_id: str) -> int:
-    found = store.db.execute(f"SELECT seq FROM run WHERE {BY_ID}", (run_id,)).fetchone()
-    return found[0] if found is not None else 0
-
-
-def _replayed(run_id: str, states: _States) -> Replayed:
+def _replayed(run_id: str, states: RunStates) -> Replayed:
     thread, code = states.thread, states.code
     is_code = states.kind == "code"
     area: Area = code.area if is_code else thread.area

@@ -5,7 +5,7 @@ Nothing here reads more than it shows: a store of 100,000 runs is listed by its 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Never
+from typing import Final, Never
 
 from msgspec import Struct
 
@@ -13,14 +13,16 @@ from hubbub.agents.folders.stack_view import stack_of
 from hubbub.agents.model import Usage
 from hubbub.hub import events as e
 from hubbub.hub.delivery.patterns import Patterns
+from hubbub.hub.errors import UnknownRun
 from hubbub.hub.events import Event, FileRef
 from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.ports import Clock
+from hubbub.hub.store.reader import RunRow, Stored, StoreReader, decoded, events_in, own_lane
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
 from hubbub.runtime.inspection.replay import replay
-from hubbub.runtime.stores.folders.conversation_reader import ContextReader
-from hubbub.runtime.stores.sqlite.file import BY_ID, Stored, StoreFile, decoded
+from hubbub.runtime.stores.exchange.run_check import ancestors
+from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 
 __all__ = [
     "RunReport", "Runs", "ShownRun", "Waiting", "follow_events", "last_events", "list_runs",
@@ -100,148 +102,103 @@ class RunReport(Struct, frozen=True, kw_only=True):
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_runs(store: StoreFile, *, ended: bool = False, limit: int = 50) -> Runs:
+def list_runs(store: StoreReader, *, ended: bool = False, limit: int = 50) -> Runs:
     """The ``limit`` newest trees with a live run in them, ended runs above it included.
 
     With ``ended`` all trees, with all their runs.
     """
-    where = "1" if ended else "status <> 'ended'"
     with store.one_moment():
-        (count,) = store.db.execute(
-            f"SELECT count(DISTINCT root_run_id) FROM run WHERE {where}"
-        ).fetchone()
-        # A tree is as old as its oldest run that is asked for: as its root, if that is.
-        roots = store.db.execute(
-            f"SELECT root_run_id FROM run WHERE {where} GROUP BY root_run_id "
-            "ORDER BY min(born) DESC LIMIT ?",
-            (limit,),
-        ).fetchall()
+        roots, count = store.newest_trees(live=not ended, limit=limit)
         shown: list[ShownRun] = []
-        for (root,) in roots:
-            shown += _tree(store, root, where)
+        for root in roots:
+            shown += _tree(store, root, ended)
     return Runs(runs=shown, more=count - len(roots))
 
 
-def _tree(store: StoreFile, root: str, where: str) -> list[ShownRun]:
+def _tree(store: StoreReader, root: str, ended: bool) -> list[ShownRun]:
     """The runs of a tree that are asked for, and those above them, parents first."""
-    select = (
-        f"{_SELECT} WHERE number IN (SELECT number FROM address WHERE run_id = ?1 UNION ALL "
-        "SELECT number FROM run WHERE root_run_id = ?1 AND parent_run_id IS NOT NULL) "
-        f"AND +{where} ORDER BY born"
-    )
-    rows = {row[0]: row for row in store.db.execute(select, (root,))}
-    above = [row[2] for row in rows.values()]
+    rows = {row.run_id: row for row in store.tree(root) if ended or row.status != "ended"}
+    above = [row.parent_run_id for row in rows.values()]
     while above:
         run_id = above.pop()
         if run_id is None or run_id in rows:
             continue
-        row = store.db.execute(f"{_SELECT} WHERE {BY_ID}", (run_id,)).fetchone()
+        row = store.row(run_id)
         if row is not None:
             rows[run_id] = row
-            above.append(row[2])
+            above.append(row.parent_run_id)
     below: dict[str | None, list[str]] = {}
     for run_id, row in rows.items():
-        below.setdefault(row[2] if row[2] in rows else None, []).append(run_id)
+        parent = row.parent_run_id
+        below.setdefault(parent if parent in rows else None, []).append(run_id)
     found: list[ShownRun] = []
     todo = [(run_id, 0) for run_id in reversed(below.get(None, []))]
     while todo:
         run_id, depth = todo.pop()
         found.append(_shown(store, rows[run_id], depth))
         todo += [(child, depth + 1) for child in reversed(below.get(run_id, []))]
-    # Whose parents stand in a circle, which is damage, is below nobody.
+    # A run whose parents stand in a circle, which is damage, is below nobody.
     shown = {each.run_id for each in found}
     return found + [_shown(store, row) for run_id, row in rows.items() if run_id not in shown]
 
 
-_SELECT: Final = (
-    "SELECT run_id, root_run_id, parent_run_id, agent, name, status, inbox, created_at, waiting, "
-    "session_key, number FROM run"
-)
-
-
-def _shown(store: StoreFile, row: Sequence[Any], depth: int = 0) -> ShownRun:
-    run_id, root, parent, agent, name, status, inbox, created_at, waiting, key, number = row
+def _shown(store: StoreReader, row: RunRow, depth: int = 0) -> ShownRun:
     return ShownRun(
-        run_id=run_id, root_run_id=root, parent_run_id=parent, depth=depth, agent=agent,
-        name=name, status=status, inbox=inbox,
-        outcome=_outcome(store, number) if status == "ended" else "",
-        created_at=created_at, waiting=waiting, session_key=key,
+        run_id=row.run_id, root_run_id=row.root_run_id, parent_run_id=row.parent_run_id,
+        depth=depth, agent=row.agent, name=row.name, status=row.status, inbox=row.inbox,
+        outcome=_outcome(store, row.run_id) if row.status == "ended" else "",
+        created_at=row.created_at, waiting=row.waiting, session_key=row.session_key,
     )  # fmt: skip
 
 
-def _outcome(store: StoreFile, number: int) -> str:
+def _outcome(store: StoreReader, run_id: str) -> str:
     """How a run ended.  Its end is the last of its own events, so the search is short."""
-    select = (
-        "SELECT position, CAST(body AS BLOB) FROM event "
-        "WHERE run = ? AND type = 'agent:complete' ORDER BY position DESC LIMIT 1"
-    )
-    found = store.db.execute(select, (number,)).fetchone()
-    if found is None:
-        return ""
-    end = decoded(store.folder, *found)
+    end = store.latest(run_id, (e.AgentComplete.type,))
     return end.outcome if isinstance(end, e.AgentComplete) else ""
 
 
 # ── show ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def report(store: StoreFile, run_id: str, *, full: bool = False, frames: bool = False) -> RunReport:
+def report(
+    store: StoreReader, run_id: str, *, full: bool = False, frames: bool = False
+) -> RunReport:
     """Everything about a run; ``full`` gives the whole conversation, ``frames`` what was said in
     its takeover frames, too.
 
     Raises ``StoreFailed`` for a record that cannot be read.
     """
     with store.one_moment():
-        row = store.db.execute(f"{_SELECT} WHERE {BY_ID}", (run_id,)).fetchone()
-        select = f"SELECT descriptor, number FROM run WHERE {BY_ID}"
-        descriptor, number = store.db.execute(select, (run_id,)).fetchone()
+        row = store.row(run_id)
+        if row is None:
+            raise UnknownRun(run_id)
         state = replay(store, run_id)
         talk = _talk(store, run_id)
         if frames and talk:
             watched = _Watched(talk, run_id)
             pieces = talk_of(watched)
         else:
-            watched = _Watched(_own_lane(store, run_id), run_id)
+            watched = _Watched(own_lane(store, run_id), run_id)
             pieces = conversation_of(watched)
         said, count = _last(pieces, None if full else MAX_LINES)
-        children = store.db.execute(
-            f"{_SELECT} WHERE root_run_id = ? AND parent_run_id = ? ORDER BY born",
-            (row[1], run_id),
-        ).fetchall()
+        parent, descriptor = row.parent_run_id, row.descriptor
+        children = [x for x in store.tree(row.root_run_id) if x.parent_run_id == run_id]
         return RunReport(
-            run=_shown(store, row), ancestors=_ancestors(store, row[2]),
-            stack=[x.agent_name for x in stack_of(talk, run_id)] if row[2] is None else [],
+            run=_shown(store, row), ancestors=ancestors(store, parent)[::-1],
+            stack=[x.agent_name for x in stack_of(talk, run_id)] if parent is None else [],
             descriptor=None if descriptor is None else read_descriptor(descriptor),
             kind=state.kind, phase=state.phase, session=state.session, step=state.step,
             seq=state.seq, usage=state.usage,
             children=[_shown(store, child, 1) for child in children], files=state.files,
-            keys=state.keys, waiting=list(_waiting(store, number)), conversation=said,
+            keys=state.keys, waiting=list(_waiting(store, run_id)), conversation=said,
             earlier=count - len(said), failure=watched.failure,
         )  # fmt: skip
 
 
-def _ancestors(store: StoreFile, parent: str | None) -> list[str]:
-    found: list[str] = []
-    while parent is not None and parent not in found:
-        found.append(parent)
-        select = f"SELECT parent_run_id FROM run WHERE {BY_ID}"
-        row = store.db.execute(select, (parent,)).fetchone()
-        parent = row[0] if row is not None else None
-    return found[::-1]
-
-
-def _talk(store: StoreFile, run_id: str) -> Sequence[Event]:
+def _talk(store: StoreReader, run_id: str) -> Sequence[Event]:
     """What a run and its takeover frames have written, in order; nothing if there was none."""
-    select = (
-        "SELECT EXISTS (SELECT 1 FROM event JOIN run ON run.number = event.run "
-        f"WHERE {BY_ID} AND type = 'session:push')"
-    )
-    (took_over,) = store.db.execute(select, (run_id,)).fetchone()
-    return ContextReader(store).read((run_id,), 0)[0] if took_over else ()
-
-
-def _own_lane(store: StoreFile, run_id: str) -> Iterator[Event]:
-    return (x.event for x in store.events(run_id) if x.event.lane == "own")
+    took_over = store.latest(run_id, (e.SessionPush.type,)) is not None
+    return ConversationReader(store).read((run_id,), 0)[0] if took_over else ()
 
 
 class _Watched:
@@ -276,13 +233,9 @@ def _last(pieces: Iterable[Said], limit: int | None) -> tuple[Sequence[Said], in
     return list(kept), count
 
 
-def _waiting(store: StoreFile, number: int) -> Iterator[Waiting]:
-    select = (
-        "SELECT position, CAST(body AS BLOB) FROM waiting JOIN event USING (position) "
-        "WHERE waiting.run = ? ORDER BY waiting.seq"
-    )
-    for position, body in store.db.execute(select, (number,)):
-        item = decoded(store.folder, position, body)
+def _waiting(store: StoreReader, run_id: str) -> Iterator[Waiting]:
+    for row in store.waiting(run_id):
+        item = decoded(store, row.position, row.body)
         yield Waiting(
             at=item.at, seq=item.seq, type=item.type, source=getattr(item, "source", ""),
             text=getattr(item, "content", "") or getattr(item, "reason", ""),
@@ -293,12 +246,12 @@ def _waiting(store: StoreFile, number: int) -> Iterator[Waiting]:
 
 
 def last_events(
-    store: StoreFile, count: int, *, run_id: str | None = None, types: Patterns
+    store: StoreReader, count: int, *, run_id: str | None = None, types: Patterns
 ) -> list[Stored]:
     """The last ``count`` durable events of a run, or of the store, of types that match."""
     found: list[Stored] = []
     if count > 0:
-        for stored in store.last_events(run_id):
+        for stored in events_in(store, run_id, backwards=True):
             if types.match(stored.event.type):
                 found.append(stored)
                 if len(found) == count:
@@ -307,7 +260,7 @@ def last_events(
 
 
 async def follow_events(
-    store: StoreFile,
+    store: StoreReader,
     after: int,
     show: Callable[[Stored], object],
     clock: Clock,
@@ -321,7 +274,7 @@ async def follow_events(
     Ends when it is cancelled, or with what ``show`` raises.
     """
     while True:
-        for stored in store.events(run_id, after=after):
+        for stored in events_in(store, run_id, after=after):
             after = stored.position
             if types.match(stored.event.type):
                 show(stored)

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from hubbub.hub import events as e
+from hubbub.hub.addressing import SCHEDULES
 from hubbub.hub.errors import Closed, StoreFailed, UnknownRun
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
@@ -49,9 +50,6 @@ __all__ = ["Scheduler"]
 
 MAX_CAUGHT_UP: Final = 1_000
 """Missed ticks that ``misfire="all"`` fires; older ones are skipped."""
-
-SOURCE: Final = "schedule"
-"""Who says it, as the run's inbox knows it."""
 
 
 class Scheduler:
@@ -258,11 +256,11 @@ class _Loop:
         if resets:
             reset = e.SessionReset(message=self._schedule.prompt)
             message = self._hub.delivery(reset, to=self._identity, by="descriptor")
-            message.source, message.key = SOURCE, key
+            message.source, message.key = SCHEDULES, key
             return opening, message
-        opening.source, opening.key = SOURCE, key
+        opening.source, opening.key = SCHEDULES, key
         assert opening.new is not None and isinstance(opening.new.found, e.SessionMessage)
-        found = replace(opening.new.found, source=SOURCE, key=key)
+        found = replace(opening.new.found, source=SCHEDULES, key=key)
         opening.new = replace(opening.new, found=found)
         return opening, None
 

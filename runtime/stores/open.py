@@ -1,17 +1,21 @@
 """Which store a text names: what ``Runtime(store=…)`` and ``--store`` take."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from hubbub.hub.errors import BadValue
-from hubbub.hub.ports import Ports
+from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.hub.ports import IdSource, Ports
+from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import Store
 from hubbub.hub.texts import check_label
 
 if TYPE_CHECKING:
     from hubbub.runtime.stores.sqlite.folder import DataFolder
 
-__all__ = ["DEFAULT_STORE", "folder_of_store", "open_store"]
+__all__ = ["DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store"]
 
 DEFAULT_STORE: Final = "sqlite:.hubbub"
 """A folder where the program runs."""
@@ -31,6 +35,38 @@ def open_store(
     from hubbub.runtime.stores.sqlite.store import SqliteStore
 
     return SqliteStore(_path(store), ports=ports, default_agent=default_agent)
+
+
+@contextmanager
+def open_reader(store: str) -> Iterator[StoreReader]:
+    """A reader of the store that ``store`` names, for as long as one is inside.
+
+    Raises ``BadValue`` for a text that names none and ``OperatorError`` where there is none, or
+    where it cannot be read.
+    """
+    if store == "memory":
+        raise OperatorError("a store in memory ends with its program; give --store sqlite:PATH")
+    from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
+
+    reader = open_sqlite_reader(folder_of_store(store))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@contextmanager
+def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
+    """What takes runs into the store that ``store`` names, for as long as one is inside.
+
+    The store is made if there is none, and is not left there if that comes to nothing.  Raises
+    ``BadValue`` for a text that names none and ``OperatorError`` where nothing can be written, or
+    where a runtime is at work.
+    """
+    from hubbub.runtime.stores.sqlite.intake import open_sqlite_intake
+
+    with open_sqlite_intake(folder_of_store(store), f"sqlite-{ids.number():012x}") as intake:
+        yield intake
 
 
 def folder_of_store(store: str) -> "DataFolder":

@@ -23,10 +23,10 @@ from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.demo.store import begin_demo
 from hubbub.runtime.demo.survey import Demo
 from hubbub.runtime.inspection.backup import backup_store
-from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.inspection.imports import import_runs
+from hubbub.runtime.stores.exchange.export import export_run
 from hubbub.runtime.stores.folders.disk import RealDisk
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.private_files import open_private
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
@@ -210,11 +210,11 @@ async def test_stores_that_are_imported_and_those_of_demos_are_private(
     ports = virtual_ports()
     place = open_folder(tmp_path / "place")
     run_id = await lived(SqliteStore(place / "store", ports=ports), ports)
-    with open_store_file(f"sqlite:{place}/store") as opened:
+    with open_reader(f"sqlite:{place}/store") as opened:
         lines = list(export_run(opened, run_id))
     with Looks(place) as looks:
         for name in ("imported", "imported.db", "elsewhere/below/imported"):
-            await import_runs(f"sqlite:{place}/{name}", "x", lines, ports=ports)
+            import_runs(f"sqlite:{place}/{name}", "x", lines, ports=ports)
         store = begin_demo(Demo(folder=place), own=False, ports=ports, folder=place / "demo")
         async with Runtime([model_agent(echo_model(0))], store=store, ports=ports) as rt:
             await rt.run("assistant", "hello")

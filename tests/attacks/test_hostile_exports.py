@@ -18,9 +18,9 @@ from attacks.scale import scale
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.inspection.imports import import_runs
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
 
 
 class Made:
@@ -29,7 +29,7 @@ class Made:
     def __init__(self, folder: Path, runs: Filled) -> None:
         self.folder = folder
         self.runs = runs
-        with open_store_file(f"sqlite:{folder}") as store:
+        with open_reader(f"sqlite:{folder}") as store:
             self.exports = [
                 list(export_run(store, run_id)) for run_id in (runs.parent, runs.chat, runs.done)
             ]
@@ -46,7 +46,7 @@ def imported(folder: Path, lines: Sequence[bytes], *, replace: bool = False) -> 
     """Import, and return why that was refused; empty where it was not."""
 
     async def work() -> None:
-        await import_runs(f"sqlite:{folder}", "f.jsonl", lines, replace=replace, ports=Ports())
+        import_runs(f"sqlite:{folder}", "f.jsonl", lines, replace=replace, ports=Ports())
 
     try:
         anyio.run(work)
@@ -283,7 +283,7 @@ def test_a_run_is_refused_above_those_of_the_store_that_it_does_not_fit(
     made: Made, empty: Path
 ) -> None:
     child = made.runs.child
-    with open_store_file(f"sqlite:{made.folder}") as store:
+    with open_reader(f"sqlite:{made.folder}") as store:
         alone = list(export_run(store, child))
     elsewhere = "01a20463-2b2b-7178-8f95-5e3532114aaa"
     # A child comes first, as of another tree than its parent turns out to be in.

@@ -19,8 +19,8 @@ from hubbub import Runtime
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.export import export_run
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -221,7 +221,7 @@ async def test_a_content_that_is_no_file_is_told_of_and_read_by_nobody(
     async with open_runtime(folder, ports, mirror=True) as rt:
         with pytest.raises(StoreFailed):
             await rt.hub.journal.blobs.get(chat.run_id, content.name)  # type: ignore[union-attr]
-    with open_store_file(f"sqlite:{folder}") as store, pytest.raises(OperatorError):
+    with open_reader(f"sqlite:{folder}") as store, pytest.raises(OperatorError):
         list(export_run(store, chat.run_id))
 
 

@@ -21,9 +21,10 @@ from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports, ThreadWorker
 from hubbub.hub.virtual import InlineWorker, virtual_ports
 from hubbub.runtime.inspection.backup import backup_store
-from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.inspection.find import find_run
 from hubbub.runtime.inspection.imports import import_runs
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-05")]
@@ -101,8 +102,8 @@ async def test_every_name_leads_to_the_same_runs_agents_and_contents(place: Path
     assert len({path.name for path in (place / STORE / "agents").iterdir()}) == len(names(place))
     assert not list(place.rglob("*.d"))  # noqa: ASYNC240
     for name in names(place)[:: scale(7, 1)]:
-        with open_store_file(f"sqlite:{name}") as opened:
-            assert [opened.find(run_id) for run_id in run_ids] == run_ids
+        with open_reader(f"sqlite:{name}") as opened:
+            assert [find_run(opened, run_id) for run_id in run_ids] == run_ids
 
 
 async def test_a_database_of_another_name_is_a_store_of_its_own(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ async def test_a_database_with_two_names_of_its_own_is_refused(place: Path, whic
     (place / "linked").mkdir()
     os.link(place / STORE / "hubbub.db", place / "linked" / "hubbub.db")
     assert "hard link" in await refusal(f"sqlite:{which}", virtual_ports())
-    with pytest.raises(OperatorError, match="hard link"), open_store_file(f"sqlite:{which}"):
+    with pytest.raises(OperatorError, match="hard link"), open_reader(f"sqlite:{which}"):
         pass
     with pytest.raises(OperatorError, match="hard link"):
         backup_store(f"sqlite:{which}", place / "copy")
@@ -154,7 +155,7 @@ async def test_what_a_former_layout_has_left_beside_the_database_is_not_lost_sig
     for name in (STORE, f"{STORE}/hubbub.db"):
         words = await refusal(f"sqlite:{name}", virtual_ports())
         assert str(left) in words and f"{STORE}/{what}" in words
-        with pytest.raises(OperatorError, match="move"), open_store_file(f"sqlite:{name}"):
+        with pytest.raises(OperatorError, match="move"), open_reader(f"sqlite:{name}"):
             pass
     left = left.rename(place / "file-link.db.d")  # Of a link, likewise.
     assert (left / "ab").is_dir()
@@ -453,7 +454,7 @@ async def test_an_import_into_a_database_that_is_taken_away_meanwhile_is_refused
     tmp_path: Path, ports: Ports
 ) -> None:
     async with busy(SqliteStore(tmp_path / "source", ports=ports), ports) as (_, run_id):
-        with open_store_file(f"sqlite:{tmp_path}/source") as opened:
+        with open_reader(f"sqlite:{tmp_path}/source") as opened:
             lines = list(export_run(opened, run_id))
 
     def removing() -> Iterator[bytes]:
@@ -462,7 +463,7 @@ async def test_an_import_into_a_database_that_is_taken_away_meanwhile_is_refused
         yield lines[-1]
 
     with pytest.raises(OperatorError, match="taken away"):
-        await import_runs(f"sqlite:{tmp_path}/{STORE}", "x", removing(), ports=ports)
+        import_runs(f"sqlite:{tmp_path}/{STORE}", "x", removing(), ports=ports)
 
 
 async def test_a_link_in_the_place_of_the_lock_leads_to_no_other_file(
@@ -499,12 +500,12 @@ from hubbub.hub.store.journal import Commit
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.demo.survey import Demo
 from hubbub.runtime.demo.store import begin_demo
-from hubbub.runtime.inspection.export import export_run
+from hubbub.runtime.stores.exchange.export import export_run
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.inspection.backup import backup_store
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.open import open_reader
 
 place = Path(sys.argv[1])
 store = f"sqlite:{place}/store"
@@ -516,9 +517,9 @@ async def main():
         (place / "store" / "hubbub.db-failed").touch()
         assert list(StoreCheck(store).problems()) == []
         backup_store(store, place / "copy")
-        with open_store_file(store) as opened:
+        with open_reader(store) as opened:
             lines = list(export_run(opened, filled.done))
-        await import_runs(f"sqlite:{place}/two", "x", lines, ports=ports)
+        import_runs(f"sqlite:{place}/two", "x", lines, ports=ports)
         torn = TornStore(place / "torn.db", ports=ports)
         await torn.open()
         commit = Commit(notes={"a": "b"})

@@ -15,7 +15,8 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
 from hubbub.hub.events.codec import decode_event
-from hubbub.runtime.inspection.export import (
+from hubbub.runtime.simulation.playback.actions import Lane, names_of
+from hubbub.runtime.stores.exchange.export import (
     FORMAT,
     ContentLine,
     EndLine,
@@ -24,7 +25,6 @@ from hubbub.runtime.inspection.export import (
     HeaderLine,
     RunLine,
 )
-from hubbub.runtime.simulation.playback.actions import Lane, names_of
 
 __all__ = ["BadRecording", "Placed", "RecordedRun", "Recording", "is_spawned", "read_recording"]
 

@@ -16,7 +16,9 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.store.journal import Journal, RunInfo
 from hubbub.hub.values import NULL
-from hubbub.runtime.inspection.export import (
+from hubbub.runtime.simulation.story.history import History
+from hubbub.runtime.simulation.world.reading import read_store
+from hubbub.runtime.stores.exchange.export import (
     FORMAT,
     AcceptedLine,
     EndLine,
@@ -25,8 +27,6 @@ from hubbub.runtime.inspection.export import (
     HeaderLine,
     RunLine,
 )
-from hubbub.runtime.simulation.story.history import History
-from hubbub.runtime.simulation.world.reading import read_store
 
 __all__ = ["read_journal", "write_recordings"]
 

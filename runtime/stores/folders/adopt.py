@@ -17,6 +17,7 @@ from hubbub.hub.events import SessionMessage
 from hubbub.hub.events.descriptors import encode_descriptor, is_addressed, is_identity
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Addressing
+from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.texts import readable
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.projection import agent_folders
@@ -24,8 +25,8 @@ from hubbub.runtime.stores.folders.read import Adopted, Broken
 from hubbub.runtime.stores.folders.write import run_id_of
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder
 from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.reader import SqliteReader
-from hubbub.runtime.stores.sqlite.schema import connect_read_only
+from hubbub.runtime.stores.sqlite.regular_files import read_regular
+from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
 from hubbub.runtime.stores.sqlite.writer import SqliteWriter
 
 __all__ = ["adopt", "problems_of"]
@@ -38,10 +39,9 @@ def adopt(
 
     Call in the writing thread, before anything is submitted.
     """
-    db = connect_read_only(folder.database)
-    reader = SqliteReader(db)
+    reader = open_sqlite_reader(folder)
     try:
-        folders = agent_folders(folder, disk, db)
+        folders = agent_folders(folder, disk, reader)
         foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
         found = _with_families(_with_free_names(foreign, reader))
         # Whom a user spoke to last comes last: that order is what recency is read from.
@@ -62,7 +62,7 @@ def adopt(
 
 
 def _with_free_names(
-    found: Iterable[Adopted | Broken], reader: SqliteReader
+    found: Iterable[Adopted | Broken], reader: StoreReader
 ) -> list[Adopted | Broken]:
     """Of several folders with one key or descriptor the one heard from last is adopted."""
     sorted_out: list[Adopted | Broken] = []
@@ -126,7 +126,7 @@ def _first_above(
 def _put(writer: SqliteWriter, folder: DataFolder, one: Adopted) -> None:
     blobs = BlobFolder(folder.blobs)
     for digest, path in one.files.items():
-        blobs.take_in(digest, path)
+        blobs.take_in(digest, read_regular(path))
     pending = [item.seq for item in one.pending]
     writer.adopting(
         lambda: writer.adopt(one.info, one.items, one.events, pending, _last_heard(one))

@@ -22,13 +22,13 @@ from hubbub.agents.state.thread import Thread
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import encode_descriptor, read_descriptor
+from hubbub.hub.events.files import files_of
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import Json
 from hubbub.runtime.stores.folders.conversations import NAME, ContextFiles, Looked
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.files import MISSING, FolderFiles
 from hubbub.runtime.stores.folders.lines import HISTORY, Compared, compare, problem_in
-from hubbub.runtime.stores.sqlite.file import files_of
 
 __all__ = ["Findings", "look"]
 

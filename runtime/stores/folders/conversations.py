@@ -27,7 +27,7 @@ from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.folders.state_file import Record
 from hubbub.hub.events.descriptors import UserDescriptor
 from hubbub.hub.store.journal import RunInfo
-from hubbub.runtime.stores.folders.conversation_reader import Conversations
+from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.lines import CONTEXT, Compared, bring_in_line, compare
 
@@ -56,7 +56,7 @@ def is_conversation(info: RunInfo) -> bool:
 class ContextFiles:
     """Follows conversations; ``keep`` bounds how many are remembered."""
 
-    def __init__(self, disk: Disk, conversations: Conversations, keep: int) -> None:
+    def __init__(self, disk: Disk, conversations: ConversationReader, keep: int) -> None:
         self._disk = disk
         self._conversations = conversations
         self._keep = keep

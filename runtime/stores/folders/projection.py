@@ -9,7 +9,6 @@
 * Folders of runs that the store does not know are adopted when it is opened.
 """
 
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -20,13 +19,12 @@ import anyio
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Clock, Worker
 from hubbub.hub.store.journal import RunInfo
-from hubbub.runtime.stores.folders.conversation_reader import ContextReader
+from hubbub.hub.store.reader import StoreReader, events_in
+from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.write import AgentFolders, Projected
-from hubbub.runtime.stores.sqlite.file import StoreFile
 from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.reader import SqliteReader
-from hubbub.runtime.stores.sqlite.schema import connect_read_only
+from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
 
 __all__ = ["Projection", "agent_folders"]
 
@@ -40,11 +38,14 @@ MAX_BEHIND: Final = 50_000
 """Events by which the folders may be behind before commits wait for them."""
 
 
-def agent_folders(folder: DataFolder, disk: Disk, db: sqlite3.Connection) -> AgentFolders:
-    """The agents' folders of a store, whose events are read through ``db``."""
-    conversations = ContextReader(StoreFile(folder, db))
-    read_events = SqliteReader(db).events_of
-    return AgentFolders(folder.agents, disk, read_events, folder.blobs, conversations=conversations)
+def agent_folders(folder: DataFolder, disk: Disk, reader: StoreReader) -> AgentFolders:
+    """The agents' folders of the store that ``reader`` reads."""
+
+    def events_of(run_id: str) -> Sequence[Event]:
+        return [x.event for x in events_in(reader, run_id) if x.event.lane in ("own", "in")]
+
+    conversations = ConversationReader(reader)
+    return AgentFolders(folder.agents, disk, events_of, folder.blobs, conversations=conversations)
 
 
 class Projection:
@@ -55,7 +56,7 @@ class Projection:
         self._disk = disk
         self._clock = clock
         self._worker = worker
-        self._reader: SqliteReader | None = None
+        self._reader: StoreReader | None = None
         self._folders: AgentFolders | None = None
         self._behind: dict[str, tuple[RunInfo, list[Event]]] = {}
         self._count = 0
@@ -77,10 +78,10 @@ class Projection:
         self._to_heal = deque(behind)
 
     def _open(self, safe: int) -> Sequence[RunInfo]:
-        db = connect_read_only(self._folder.database)
-        self._reader = SqliteReader(db)
-        self._folders = agent_folders(self._folder, self._disk, db)
-        return self._reader.described_since(safe)
+        self._reader = reader = open_sqlite_reader(self._folder)
+        self._folders = agent_folders(self._folder, self._disk, reader)
+        found = map(ConversationReader(reader).info, reader.described(safe))
+        return [info for info in found if info is not None]
 
     def committed(self, batch: Iterable[tuple[RunInfo, Sequence[Event]]], position: int) -> None:
         """These events are on record, up to ``position``; their runs have descriptors."""

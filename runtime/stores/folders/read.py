@@ -34,9 +34,10 @@ from hubbub.hub.events.descriptors import (
     read_descriptor,
 )
 from hubbub.hub.store.journal import RunInfo, RunStatus
+from hubbub.hub.store.reader import EventRow, RunRow
 from hubbub.hub.texts import readable
-from hubbub.runtime.inspection.lanes import Lanes
-from hubbub.runtime.inspection.run_check import own_problems
+from hubbub.runtime.stores.exchange.lanes import Lanes
+from hubbub.runtime.stores.exchange.run_check import own_problems
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.families import Place
 from hubbub.runtime.stores.folders.files import FolderFiles
@@ -294,26 +295,28 @@ def _guess(run_id: str, descriptor: Descriptor, lines: Sequence[Line]) -> Record
 
 def _check(info: RunInfo, found: ReadBack) -> None:
     """Raise ``ValueError`` for what ``hubbub fsck`` would tell of, once it is in the store."""
-    names = {1: info.run_id, 2: info.root_run_id}
-    lanes = Lanes("", names.get)
-    root = 1 if info.root_run_id == info.run_id else 2
+    lanes = Lanes("")
     taken = found.items[: len(found.items) - len(found.pending)]
     chain = 0
     for position, event in enumerate((*taken, *found.events, *found.pending), 1):
         body = encode_event(event)  # What cannot be written down again must not come in.
         chain = zlib.crc32(body, chain)
-        row = (position, 1, root, event.lane, event.seq, event.type, chain, body)
+        row = EventRow(
+            position, info.run_id, info.root_run_id, event.lane, event.seq, event.type, chain, body
+        )
         for problem in lanes.take(row):
             raise ValueError(problem.what)
-    row_of_it = {
-        "number": 1, "run_id": info.run_id, "root_run_id": info.root_run_id,
-        "parent_run_id": info.parent_run_id, "agent": info.agent, "name": info.name,
-        "session_key": info.session_key, "kind": kind_of_descriptor(info.descriptor),
-        "descriptor": bytes(encode_descriptor(info.descriptor)).decode(),
-        "status": info.status, "inbox": info.inbox, "created_at": info.created_at,
-        "wake_at": info.wake_at, "recent": 0,
-    }  # fmt: skip
-    for what in own_problems(row_of_it, lanes.runs[1]):
+    lane = lanes.runs[info.run_id]
+    row_of_it = RunRow(
+        address=info.run_id, run_id=info.run_id, root_run_id=info.root_run_id,
+        parent_run_id=info.parent_run_id, agent=info.agent, name=info.name,
+        session_key=info.session_key, kind=kind_of_descriptor(info.descriptor),
+        descriptor=bytes(encode_descriptor(info.descriptor)).decode(), status=info.status,
+        inbox=info.inbox, ready=False, seq=lane.seq, in_seq=lane.in_seq, chain=None,
+        waiting=info.waiting, messages=0, born=lane.born, created_at=info.created_at,
+        wake_at=info.wake_at, recent=0,
+    )  # fmt: skip
+    for what in own_problems(row_of_it, lane):
         raise ValueError(what)
 
 

@@ -41,7 +41,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import Json
 from hubbub.runtime.stores.folders.compare import Findings, look
-from hubbub.runtime.stores.folders.conversation_reader import Conversations
+from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.conversations import ContextFiles
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.families import place_families
@@ -136,7 +136,7 @@ class AgentFolders:
         blobs: Path | None = None,
         *,
         keep: int = 1_000,
-        conversations: Conversations | None = None,
+        conversations: ConversationReader | None = None,
     ) -> None:
         self._root = str(root)
         self._disk = disk

@@ -41,9 +41,9 @@ class BlobFolder:
     def place(self, digest: str) -> Path:
         return self.root / digest[:2] / digest
 
-    def take_in(self, digest: str, path: str) -> None:
-        """Keep the content of a file; call where waiting for the disk is allowed."""
-        self._put(digest, read_regular(path))
+    def take_in(self, digest: str, content: bytes) -> None:
+        """Keep a content; call where waiting for the disk is allowed."""
+        self._put(digest, content)
 
     def _put(self, digest: str, content: bytes) -> None:
         place = self.place(digest)

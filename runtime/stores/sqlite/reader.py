@@ -172,26 +172,6 @@ class SqliteReader:
         found = self._db.execute(select, (number, lane, seq)).fetchone()
         return found[0] if found is not None else None
 
-    def events_of(self, run_id: str) -> Sequence[Event]:
-        """Every event of a run's two lanes, in order."""
-        select = (
-            "SELECT body FROM event WHERE run = (SELECT number FROM address WHERE run_id = ?) "
-            "AND lane <> 'hub' ORDER BY position"
-        )
-        return [decode_event(body) for (body,) in self._db.execute(select, (run_id,))]
-
-    def described_since(self, position: int) -> Sequence[RunInfo]:
-        """The runs with a descriptor of which something was written after a position."""
-        select = (
-            f"{_SELECT_INFO} WHERE descriptor IS NOT NULL AND number IN "
-            "(SELECT run FROM event WHERE position > ?) ORDER BY born"
-        )
-        return [_info(found) for found in self._db.execute(select, (position,))]
-
-    def roots(self) -> dict[str, str]:
-        """The root of every run there is."""
-        return dict(self._db.execute("SELECT run_id, root_run_id FROM run"))
-
     def secrets(self) -> dict[str, str]:
         """Every value of a variable that is kept."""
         return dict(self._db.execute("SELECT key, value FROM secret"))

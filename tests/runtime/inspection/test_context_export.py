@@ -13,7 +13,7 @@ from hubbub.hub import events as e
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.folder_export import export_state
 from hubbub.runtime.models.scripted import ScriptedModel, call
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("I-11")]
@@ -47,7 +47,7 @@ def assert_same(folder: Path) -> None:
     """Of every run."""
     runs = sorted((folder / "agents").iterdir())
     assert len(runs) == 3
-    with open_store_file(f"sqlite:{folder}") as store:
+    with open_reader(f"sqlite:{folder}") as store:
         for run in runs:
             shown = (run / "state.json").read_bytes()
             assert export_state(store, run.name) == shown

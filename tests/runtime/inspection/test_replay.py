@@ -6,12 +6,14 @@ import pytest
 from support.stores import fill
 
 from hubbub.agents.code.lifecycle import CodeThread, fold_code
+from hubbub.agents.code.run_states import state_after
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit
-from hubbub.runtime.inspection.replay import NoSuchRecord, replay, state_after
+from hubbub.hub.store.reader import events_in
+from hubbub.runtime.inspection.replay import NoSuchRecord, replay
 from hubbub.runtime.runs.model_run import Activation
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.open import open_reader
 
 pytestmark = pytest.mark.anyio
 
@@ -30,9 +32,9 @@ async def test_state_after_any_commit_is_what_the_live_run_had(
     monkeypatch.setattr(Activation, "_fold", fold)
     runs = await fill(tmp_path / "store", ports)
     assert len([key for key in live if key[0] == runs.chat]) > 5
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as store:
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as store:
         for (run_id, seq), thread in live.items():
-            own = [x.event for x in store.events(run_id) if x.event.lane == "own"]
+            own = [x.event for x in events_in(store, run_id) if x.event.lane == "own"]
             assert state_after(own[:seq]) == thread
             shown = replay(store, run_id, seq)
             assert (shown.kind or "model", shown.seq) == ("model", seq)
@@ -47,8 +49,8 @@ async def test_state_after_any_commit_is_what_the_live_run_had(
 @pytest.mark.spec("P-11")
 async def test_state_of_a_code_agent_is_what_the_live_run_had(tmp_path: Path, ports: Ports) -> None:
     runs = await fill(tmp_path / "store", ports)
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as store:
-        own = [x.event for x in store.events(runs.parent) if x.event.lane == "own"]
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as store:
+        own = [x.event for x in events_in(store, runs.parent) if x.event.lane == "own"]
         thread = CodeThread()
         for count, event in enumerate(own, 1):
             thread = fold_code(thread, event)
@@ -64,7 +66,7 @@ async def test_the_end_is_the_default_and_nothing_is_before_the_first_record(
     tmp_path: Path, ports: Ports
 ) -> None:
     runs = await fill(tmp_path / "store", ports)
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as store:
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as store:
         last = replay(store, runs.done)
         assert last.phase == "ended"
         assert replay(store, runs.done, last.seq) == last

@@ -18,13 +18,13 @@ from support.stores import SECRET, Filled, fill, open_runtime
 from hubbub import Message
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.inspection import backup as backup_module
 from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.inspection.imports import BadExport, Imported, import_runs
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.sqlite import backup as backup_module
 from hubbub.runtime.stores.sqlite import folder as folder_module
-from hubbub.runtime.stores.sqlite.file import open_store_file
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 
@@ -41,15 +41,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def exported(folder: Path, run_id: str, *, contents: bool = True) -> list[bytes]:
-    with open_store_file(f"sqlite:{folder}") as store:
+    with open_reader(f"sqlite:{folder}") as store:
         return list(export_run(store, run_id, contents=contents))
 
 
 def imported(folder: Path, lines: Iterable[bytes], *, replace: bool = False) -> Imported:
     async def work() -> Imported:
-        return await import_runs(
-            f"sqlite:{folder}", "file.jsonl", lines, replace=replace, ports=Ports()
-        )
+        return import_runs(f"sqlite:{folder}", "file.jsonl", lines, replace=replace, ports=Ports())
 
     return anyio.run(work)
 
@@ -163,7 +161,7 @@ def test_a_store_that_a_runtime_is_at_work_on_takes_nothing_in(made: Made, tmp_p
     async def work() -> None:
         async with open_runtime(tmp_path / "other"):
             with pytest.raises(OperatorError, match="another runtime is at work"):
-                await import_runs(f"sqlite:{tmp_path / 'other'}", "f", lines, ports=Ports())
+                import_runs(f"sqlite:{tmp_path / 'other'}", "f", lines, ports=Ports())
 
     anyio.run(work)
 

@@ -15,7 +15,7 @@ from support.stores import Filled, fill
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.lanes import Problem
+from hubbub.runtime.stores.exchange.lanes import Problem
 
 
 class Made:
@@ -245,7 +245,6 @@ def test_progress_is_told_for_big_stores(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hubbub.runtime.inspection.check.STEP", 10)
-    monkeypatch.setattr("hubbub.runtime.inspection.check.PAGE", 10)
     told: list[str] = []
     tell: Callable[[str], object] = told.append
     assert list(StoreCheck(f"sqlite:{made.folder}", tell=tell).problems()) == []

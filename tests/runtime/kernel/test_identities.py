@@ -41,10 +41,10 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.models.scripted import call
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -405,9 +405,9 @@ async def test_what_descriptors_have_opened_is_sound_and_can_be_taken_along(
             await last_outcome(rt, run_id)
     store, other = f"sqlite:{lives.folder}", f"sqlite:{tmp_path / 'other'}"
     assert [x.text for x in StoreCheck(store).problems()] == []
-    with open_store_file(store) as file:
+    with open_reader(store) as file:
         lines = list(export_run(file, boss.run_id))
-    assert (await import_runs(other, "f", lines, ports=ports)).runs == 2
+    assert (import_runs(other, "f", lines, ports=ports)).runs == 2
     assert [x.text for x in StoreCheck(other).problems()] == []
     async with Runtime([bot()], store=other, ports=ports) as rt:
         found = await rt.hub.open("assistant", "again", session_key="a%5Fb_c_d")
@@ -434,10 +434,10 @@ async def test_no_second_agent_of_a_descriptor_comes_in_from_outside(
             made.append(run.run_id)
             await rt.hub.journal.projected()  # type: ignore[attr-defined]
     if way == "import":
-        with open_store_file(f"sqlite:{two.folder}") as file:
+        with open_reader(f"sqlite:{two.folder}") as file:
             lines = list(export_run(file, made[1]))
         with pytest.raises(OperatorError, match=f"is run {made[0]} here"):
-            await import_runs(f"sqlite:{one.folder}", "f", lines, ports=ports)
+            import_runs(f"sqlite:{one.folder}", "f", lines, ports=ports)
         return
     shutil.copytree(two.folder / "agents" / made[1], one.folder / "agents" / made[1])
     async with one.life(bot()) as rt:

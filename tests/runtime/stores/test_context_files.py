@@ -36,15 +36,15 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import CronDescriptor, Descriptor
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.reader import info_of
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.projection import agent_folders
 from hubbub.runtime.stores.folders.read import Adopted
 from hubbub.runtime.stores.folders.write import AgentFolders, Projected
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.reader import SqliteReader
-from hubbub.runtime.stores.sqlite.schema import connect_read_only
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -475,11 +475,10 @@ async def test_a_live_conversation_is_shown_at_every_rest(tmp_path: Path, ports:
     assert ends == [False, False, True, True]
     assert b"s3cr3t" not in b"".join(told)
     assert not list((tmp_path / "agents" / talk.root).glob("*corrupt*"))
-    db = connect_read_only(tmp_path / "hubbub.db")
-    folders = agent_folders(DataFolder(tmp_path), RealDisk(), db)
-    infos = SqliteReader(db).runs(live=False)
-    assert [problem for info in infos for problem in folders.check(info)] == []
-    db.close()
+    with open_reader(f"sqlite:{tmp_path}") as reader:
+        folders = agent_folders(DataFolder(tmp_path), RealDisk(), reader)
+        infos = map(info_of, reader.rows())
+        assert [problem for info in infos for problem in folders.check(info)] == []
 
 
 @pytest.mark.spec("P-02", "P-03")

@@ -33,9 +33,9 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import Closed, LimitExceeded, ModelRefused, VariablesRefused
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports
-from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
 
 pytestmark = pytest.mark.anyio
 
@@ -842,7 +842,7 @@ async def test_a_deferred_child_is_booted_once_after_a_restart_and_values_stand_
     assert told_of(story.boss.requests[-1], "helped") == [helped]
     assert (lives.folder / "agents" / run_id / "history.jsonl").exists()
     assert find_secret(lives.folder) == []
-    with open_store_file(f"sqlite:{lives.folder}") as file:
+    with open_reader(f"sqlite:{lives.folder}") as file:
         assert not [line for line in export_run(file, run_id) if SECRET.encode() in line]
 
 

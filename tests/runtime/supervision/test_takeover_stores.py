@@ -13,11 +13,11 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.export import export_run
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.inspection.replay import replay
 from hubbub.runtime.inspection.views import report
-from hubbub.runtime.stores.sqlite.file import open_store_file
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -67,14 +67,14 @@ async def test_a_tree_with_frames_is_exported_and_imported_with_what_waits(
     tmp_path: Path, ports: Ports
 ) -> None:
     await fill_stack(tmp_path / "store", ports)
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as store:
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as store:
         lines = list(export_run(store, MAIN))
     for replace in (False, True):
         other = f"sqlite:{tmp_path / 'other'}"
-        done = await import_runs(other, "file.jsonl", lines, replace=replace, ports=ports)
+        done = import_runs(other, "file.jsonl", lines, replace=replace, ports=ports)
         assert (done.runs, done.replaced) == (3, 3 * replace)
         assert problems_of(tmp_path / "other") == []
-    with open_store_file(f"sqlite:{tmp_path / 'other'}") as store:
+    with open_reader(f"sqlite:{tmp_path / 'other'}") as store:
         assert list(export_run(store, MAIN)) == lines
     assert await waiting_in(tmp_path / "other", ports) == WAITING
 
@@ -84,9 +84,9 @@ async def test_a_frame_is_exported_without_the_conversation_that_it_took_from(
     tmp_path: Path, ports: Ports
 ) -> None:
     await fill_stack(tmp_path / "store", ports)
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as store:
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as store:
         lines = list(export_run(store, FRAME))
-    await import_runs(f"sqlite:{tmp_path / 'other'}", "file.jsonl", lines, ports=ports)
+    import_runs(f"sqlite:{tmp_path / 'other'}", "file.jsonl", lines, ports=ports)
     assert problems_of(tmp_path / "other") == []
     assert await waiting_in(tmp_path / "other", ports) == {FRAME: WAITING[FRAME], OVER: []}
 
@@ -104,7 +104,7 @@ async def test_who_took_a_message_shows_it(tmp_path: Path, ports: Ports) -> None
     """In its conversation, in its state after any record, and nobody else does."""
     await fill_stack(tmp_path / "store", ports)
     heard: dict[str, list[str]] = {MAIN: [], FRAME: ["two", "left"], OVER: []}
-    with open_store_file(f"sqlite:{tmp_path / 'store'}") as store:
+    with open_reader(f"sqlite:{tmp_path / 'store'}") as store:
         for run_id, texts in heard.items():
             replayed = replay(store, run_id)
             said = [x.content for x in replayed.conversation if isinstance(x, UserMessage)]

@@ -1,6 +1,6 @@
 """``Lanes``: the events of a store, one by one in their order, against themselves.
 
-    row of ``event`` × what came before in its lane  →  problems
+    row of an event × what came before in its lane  →  problems
 
 Rules
 -----
@@ -18,7 +18,7 @@ Rules
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
@@ -40,8 +40,9 @@ from hubbub.hub.events import (
     SessionTaken,
 )
 from hubbub.hub.events.codec import decode_event
+from hubbub.hub.events.files import files_of
+from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
-from hubbub.runtime.stores.sqlite.file import files_of
 
 __all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "file_problem"]
 
@@ -96,8 +97,8 @@ class Lane:
         self.is_dense = True
         """Whether no number of the in lane is missing so far."""
         self.has_ended = False
-        self.root: Any = 0
-        """The number of its tree's root."""
+        self.root = ""
+        """Its tree's root."""
         self.parent: str | None = None
         """The run above it, as its first event says."""
         self.agents: set[str] = set()
@@ -108,29 +109,27 @@ class Lane:
 
 
 class Lanes:
-    """Takes rows of ``event`` in order of position."""
+    """Takes rows of events in order of position; ``place`` begins what is told of them."""
 
-    def __init__(self, table: str, run_id_of: Callable[[int], str | None]) -> None:
-        self._table = table
-        self._run_id_of = run_id_of
+    def __init__(self, place: str) -> None:
+        self._place = place
         self.events = 0
-        self.runs: dict[Any, Lane] = {}
-        self._by_id: dict[str, Lane] = {}
+        self.runs: dict[str, Lane] = {}
         self.hub = Lane("")
         self.digests: dict[str, tuple[int, int]] = {}
         """Position that first names a content, and its size, by digest."""
 
-    def take(self, row: Sequence[Any]) -> Iterator[Problem]:
+    def take(self, row: EventRow) -> Iterator[Problem]:
         """What is wrong with the next event."""
         self.events += 1
-        lane = self.hub if row[3] == "hub" else self._lane(row[1], row[2])
+        lane = self.hub if row.lane == "hub" else self._lane(row.run_id, row.root_run_id)
         for problem in self._look(lane, row):
             lane.is_sound = False
             yield problem
 
-    def _look(self, lane: Lane, row: Sequence[Any]) -> Iterator[Problem]:
+    def _look(self, lane: Lane, row: EventRow) -> Iterator[Problem]:
         position, run, root, name, seq, type_, crc, body = row
-        where = f"{self._table}: position {position}"
+        where = f"{self._place}: position {position}"
         if lane.name:
             where = f"{where}: run {lane.name}"
         if not isinstance(body, bytes):
@@ -149,7 +148,7 @@ class Lanes:
                 self._blur(root)
             return
         said = (event.type, event.lane, event.seq, event.run_id, event.root_run_id)
-        columns = (type_, name, seq, self._name(run), self._name(root))
+        columns = (type_, name, seq, run, root)
         if said != columns:
             yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
         if name in ("own", "in") and (what := _foreign(lane, position, event)):
@@ -178,7 +177,7 @@ class Lanes:
 
     def _taken(self, run_id: str, seq: int) -> str:
         """An item is taken, by its run or by a frame; why it cannot be, empty if it can."""
-        lane = self._by_id.get(run_id)
+        lane = self.runs.get(run_id)
         if lane is None:  # A frame may have come here in an export without those above it.
             return ""
         if lane.untaken.pop(seq, None) is not None and not lane.has_ended:
@@ -189,24 +188,17 @@ class Lanes:
             return f"it takes in {seq} of run {run_id}, which was taken before"
         return ""
 
-    def _blur(self, root: Any) -> None:
+    def _blur(self, root: str) -> None:
         """A record of what was taken cannot be read: it may be from any inbox of the tree."""
         for lane in self.runs.values():
             lane.is_clear = lane.is_clear and lane.root != root
 
-    def _lane(self, run: Any, root: Any) -> Lane:
-        lane = self.runs.get(run)
+    def _lane(self, run_id: str, root_run_id: str) -> Lane:
+        lane = self.runs.get(run_id)
         if lane is None:
-            lane = self.runs[run] = Lane(self._run_id_of(run) or f"number {run}")
-            lane.root = root
-            self._by_id[lane.name] = lane
+            lane = self.runs[run_id] = Lane(run_id)
+            lane.root = root_run_id
         return lane
-
-    def _name(self, run: Any) -> str | None:
-        if run == 0:
-            return ""
-        lane = self.runs.get(run)
-        return lane.name if lane is not None else self._run_id_of(run)
 
 
 def _foreign(lane: Lane, position: Any, event: Event) -> str:
@@ -247,6 +239,8 @@ _OURS: Final = frozenset(CATALOGUE)
 
 
 def _chained(lane: Lane, where: str, crc: Any, body: bytes) -> Iterator[Problem]:
+    if crc is None:  # The store keeps no checksums.
+        return
     found = [zlib.crc32(body, chain) for chain in lane.chains]
     if crc in found:
         lane.chains = (crc,)

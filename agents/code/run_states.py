@@ -1,0 +1,41 @@
+"""``RunStates``: a run's state from its own lane alone, whatever its agent is."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from hubbub.agents.code.lifecycle import CodeThread, fold_code
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.hub.events import Event, SessionStart
+
+__all__ = ["RunStates", "state_after"]
+
+
+class RunStates:
+    """Both folds of a lane side by side: which of them holds is known once a session begins."""
+
+    __slots__ = ("at", "code", "kind", "seq", "thread")
+
+    def __init__(self) -> None:
+        self.thread: Thread = EMPTY
+        self.code = CodeThread()
+        self.kind: Literal["", "model", "code"] = ""
+        self.seq = 0
+        self.at = 0
+
+    def take(self, event: Event) -> None:
+        """Fold the next event of the lane."""
+        self.thread = fold(self.thread, event)
+        self.code = fold_code(self.code, event)
+        self.seq, self.at = event.seq, event.at
+        if not self.kind and isinstance(event, SessionStart):
+            # A model's session begins with one of its sides; a function has none.
+            self.kind = "model" if event.side else "code"
+
+
+def state_after(events: Iterable[Event]) -> Thread | CodeThread:
+    """What ``events``, a beginning of an own lane, come to: the state that the run itself has."""
+    states = RunStates()
+    for event in events:
+        states.take(event)
+    return states.code if states.kind == "code" else states.thread

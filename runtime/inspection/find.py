@@ -1,0 +1,43 @@
+"""``find_run``: the run that people mean by a part of its id."""
+
+from typing import Final
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.store.reader import StoreReader
+
+__all__ = ["MIN_PART", "NoOneRun", "find_run"]
+
+MIN_PART: Final = 4
+"""Characters of a run id that may stand for the whole of it."""
+
+MAX_CANDIDATES: Final = 8
+
+
+class NoOneRun(OperatorError):
+    """What was given as a run stands for none, or for several."""
+
+    def __init__(self, given: str, candidates: tuple[str, ...]) -> None:
+        self.candidates = candidates
+        if not candidates:
+            what = "no such run in this store; hubbub runs --all lists them"
+        else:
+            shown = ", ".join(candidates[:MAX_CANDIDATES])
+            more = ", …" if len(candidates) > MAX_CANDIDATES else ""
+            what = f"may be any of {shown}{more}; write more of it"
+        super().__init__(f"run {given!r}: {what}")
+
+
+def find_run(store: StoreReader, given: str) -> str:
+    """The run that ``given`` stands for: its id, or a beginning or an end of it.
+
+    Raises ``NoOneRun``, which lists the candidates.
+    """
+    if store.row(given) is not None:
+        return given
+    if len(given) < MIN_PART:
+        known = "a part of a run's id has at least"
+        raise OperatorError(f"run {given!r}: {known} {MIN_PART} characters; write more of it")
+    found = tuple(store.matching(given, MAX_CANDIDATES + 1))
+    if len(found) != 1:
+        raise NoOneRun(given, found)
+    return found[0]
