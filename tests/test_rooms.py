@@ -59,6 +59,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "ground", "agents", "runtime/models/http", "runtime/models/anthropic",
         "runtime/models/openai",
     ),
+    "runtime/models/conformance": ("ground", "agents", "runtime/models/http"),
     "runtime/loading": ("ground", "agents/definitions", "runtime/text"),
     "runtime/stores/sqlite": HUB,
     "runtime/stores/exchange": (*HUB, "agents/state", "agents/code"),
@@ -191,7 +192,12 @@ THIRD_PARTIES: Final = {
     "cronsim": {"runtime/schedules"},
     "sqlite3": {"runtime/stores/sqlite"},
     "pytest": {SIMULATION, f"{SIMULATION}/strategies", "hub/conformance"},
-    "hypothesis": {SIMULATION, f"{SIMULATION}/strategies", f"{SIMULATION}/story"},
+    "hypothesis": {
+        "runtime/models/conformance",
+        SIMULATION,
+        f"{SIMULATION}/strategies",
+        f"{SIMULATION}/story",
+    },
     # hub/tasks: what keeps Ctrl-C out of the middle of the library's work, which anyio has not.
     "trio": {SIMULATION, f"{SIMULATION}/loop", f"{SIMULATION}/world", "hub/tasks"},
     "greenlet": {SIMULATION, f"{SIMULATION}/loop"},

@@ -1,4 +1,4 @@
-"""``AnthropicModel``: valid requests for every history, faithful replies, the real wire format."""
+"""``AnthropicModel`` beyond the conformance suite: the Messages interface's own forms."""
 
 import json
 from typing import Any
@@ -6,17 +6,8 @@ from typing import Any
 import anthropic
 import msgspec
 import pytest
-from hypothesis import given
-from support.provider_requests import (
-    CONVERSATION,
-    NOTED,
-    REPLY,
-    WEATHER,
-    anthropic_problems,
-    requests,
-    with_notes,
-)
-from support.provider_servers import Answer, anthropic_message, anthropic_stream, event, serving
+from support.anthropic_wire import AnthropicWire, anthropic_problems, anthropic_stream
+from support.provider_wires import event
 
 from hubbub.agents.model import (
     AnsweredCall,
@@ -25,21 +16,26 @@ from hubbub.agents.model import (
     Delta,
     ModelReply,
     ModelRequest,
-    TextDelta,
     Thinking,
-    ThinkingDelta,
     ToolCall,
     Usage,
     UserMessage,
 )
-from hubbub.hub.errors import MissingKey, ModelRefused, ModelUnavailable
-from hubbub.runtime.models.anthropic.model import AnthropicModel, request_body
-from hubbub.runtime.models.http.endpoint import encode_body
-from hubbub.runtime.models.http.errors import Origin
+from hubbub.hub.errors import MissingKey, ModelUnavailable
+from hubbub.runtime.models.anthropic.model import AnthropicModel
+from hubbub.runtime.models.conformance import (
+    CONVERSATION,
+    HELLO,
+    NOTED,
+    REPLY,
+    WEATHER,
+    ServerAnswer,
+    serving,
+    wire,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("M-02")]
 
-HELLO = ModelRequest(messages=(UserMessage(content="hello"),))
 REDACTED = msgspec.structs.replace(REPLY, thinking=(*REPLY.thinking, Thinking(redacted="cmVk")))
 
 
@@ -49,85 +45,25 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def bytes_of(request: ModelRequest) -> bytes:
-    """The body as the provider gets it."""
-    body = request_body(request, model="the-model", max_tokens=100)
-    return encode_body(body, Origin("m", "u", "K"))
-
-
-def body_of(request: ModelRequest) -> Any:
-    return json.loads(bytes_of(request))
+WIRE = AnthropicWire()
 
 
 async def answered(
-    *pieces: bytes, request: ModelRequest = HELLO, content_type: str = "text/event-stream"
+    *pieces: bytes, content_type: str = "text/event-stream"
 ) -> tuple[ModelReply, list[Delta]]:
-    deltas: list[Delta] = []
-    async with serving(Answer(pieces, headers={"content-type": content_type})) as server:
-        model = AnthropicModel("the-model", base_url=server.url)
-        try:
-            reply = await model.call(request, deltas.append)
-        finally:
-            await model.aclose()
-        assert server.requests[0].path == "/v1/messages"
-        assert server.requests[0].headers["anthropic-version"] == "2023-06-01"
-        assert anthropic_problems(server.requests[0].json()) == []
-    return reply, deltas
+    """What becomes of a server's answer, and its deltas."""
+    return await wire.answered(WIRE, ServerAnswer(pieces, headers={"content-type": content_type}))
+
+
+def body_of(request: ModelRequest) -> Any:
+    return json.loads(WIRE.body(request))
 
 
 # ── replies ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_streamed_reply_arrives_whole() -> None:
-    reply, deltas = await answered(*anthropic_stream(REDACTED))
-    assert reply == REDACTED
-    assert "".join(each.text for each in deltas if isinstance(each, TextDelta)) == reply.text
-    thought = "".join(each.text for each in deltas if isinstance(each, ThinkingDelta))
-    assert thought == "The user wants weather."
-    calls = [each for each in deltas if isinstance(each, CallDelta)]
-    for index, call in enumerate(reply.calls):
-        pieces = [each.text for each in calls if (each.index, each.name) == (index, call.name)]
-        assert "".join(pieces) == call.arguments
-
-
-async def test_a_server_that_does_not_stream_is_understood() -> None:
-    plain = msgspec.structs.replace(REPLY, thinking=())
-    reply, _ = await answered(anthropic_message(plain), content_type="application/json")
-    calls = [(call.name, json.loads(call.arguments)) for call in reply.calls]
-    assert calls == [(call.name, json.loads(call.arguments)) for call in plain.calls]
-    assert msgspec.structs.replace(reply, calls=plain.calls) == plain
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("end_turn", "end"),
-        ("max_tokens", "length"),
-        ("refusal", "refusal"),
-        ("stop_sequence", "stop_sequence"),
-        ("pause_turn", "pause_turn"),
-    ],
-)
-@pytest.mark.spec("M-03")
-async def test_stop_reasons_in_our_words(theirs: str, ours: str) -> None:
-    sent = ModelReply(text="so far", stop_reason=theirs, model="m")
-    reply, _ = await answered(*anthropic_stream(sent))
-    assert (reply.text, reply.stop_reason) == ("so far", ours)
-
-
-@pytest.mark.spec("M-03")
-async def test_cut_off_arguments_and_empty_output_are_replies() -> None:
-    call = ToolCall(id="t", name="get_weather", arguments='{"city": "Par')
-    cut_off = ModelReply(calls=(call,), stop_reason="length", model="m")
-    assert (await answered(*anthropic_stream(cut_off)))[0] == cut_off
-    empty, _ = await answered(*anthropic_stream(ModelReply(model="m")))
-    assert empty.is_empty
-
-
-async def test_a_call_without_arguments_has_an_empty_object() -> None:
+async def test_arguments_may_stand_in_the_opening_event() -> None:
     bare = ModelReply(calls=(ToolCall(id="t", name="now", arguments=""),), stop_reason="tools")
-    reply, _ = await answered(*anthropic_stream(bare))
-    assert reply.calls[0].arguments == "{}"
     opening = {"type": "tool_use", "id": "t", "name": "now", "input": {"zone": "UTC"}}
     stream = anthropic_stream(bare)
     at = next(i for i, each in enumerate(stream) if b"content_block_start" in each)
@@ -238,24 +174,6 @@ def test_a_system_prompt_is_a_string_until_it_has_notes() -> None:
     assert body_of(noted)["system"] == text("Children: none.")
 
 
-@given(requests)
-def test_blank_notes_change_no_byte(request: ModelRequest) -> None:
-    blank, plain = with_notes(request, "", "\n"), with_notes(request)
-    assert bytes_of(blank) == bytes_of(plain)
-
-
-def test_given_words_are_the_assistants_own() -> None:
-    history = (
-        AssistantMessage(text="Ask me.", is_given=True),
-        AssistantMessage(text="Anything.", is_given=True),
-        AssistantMessage(text="I wait."),
-    )
-    body = body_of(ModelRequest(messages=history))
-    assert anthropic_problems(body) == []
-    own = [each["content"] for each in body["messages"] if each["role"] == "assistant"]
-    assert own == [text("Ask me."), text("Anything."), text("I wait.")]
-
-
 def test_thinking_goes_back_only_where_it_is_wanted() -> None:
     signed, foreign = Thinking(text="a", signature="c2ln"), Thinking(text="b")
     call = AnsweredCall(id="a", name="n", arguments="{}", output="", is_error=True)
@@ -295,42 +213,16 @@ def test_tool_choices(choice: str, parallel: bool, sent: dict[str, Any]) -> None
     assert body["tools"][0]["input_schema"] == WEATHER.schema
 
 
-async def test_options_come_last_and_win() -> None:
+def test_options_come_last_and_win() -> None:
     options = {"max_tokens": 7, "temperature": 0.5, "thinking": {"type": "disabled"}}
     body = body_of(msgspec.structs.replace(HELLO, options=options))
     assert (body["max_tokens"], body["temperature"]) == (7, 0.5)
-    unfit = msgspec.structs.replace(HELLO, options={"x": object()})
-    with pytest.raises(ModelRefused, match="not JSON"):
-        await AnthropicModel("m", key="k").call(unfit)
-
-
-@pytest.mark.spec("M-03", "S-07")
-@given(requests)
-def test_every_history_makes_a_valid_request(request: ModelRequest) -> None:
-    assert anthropic_problems(body_of(request)) == []
-
-
-async def test_headers_of_the_callers_own_win() -> None:
-    headers = {"Anthropic-Version": "2026-10-21", "anthropic-beta": "x-1", "X-Api-Key": "other"}
-    async with serving(Answer(anthropic_stream(REPLY))) as server:
-        model = AnthropicModel("m", key="k", base_url=f"{server.url}/v1", headers=headers)
-        await model.call(HELLO)
-        await model.aclose()
-        sent = server.requests[0].headers
-    assert {name.lower(): sent[name.lower()] for name in headers} == {
-        "anthropic-version": "2026-10-21",
-        "anthropic-beta": "x-1",
-        "x-api-key": "other",
-    }
 
 
 @pytest.mark.spec("M-04")
-def test_only_anthropics_own_service_needs_a_key() -> None:
-    with pytest.raises(MissingKey, match="ANTHROPIC_API_KEY"):
-        AnthropicModel("m")
+def test_the_own_service_is_known_in_every_spelling() -> None:
     with pytest.raises(MissingKey):
         AnthropicModel("m", key=" ", base_url="https://api.anthropic.com/v1/")
-    assert AnthropicModel("m", base_url="http://localhost:1").name == "m"
 
 
 # ── the official client ──────────────────────────────────────────────────────────────────────
@@ -344,7 +236,7 @@ async def test_the_official_client_reads_our_servers_and_sends_our_requests(
     asked = msgspec.structs.replace(asked, options={"metadata": {"user_id": "u"}})
     body = body_of(asked)
     body.pop("stream")
-    answers = [Answer(anthropic_stream(REDACTED)) for _ in range(2)]
+    answers = [ServerAnswer(anthropic_stream(REDACTED)) for _ in range(2)]
     async with serving(*answers) as server:
         async with (
             anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
@@ -357,6 +249,7 @@ async def test_the_official_client_reads_our_servers_and_sends_our_requests(
         theirs, ours = server.requests
     assert theirs.json() == ours.json()
     assert theirs.path == ours.path
+    assert ours.headers["anthropic-version"] == "2023-06-01"
     assert _as_reply(message) == REDACTED
 
 

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 from hypothesis import given
-from support.provider_requests import histories
 
 from hubbub.agents.model import (
     AnsweredCall,
@@ -12,6 +11,7 @@ from hubbub.agents.model import (
     UserMessage,
     parse_arguments,
 )
+from hubbub.runtime.models.conformance import HISTORIES
 from hubbub.runtime.models.http.messages import BEGIN, CONTINUE, Turn, UserTurn, conversation
 
 pytestmark = pytest.mark.spec("M-03")
@@ -116,7 +116,7 @@ def test_malformed_arguments_stay_visible(text: str) -> None:
     assert parse_arguments(turn.calls[0].arguments) == {"_malformed": text.replace("\ud83d", "?")}
 
 
-@given(histories)
+@given(HISTORIES)
 def test_the_rules_hold_for_every_history(history: tuple[ModelMessage, ...]) -> None:
     turns = conversation(history)
     assert isinstance(turns[0], UserTurn)

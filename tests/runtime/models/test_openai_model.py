@@ -1,4 +1,4 @@
-"""``OpenAIModel``: valid requests for every history, and every kind of server understood."""
+"""``OpenAIModel`` beyond the conformance suite: every kind of server understood."""
 
 import json
 from typing import Any
@@ -6,46 +6,35 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from hypothesis import given
-from support.provider_requests import (
-    CONVERSATION,
-    NOTED,
-    REPLY,
-    WEATHER,
-    openai_problems,
-    requests,
-    with_notes,
-)
-from support.provider_servers import Answer, chunk, event, openai_message, openai_stream, serving
+from support.openai_wire import OpenAIWire, chunk, openai_message, openai_problems, openai_stream
+from support.provider_wires import event
 
 from hubbub.agents.model import (
     AssistantMessage,
-    CallDelta,
     Delta,
     ModelReply,
     ModelRequest,
-    TextDelta,
     Thinking,
-    ThinkingDelta,
     ToolCall,
     Usage,
     UserMessage,
 )
-from hubbub.hub.errors import MissingKey, ModelRefused, ModelUnavailable, ProviderError
-from hubbub.runtime.models.http.endpoint import encode_body
-from hubbub.runtime.models.http.errors import Origin
-from hubbub.runtime.models.openai.model import OpenAIModel, request_body
+from hubbub.hub.errors import ModelRefused, ModelUnavailable, ProviderError
+from hubbub.runtime.models.conformance import (
+    CONVERSATION,
+    HELLO,
+    NOTED,
+    REPLY,
+    WEATHER,
+    ServerAnswer,
+    serving,
+    wire,
+)
+from hubbub.runtime.models.openai.model import OpenAIModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("M-02")]
 
-HELLO = ModelRequest(messages=(UserMessage(content="hello"),))
 DONE = event("[DONE]")
-# What Chat Completions cannot carry: signatures, and tokens written to the cache.
-CARRIED = msgspec.structs.replace(
-    REPLY,
-    thinking=(Thinking(text="The user wants weather."),),
-    usage=msgspec.structs.replace(REPLY.usage, cache_write_tokens=0),
-)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -54,32 +43,18 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def bytes_of(request: ModelRequest) -> bytes:
-    """The body as the provider gets it."""
-    body = request_body(request, model="the-model")
-    return encode_body(body, Origin("m", "u", "K"))
-
-
-def body_of(request: ModelRequest) -> Any:
-    return json.loads(bytes_of(request))
+WIRE = OpenAIWire()
 
 
 async def answered(
-    *pieces: bytes, request: ModelRequest = HELLO, content_type: str = "text/event-stream"
+    *pieces: bytes, content_type: str = "text/event-stream"
 ) -> tuple[ModelReply, list[Delta]]:
-    deltas: list[Delta] = []
-    async with serving(Answer(pieces, headers={"content-type": content_type})) as server:
-        model = OpenAIModel("the-model", base_url=f"{server.url}/v1/")
-        try:
-            reply = await model.call(request, deltas.append)
-        finally:
-            await model.aclose()
-        (sent,) = server.requests
-        assert sent.path == "/v1/chat/completions"
-        assert "authorization" not in sent.headers, "a local server needs no key"
-        assert openai_problems(sent.json()) == []
-    assert "".join(each.text for each in deltas if isinstance(each, TextDelta)) == reply.text
-    return reply, deltas
+    """What becomes of a server's answer, and its deltas."""
+    return await wire.answered(WIRE, ServerAnswer(pieces, headers={"content-type": content_type}))
+
+
+def body_of(request: ModelRequest) -> Any:
+    return json.loads(WIRE.body(request))
 
 
 def piece(
@@ -92,24 +67,6 @@ def piece(
 
 
 # ── replies ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_streamed_reply_arrives_whole() -> None:
-    reply, deltas = await answered(*openai_stream(CARRIED))
-    assert reply == CARRIED
-    thought = "".join(each.text for each in deltas if isinstance(each, ThinkingDelta))
-    assert thought == "The user wants weather."
-    calls = [each for each in deltas if isinstance(each, CallDelta)]
-    for index, call in enumerate(reply.calls):
-        pieces = [each.text for each in calls if (each.index, each.name) == (index, call.name)]
-        assert "".join(pieces) == call.arguments
-
-
-async def test_a_server_that_does_not_stream_is_understood() -> None:
-    plain = msgspec.structs.replace(CARRIED, thinking=())
-    reply, deltas = await answered(openai_message(plain), content_type="application/json")
-    assert reply == plain
-    assert deltas[0] == TextDelta(plain.text)
 
 
 A = ToolCall(id="a", name="one", arguments='{"x":1}')
@@ -206,34 +163,10 @@ async def test_reasoning_and_content_under_other_names() -> None:
     assert reply.thinking == (Thinking(text="hm so"),)
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("stop", "end"),
-        ("length", "length"),
-        ("content_filter", "refusal"),
-        ("tool_calls", "end"),
-        ("eos", "eos"),
-    ],
-)
-@pytest.mark.spec("M-03")
-async def test_stop_reasons_in_our_words(theirs: str, ours: str) -> None:
-    reply, _ = await answered(chunk(content="so far"), chunk(finish=theirs), DONE)
-    assert (reply.text, reply.stop_reason) == ("so far", ours)
-
-
 @pytest.mark.spec("M-03")
 async def test_a_refusal_is_kept_as_text() -> None:
     reply, _ = await answered(chunk(refusal="I "), chunk(refusal="won't"), chunk(finish="stop"))
     assert (reply.text, reply.stop_reason) == ("I won't", "refusal")
-
-
-@pytest.mark.spec("M-03")
-async def test_cut_off_arguments_and_empty_output_are_replies() -> None:
-    reply, _ = await answered(piece(0, "a", "one", '{"x'), chunk(finish="length"), DONE)
-    assert reply.calls == (ToolCall(id="a", name="one", arguments='{"x'),)
-    assert reply.stop_reason == "length"
-    assert (await answered(DONE))[0].is_empty
 
 
 async def test_choices_beyond_the_first_are_left_alone() -> None:
@@ -330,24 +263,6 @@ def test_system_notes_come_first_without_a_system_prompt_too() -> None:
     ]
 
 
-@given(requests)
-def test_blank_notes_change_no_byte(request: ModelRequest) -> None:
-    blank, plain = with_notes(request, "", "\n"), with_notes(request)
-    assert bytes_of(blank) == bytes_of(plain)
-
-
-def test_given_words_are_the_assistants_own() -> None:
-    history = (
-        AssistantMessage(text="Ask me.", is_given=True),
-        AssistantMessage(text="Anything.", is_given=True),
-        AssistantMessage(text="I wait."),
-    )
-    body = body_of(ModelRequest(messages=history))
-    assert openai_problems(body) == []
-    own = [each["content"] for each in body["messages"] if each["role"] == "assistant"]
-    assert own == ["Ask me.", "Anything.", "I wait."]
-
-
 def test_user_messages_in_a_row_are_one() -> None:
     asked = ModelRequest(
         messages=(UserMessage(content="a"), UserMessage(content="b"), AssistantMessage(text="c"))
@@ -384,19 +299,6 @@ def test_options_come_last_and_win() -> None:
     assert not {"stream_options", "tools"} & set(body)
 
 
-@pytest.mark.spec("M-03", "S-07")
-@given(requests)
-def test_every_history_makes_a_valid_request(request: ModelRequest) -> None:
-    assert openai_problems(body_of(request)) == []
-
-
-@pytest.mark.spec("M-04")
-def test_only_openais_own_service_needs_a_key() -> None:
-    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
-        OpenAIModel("m")
-    assert OpenAIModel("m", base_url="http://localhost:11434/v1").name == "m"
-
-
 # ── the official client ──────────────────────────────────────────────────────────────────────
 
 
@@ -406,8 +308,8 @@ async def test_the_official_client_reads_our_servers_and_sends_our_requests(
     asked: ModelRequest,
 ) -> None:
     body = body_of(asked)
-    whole = Answer([openai_message(REPLY)], headers={"content-type": "application/json"})
-    answers = Answer(openai_stream(REPLY)), Answer(openai_stream(REPLY)), whole
+    whole = ServerAnswer([openai_message(REPLY)], headers={"content-type": "application/json"})
+    answers = ServerAnswer(openai_stream(REPLY)), ServerAnswer(openai_stream(REPLY)), whole
     async with serving(*answers) as server:
         async with openai.AsyncOpenAI(api_key="k", base_url=server.url, max_retries=0) as client:
             chunks = [each async for each in await client.chat.completions.create(**body)]
@@ -423,7 +325,7 @@ async def test_the_official_client_reads_our_servers_and_sends_our_requests(
     assert message.content == REPLY.text
     assert message.tool_calls is not None
     assert [call.id for call in message.tool_calls] == [call.id for call in REPLY.calls]
-    assert _as_reply(chunks) == msgspec.structs.replace(CARRIED, thinking=())
+    assert _as_reply(chunks) == msgspec.structs.replace(WIRE.carried(REPLY), thinking=())
 
 
 def _as_reply(chunks: list[Any]) -> ModelReply:

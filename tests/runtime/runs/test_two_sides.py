@@ -7,8 +7,9 @@ import anyio
 import msgspec
 import pytest
 from support.agents import Observer, assert_one_life, heard
+from support.anthropic_wire import anthropic_problems
 from support.crash_journal import CrashJournal
-from support.provider_requests import anthropic_problems, openai_problems
+from support.openai_wire import openai_problems
 
 from hubbub import (
     AgentDefinition,

@@ -1,0 +1,139 @@
+"""What a model sends: bodies that its provider accepts, for whatever history."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from msgspec import structs
+
+from hubbub.agents.model import AssistantMessage, ModelRequest
+from hubbub.hub.errors import MissingKey, ModelRefused
+from hubbub.runtime.models.conformance.samples import (
+    CONVERSATION,
+    HELLO,
+    NOTED,
+    REPLY,
+    with_notes,
+)
+from hubbub.runtime.models.conformance.server import ServerAnswer, serving
+from hubbub.runtime.models.conformance.wire import ProviderCheck, ProviderWire, model_at
+
+__all__ = ["REQUEST_CHECKS"]
+
+
+async def check_every_history_makes_a_valid_request(wire: ProviderWire) -> None:
+    """Nothing that a history may hold makes a body that the provider refuses."""
+    from hypothesis import example, given, settings
+
+    from hubbub.runtime.models.conformance.histories import REQUESTS
+
+    @settings(deadline=None)
+    @given(REQUESTS)
+    @example(CONVERSATION)
+    @example(NOTED)
+    def valid(request: ModelRequest) -> None:
+        assert wire.problems(_decoded(wire, request)) == []
+
+    valid()
+
+
+async def check_blank_notes_change_no_byte(wire: ProviderWire) -> None:
+    """The provider's prompt cache holds, whether or not there was something to note."""
+    from hypothesis import given, settings
+
+    from hubbub.runtime.models.conformance.histories import REQUESTS
+
+    @settings(deadline=None)
+    @given(REQUESTS)
+    def equal(request: ModelRequest) -> None:
+        assert wire.body(with_notes(request, "", "\n")) == wire.body(with_notes(request))
+
+    equal()
+
+
+async def check_given_words_are_the_assistants_own(wire: ProviderWire) -> None:
+    """Messages that the agent was made to say stay messages of its own, one each."""
+    history = (
+        AssistantMessage(text="Ask me.", is_given=True),
+        AssistantMessage(text="Anything.", is_given=True),
+        AssistantMessage(text="I wait."),
+    )
+    body = _decoded(wire, ModelRequest(messages=history))
+    assert wire.problems(body) == []
+    own = [text for role, text in wire.said(body) if role == "assistant"]
+    assert own == ["Ask me.", "Anything.", "I wait."]
+
+
+async def check_without_tools_nothing_is_said_of_them(wire: ProviderWire) -> None:
+    """A choice among no tools is refused by providers, so it is not sent."""
+    for choice in ("auto", "none", "any", "get_weather"):
+        for parallel in (False, True):
+            asked = structs.replace(HELLO, tool_choice=choice, parallel_tool_calls=parallel)
+            assert wire.body(asked) == wire.body(HELLO)
+
+
+async def check_options_come_last_and_win(wire: ProviderWire) -> None:
+    """``options`` are fields of the body, in place of ours where there is one."""
+    (ours, *_) = _decoded(wire, HELLO)
+    body = _decoded(wire, structs.replace(HELLO, options={"of_mine": 7, ours: "mine"}))
+    assert (body["of_mine"], body[ours]) == (7, "mine")
+
+
+async def check_what_is_not_json_is_refused_before_it_is_sent(wire: ProviderWire) -> None:
+    """An option that cannot be encoded is the caller's mistake and says so."""
+    refused = ""
+    async with serving() as server, model_at(wire, server) as model:
+        try:
+            await model.call(structs.replace(HELLO, options={"x": object()}))
+        except ModelRefused as error:
+            refused = str(error)
+        assert "not JSON" in refused
+        assert server.requests == []
+
+
+async def check_headers_of_the_callers_own_win(wire: ProviderWire) -> None:
+    """Whatever their case, they replace those that the model would send."""
+    headers = {wire.key_header.title(): "other", "X-Own": "1", "User-Agent": "mine"}
+    async with (
+        serving(ServerAnswer(wire.stream(REPLY))) as server,
+        model_at(wire, server, key="k", headers=headers) as model,
+    ):
+        await model.call(HELLO)
+        sent = server.requests[0].headers
+    assert {name: sent[name.lower()] for name in headers} == headers
+
+
+async def check_only_the_providers_own_service_needs_a_key(wire: ProviderWire) -> None:
+    """There a missing key is an error that names the variable; elsewhere none is needed."""
+    provider = wire.provider
+    makers: tuple[Callable[[], object], ...] = (
+        partial(wire.make, provider.url),
+        partial(provider.make, "m", "", {}),
+    )
+    for make in makers:
+        refused = ""
+        try:
+            make()
+        except MissingKey as error:
+            refused = str(error)
+        assert provider.key_variable in refused
+    assert wire.make("http://localhost:1").name == "the-model"
+    assert provider.make("m", "", {provider.key_variable: "k"}).name == "m"
+
+
+def _decoded(wire: ProviderWire, request: ModelRequest) -> Any:
+    return json.loads(wire.body(request))
+
+
+REQUEST_CHECKS: Final[tuple[ProviderCheck, ...]] = (
+    check_every_history_makes_a_valid_request,
+    check_blank_notes_change_no_byte,
+    check_given_words_are_the_assistants_own,
+    check_without_tools_nothing_is_said_of_them,
+    check_options_come_last_and_win,
+    check_what_is_not_json_is_refused_before_it_is_sent,
+    check_headers_of_the_callers_own_win,
+    check_only_the_providers_own_service_needs_a_key,
+)
+"""What is sent, and with which key."""
