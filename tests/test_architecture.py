@@ -147,8 +147,8 @@ BY_HAND = (
     "__main__.py",
     # The console reads keys: nobody else's code runs there.
     "channels/console/",
-    # The simulation and the demos are programs on the library.
-    "runtime/simulation/", "runtime/demo/",
+    # The simulation, the demos and the suite for providers are programs on the library.
+    "runtime/simulation/", "runtime/demo/", "runtime/models/conformance/",
     "hub/tasks/outermost.py",
 )  # fmt: skip
 """Where tasks are started in the loop's own way."""
