@@ -1,5 +1,6 @@
 """Hypothesis strategies for what a provider may be asked: any history, however odd."""
 
+from collections.abc import Callable
 from typing import Final
 
 from hubbub.agents.model import (
@@ -10,14 +11,15 @@ from hubbub.agents.model import (
     UserMessage,
 )
 from hubbub.hub.errors import MissingExtra
-from hubbub.runtime.models.conformance.samples import WEATHER
+from hubbub.runtime.models.conformance.samples import CONVERSATION, NOTED, WEATHER
 
 try:
+    from hypothesis import example, given, settings
     from hypothesis import strategies as st
 except ImportError as missing:
     raise MissingExtra("generated histories", "testing") from missing
 
-__all__ = ["HISTORIES", "REQUESTS"]
+__all__ = ["HISTORIES", "REQUESTS", "for_requests"]
 
 _texts = st.one_of(
     st.sampled_from(["", " ", "\n\t", "hello", "half \ud83d", "a\x00b"]), st.text(max_size=8)
@@ -76,3 +78,16 @@ REQUESTS: Final = st.builds(
     parallel_tool_calls=st.booleans(),
 )
 """Whole requests."""
+
+
+def for_requests(holds: Callable[[ModelRequest], None]) -> None:
+    """Call ``holds`` with the samples and with as many generated requests as the profile says."""
+
+    @settings(deadline=None)
+    @given(REQUESTS)
+    @example(CONVERSATION)
+    @example(NOTED)
+    def check(request: ModelRequest) -> None:
+        holds(request)
+
+    check()

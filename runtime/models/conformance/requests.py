@@ -10,9 +10,7 @@ from msgspec import structs
 from hubbub.agents.model import AssistantMessage, ModelRequest
 from hubbub.hub.errors import MissingKey, ModelRefused
 from hubbub.runtime.models.conformance.samples import (
-    CONVERSATION,
     HELLO,
-    NOTED,
     REPLY,
     with_notes,
 )
@@ -24,32 +22,22 @@ __all__ = ["REQUEST_CHECKS"]
 
 async def check_every_history_makes_a_valid_request(wire: ProviderWire) -> None:
     """Nothing that a history may hold makes a body that the provider refuses."""
-    from hypothesis import example, given, settings
+    from hubbub.runtime.models.conformance.histories import for_requests
 
-    from hubbub.runtime.models.conformance.histories import REQUESTS
-
-    @settings(deadline=None)
-    @given(REQUESTS)
-    @example(CONVERSATION)
-    @example(NOTED)
-    def valid(request: ModelRequest) -> None:
+    def is_valid(request: ModelRequest) -> None:
         assert wire.problems(_decoded(wire, request)) == []
 
-    valid()
+    for_requests(is_valid)
 
 
 async def check_blank_notes_change_no_byte(wire: ProviderWire) -> None:
     """The provider's prompt cache holds, whether or not there was something to note."""
-    from hypothesis import given, settings
+    from hubbub.runtime.models.conformance.histories import for_requests
 
-    from hubbub.runtime.models.conformance.histories import REQUESTS
-
-    @settings(deadline=None)
-    @given(REQUESTS)
-    def equal(request: ModelRequest) -> None:
+    def is_equal(request: ModelRequest) -> None:
         assert wire.body(with_notes(request, "", "\n")) == wire.body(with_notes(request))
 
-    equal()
+    for_requests(is_equal)
 
 
 async def check_given_words_are_the_assistants_own(wire: ProviderWire) -> None:
