@@ -674,7 +674,7 @@ def _converse(
         )  # fmt: skip
         name = loaded.agent.name
         if not loaded.agent.is_code:  # A missing key is told before anything is typed.
-            runtime.resolved.model(runtime.definitions.side(name).prompt.model)
+            runtime.services.catalog.model(runtime.definitions.side(name).prompt.model)
         async with runtime:
             code = await run_console(runtime.hub, name, session_key=session_key)
             with anyio.move_on_after(CLOSING_SECONDS):  # What was closed on the way out ends.

@@ -9,19 +9,17 @@ the model it is for does.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import ToolError, tool
 from hubbub.hub.errors import BadValue, CallerError, NoAgentFound
+from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.texts import check_labels, check_text
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
 
 __all__ = ["FOREGROUND", "agent_for", "send_agent_message", "tell_agent"]
 
@@ -47,9 +45,7 @@ async def agent_for(journal: Journal, strategy: str) -> str:
     return found[0]
 
 
-async def tell_agent(
-    runtime: "Runtime", lane: OwnLane, text: str, agent_id: str | None = None
-) -> Receipt:
+async def tell_agent(hub: Hub, lane: OwnLane, text: str, agent_id: str | None = None) -> Receipt:
     """Queue a silent message, of the run that ``lane`` belongs to, for another agent."""
     if not isinstance(text, str):
         raise CallerError(f"send_agent_message: a text is wanted, not {type(text).__name__}")
@@ -57,11 +53,11 @@ async def tell_agent(
     check_labels(agent_id=agent_id)
     target = agent_id or lane.parent_run_id
     if not target:
-        target = await agent_for(runtime.hub.journal, FOREGROUND)
+        target = await agent_for(hub.journal, FOREGROUND)
         if target == lane.run_id:  # It would wake itself with it, again and again.
             raise NoAgentFound(FOREGROUND, "but the sender itself")
     message = Message(text, silent=True, metadata={"origin": lane.run_id})
-    return await runtime.hub.send_to_run(target, message, source=lane.run_id)
+    return await hub.send_to_run(target, message, source=lane.run_id)
 
 
 @tool(name="send_agent_message")

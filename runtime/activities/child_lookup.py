@@ -5,7 +5,6 @@ Nothing is started here: what is found becomes a signal, and what that means is 
 """
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -25,19 +24,17 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.texts import label_problem
 from hubbub.hub.values import Secret
 from hubbub.runtime.activities.environment import Environment
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.kernel.services import Services
 
 __all__ = ["look_up_call", "look_up_frame", "look_up_start", "transfer", "wanted"]
 
 
 def look_up_call(
-    activity: RunTool, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
+    activity: RunTool, thread: Thread, side: ActiveSide, services: Services, lane: OwnLane
 ) -> Delegated:
     """What a model's call of a child comes to."""
     if activity.name in (USE_AGENT, USE_SKILL):
-        return _look_up_takeover(activity, thread, side, runtime, lane)
+        return _look_up_takeover(activity, thread, side, services, lane)
     try:
         request = read_call(side, activity.name, activity.arguments)
     except BadArguments as error:
@@ -46,34 +43,34 @@ def look_up_call(
             request = ChildRequest(agent=next(iter(side.children)))
     else:
         problem = ""
-    return _look_up(activity.step, activity.index, request, problem, thread, side, runtime, lane)
+    return _look_up(activity.step, activity.index, request, problem, thread, side, services, lane)
 
 
 def _look_up_takeover(
-    activity: RunTool, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
+    activity: RunTool, thread: Thread, side: ActiveSide, services: Services, lane: OwnLane
 ) -> Delegated:
     problem = ""
     try:
         request = read_takeover(side, thread.agent, activity.name, activity.arguments)
     except BadArguments as error:
         request, problem = request_of("", ""), error.message
-    return look_up_frame(activity, request, side, runtime, lane, problem)
+    return look_up_frame(activity, request, side, services, lane, problem)
 
 
 def look_up_frame(
     activity: RunTool,
     request: ChildRequest,
     side: ActiveSide,
-    runtime: "Runtime",
+    services: Services,
     lane: OwnLane,
     problem: str = "",
 ) -> Delegated:
     """What a call that gives the conversation away comes to: its variables, its model."""
-    now = runtime.ports.clock.now()
+    now = services.hub.ports.clock.now()
     missing: tuple[str, ...] = ()
-    target = runtime.definitions.find_side(request.agent, FRAME)
+    target = services.definitions.find_side(request.agent, FRAME)
     if target is not None and not problem:
-        env = Environment.of(runtime, lane, side)
+        env = Environment.of(services, lane, side)
         below = env.below("", request.agent, target.prompt.env)
         required = (each for each in target.variables if each.required)
         missing = tuple(
@@ -84,22 +81,22 @@ def look_up_frame(
         )  # fmt: skip
         try:
             above = ((lane.run_id, lane.agent), *lane.ancestors)
-            runtime.resolved.model_of(target, above, runtime.definitions)
+            services.catalog.model_of(target, above, services.definitions)
         except HubbubError as error:
             problem = f"{request.agent.removeprefix(SKILL_PREFIX)} was not started: {error}"
     return Delegated(
         step=activity.step, index=activity.index, request=request, problem=problem, now=now,
-        child_run_id=runtime.ports.ids.run_id(now), missing=missing,
-        room=runtime.trees.room(lane.root_run_id),
+        child_run_id=services.hub.ports.ids.run_id(now), missing=missing,
+        room=services.budgets.room(lane.root_run_id),
     )  # fmt: skip
 
 
 def look_up_start(
-    activity: StartChild, thread: Thread, side: ActiveSide, runtime: "Runtime", lane: OwnLane
+    activity: StartChild, thread: Thread, side: ActiveSide, services: Services, lane: OwnLane
 ) -> Delegated:
     """What a subagent that starts with its prompt comes to."""
     child = side.children.get(activity.name)
-    env = Environment.of(runtime, lane, side)
+    env = Environment.of(services, lane, side)
     hints = _hints(child)
     message = env.find(hints.description_env) if hints.description_env else None
     name = env.find(hints.name_env) if hints.name_env else None
@@ -110,7 +107,7 @@ def look_up_start(
         message=activity.message if message is None else message,
         name=name or "",
     )
-    return _look_up(0, activity.index, request, "", thread, side, runtime, lane)
+    return _look_up(0, activity.index, request, "", thread, side, services, lane)
 
 
 def _hints(child: ChildTool | None) -> Immediate:
@@ -125,15 +122,16 @@ def _look_up(
     problem: str,
     thread: Thread,
     side: ActiveSide,
-    runtime: "Runtime",
+    services: Services,
     lane: OwnLane,
 ) -> Delegated:
-    now = runtime.ports.clock.now()
+    now = services.hub.ports.clock.now()
     found = Delegated(
         step=step, index=index, request=request, problem=problem, now=now,
-        child_run_id=runtime.ports.ids.run_id(now), room=runtime.trees.room(lane.root_run_id),
+        child_run_id=services.hub.ports.ids.run_id(now),
+        room=services.budgets.room(lane.root_run_id),
     )  # fmt: skip
-    env = Environment.of(runtime, lane, side)
+    env = Environment.of(services, lane, side)
     name = request.agent
     if request.reference:
         known = thread.family.find(request.reference)
@@ -148,8 +146,8 @@ def _look_up(
         return found
     # Only one that starts with its prompt is handed variables; every child may need some.
     given = transfer(env, child) if not step else ()
-    required, missing = wanted(runtime, env, child, {each.name for each in given})
-    request_id = f"{runtime.ports.ids.number():012x}" if missing else ""
+    required, missing = wanted(services, env, child, {each.name for each in given})
+    request_id = f"{services.hub.ports.ids.number():012x}" if missing else ""
     return structs.replace(
         found, required=required, missing=missing, variables=given, request_id=request_id
     )
@@ -166,14 +164,14 @@ def transfer(env: Environment, child: ChildTool) -> tuple[Variable, ...]:
 
 
 def wanted(
-    runtime: "Runtime", env: Environment, child: ChildTool, given: Collection[str]
+    services: Services, env: Environment, child: ChildTool, given: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The scoped variables that a child and what is below it must have, and those it lacks.
 
     Each is looked for where it will be read: defaults of an agent or a prompt are its own, and a
     branch is there if it will be enabled for the agent that has it.
     """
-    definitions = runtime.definitions
+    definitions = services.definitions
     if not definitions.scoped_of(child.agent.name, lambda _: True, required=False):
         return (), ()
     required: dict[str, None] = {}

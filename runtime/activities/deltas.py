@@ -4,17 +4,15 @@ Whether anybody listens is asked anew as soon as somebody has begun or ceased to
 listen in the middle of an answer hears the rest of it.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hubbub.agents.model import Delta, TextDelta, ThinkingDelta
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.turn.decide import CallModel
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
+from hubbub.hub.hub import Hub
 from hubbub.hub.run_hub import RunScope
 from hubbub.hub.texts import text_problem
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
 
 __all__ = ["Deltas"]
 
@@ -25,14 +23,14 @@ class Deltas:
     """Takes the pieces of one answer, as the model's ``on_delta``; drops what is too late."""
 
     __slots__ = (
-        "_activity", "_asked", "_runtime", "_side", "_text", "_thoughts", "_turn", "_wanted",
+        "_activity", "_asked", "_hub", "_side", "_text", "_thoughts", "_turn", "_wanted",
         "_work",
     )  # fmt: skip
 
     def __init__(
-        self, runtime: "Runtime", work: RunScope, activity: CallModel, turn: int, side: ActiveSide
+        self, hub: Hub, work: RunScope, activity: CallModel, turn: int, side: ActiveSide
     ) -> None:
-        self._runtime = runtime
+        self._hub = hub
         self._work = work
         self._activity = activity
         self._turn = turn
@@ -57,7 +55,8 @@ class Deltas:
             self._thoughts[block] = offset + len(delta.text)
         else:
             return
-        pipeline, work, activity = self._runtime.hub.pipeline, self._work, self._activity
+        hub, work, activity = self._hub, self._work, self._activity
+        pipeline = hub.pipeline
         lane = work.lane
         run_id, root = lane.run_id, lane.root_run_id
         if self._asked != pipeline.dispatcher.changes:
@@ -68,7 +67,7 @@ class Deltas:
             return  # So will the reply be refused that it is part of.
         pipeline.emit_ephemeral(
             kind(
-                at=self._runtime.ports.clock.now(), run_id=run_id, root_run_id=root,
+                at=hub.ports.clock.now(), run_id=run_id, root_run_id=root,
                 parent_run_id=lane.parent_run_id, agent=lane.agent, step=activity.step,
                 attempt=activity.attempt, block=block, after_seq=lane.seq, text=delta.text,
                 offset=offset, turn=self._turn, side=self._side.name,
@@ -77,7 +76,7 @@ class Deltas:
         )  # fmt: skip
 
     def _ask(self) -> None:
-        dispatcher, lane = self._runtime.hub.dispatcher, self._work.lane
+        dispatcher, lane = self._hub.dispatcher, self._work.lane
         wanted: tuple[type, ...] = ()
         for kind in _KINDS:
             if dispatcher.has(kind.type, run_id=lane.run_id, root_run_id=lane.root_run_id):

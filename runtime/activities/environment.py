@@ -5,16 +5,13 @@ lie, here: a run's own in the ``Secrets`` port, the rest in the definitions.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from hubbub.agents.definitions.variables import env_problems, is_true, resolve
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.hub.errors import BadValue
 from hubbub.hub.masking import LONG, Masker
 from hubbub.hub.own_lane import OwnLane
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.kernel.services import Services
 
 __all__ = ["Environment"]
 
@@ -25,37 +22,37 @@ class Environment(Mapping[str, str]):
     ``repr`` shows names only.
     """
 
-    __slots__ = ("_agent", "_ancestors", "_prompt_env", "_run_id", "_runtime")
+    __slots__ = ("_agent", "_ancestors", "_prompt_env", "_run_id", "_services")
 
     def __init__(
         self,
-        runtime: "Runtime",
+        services: Services,
         run_id: str,
         agent: str,
         ancestors: tuple[tuple[str, str], ...],
         prompt_env: Mapping[str, str],
     ) -> None:
-        self._runtime = runtime
+        self._services = services
         self._run_id = run_id
         self._agent = agent
         self._ancestors = ancestors
         self._prompt_env = prompt_env
 
     @classmethod
-    def of(cls, runtime: "Runtime", lane: OwnLane, side: ActiveSide | None) -> "Environment":
+    def of(cls, services: Services, lane: OwnLane, side: ActiveSide | None) -> "Environment":
         """The variables of a run at work on ``side``."""
         env = side.prompt.env if side is not None else {}
-        return cls(runtime, lane.run_id, lane.agent, lane.ancestors, env)
+        return cls(services, lane.run_id, lane.agent, lane.ancestors, env)
 
     def below(self, run_id: str, agent: str, prompt_env: Mapping[str, str]) -> "Environment":
         """The variables of a child that is about to be started."""
         ancestors = ((self._run_id, self._agent), *self._ancestors)
-        return Environment(self._runtime, run_id, agent, ancestors, prompt_env)
+        return Environment(self._services, run_id, agent, ancestors, prompt_env)
 
     def find(self, name: str, *, is_scoped: bool | None = None) -> str | None:
         """The value of a variable, or ``None``."""
-        addressing = self._runtime.hub.addressing
-        definitions = self._runtime.definitions
+        addressing = self._services.hub.addressing
+        definitions = self._services.definitions
         agents = dict(self._ancestors)
         if is_scoped is None:
             is_scoped = definitions.declares_scoped(self._agent, name)
@@ -73,7 +70,7 @@ class Environment(Mapping[str, str]):
             defaults=(
                 definition.env if definition is not None else {},
                 self._prompt_env,
-                self._runtime.env,
+                self._services.env,
             ),
         )
 
@@ -87,7 +84,7 @@ class Environment(Mapping[str, str]):
         declared = () if side is None else side.variables
         texts = {each.name for each in declared if each.type == "text"}
         secrets = {each.name for each in declared if each.type == "secret"}
-        definition = self._runtime.definitions.find_agent(self._agent)
+        definition = self._services.definitions.find_agent(self._agent)
         declares = definition is None or not definition.is_code
         return frozenset(
             value
@@ -98,7 +95,7 @@ class Environment(Mapping[str, str]):
 
     def masker(self, side: ActiveSide | None) -> Masker:
         """What is said of this run's failures goes through it."""
-        return Masker({*self.secrets(side), *self._runtime.resolved.keys})
+        return Masker({*self.secrets(side), *self._services.catalog.keys})
 
     def is_enabled(self, name: str) -> bool:
         """Whether a variable that gates a branch enables it."""
@@ -108,7 +105,7 @@ class Environment(Mapping[str, str]):
         """Give this run, and what is below it, a value; raises ``BadValue``."""
         for problem in env_problems("env", {name: value}):
             raise BadValue("set_env", problem)
-        self._runtime.hub.addressing.put_value(self._run_id, name, value)
+        self._services.hub.addressing.put_value(self._run_id, name, value)
 
     def __getitem__(self, name: str) -> str:
         value = self.find(name) if isinstance(name, str) else None
@@ -120,12 +117,12 @@ class Environment(Mapping[str, str]):
         return value
 
     def __iter__(self) -> Iterator[str]:
-        addressing = self._runtime.hub.addressing
+        addressing = self._services.hub.addressing
         names = dict.fromkeys(addressing.names(self._run_id))
         for run_id, _ in self._ancestors:
             names.update(dict.fromkeys(addressing.names(run_id)))
-        definition = self._runtime.definitions.find_agent(self._agent)
-        for env in (definition.env if definition else {}, self._prompt_env, self._runtime.env):
+        definition = self._services.definitions.find_agent(self._agent)
+        for env in (definition.env if definition else {}, self._prompt_env, self._services.env):
             names.update(dict.fromkeys(env))
         return (name for name in names if self.find(name) is not None)
 

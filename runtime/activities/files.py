@@ -6,7 +6,7 @@ run.  Which names may be used stands in ``hubbub.agents.state.area``.
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -22,11 +22,9 @@ from hubbub.agents.state.area import (
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
 from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
+from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import decode_value, encode_value
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
 
 __all__ = ["FileArea", "FileStat", "KeyArea"]
 
@@ -52,12 +50,12 @@ class FileArea:
     are copies, which later writes do not change.
     """
 
-    __slots__ = ("_area", "_record", "_root", "_runtime")
+    __slots__ = ("_area", "_ports", "_record", "_root")
 
     def __init__(
-        self, runtime: "Runtime", root_run_id: str, area: Callable[[], Area], record: Record
+        self, ports: Ports, root_run_id: str, area: Callable[[], Area], record: Record
     ) -> None:
-        self._runtime = runtime
+        self._ports = ports
         self._root = root_run_id
         self._area = area
         self._record = record
@@ -79,7 +77,7 @@ class FileArea:
         if path not in files and len(files) >= MAX_FILES:
             raise LimitExceeded("files of a run", MAX_FILES, "delete some first")
         digest = await self._digest(content)
-        await self._runtime.ports.blobs.put(self._root, digest, content)
+        await self._ports.blobs.put(self._root, digest, content)
         ref = FileRef(path=path, digest=digest, size=len(content))
         await self._record(AgentFile(files=(ref,)))
         return FileStat(path, len(content), digest)
@@ -87,12 +85,12 @@ class FileArea:
     async def _digest(self, content: bytes) -> str:
         if len(content) < BIG:
             return hashlib.sha256(content).hexdigest()
-        return await self._runtime.ports.offload.run(lambda: hashlib.sha256(content).hexdigest())
+        return await self._ports.offload.run(lambda: hashlib.sha256(content).hexdigest())
 
     async def read(self, path: str) -> bytes:
         """The content of a file.  Raises ``NoSuchFile``."""
         ref = self._find(path)
-        content = await self._runtime.ports.blobs.get(self._root, ref.digest)
+        content = await self._ports.blobs.get(self._root, ref.digest)
         if content is None:
             raise NoSuchFile(path, "its content is no longer kept")
         return content

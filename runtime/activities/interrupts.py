@@ -1,4 +1,4 @@
-"""``Pauses``: runs that wait for a person's answer (``interrupt``), over restarts.
+"""``Interrupts``: runs that wait for a person's answer (``interrupt``), over restarts.
 
     a call pauses ─► a note in the same commit, a prompt that can be replied to, a timer
     it is answered ─► all three go; nobody answers in time ─► ``session:timer`` to the run
@@ -6,35 +6,33 @@
 The note is what the next runtime on the store finds; the run itself stays where it is.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.logs import log
 from hubbub.hub.prompts import asker_of
 from hubbub.hub.store.journal import Commit
+from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
-
-__all__ = ["Pauses"]
+__all__ = ["Interrupts"]
 
 NOTE: Final = "pause/"
 
 
-class Pauses:
+class Interrupts:
     """The paused runs of one runtime."""
 
-    __slots__ = ("_runtime", "_timers")
+    __slots__ = ("_services", "_timers")
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._timers: dict[str, Timer] = {}
 
     async def begin(self) -> None:
         """Go on waiting where an earlier runtime did."""
-        for key, note in (await self._runtime.hub.journal.notes(NOTE)).items():
+        for key, note in (await self._services.hub.journal.notes(NOTE)).items():
             prompt_id = key.removeprefix(NOTE)
             if not note or prompt_id in self._timers:
                 continue
@@ -59,19 +57,19 @@ class Pauses:
         commit.notes = {**(commit.notes or {}), **notes}
 
     def _wait(self, prompt_id: str, expires_at: int) -> None:
-        runtime = self._runtime
+        hub, services = self._services.hub, self._services
         run_id = asker_of(prompt_id)
-        runtime.hub.prompts.pause(prompt_id, run_id)
-        seconds = max(0.0, (expires_at - runtime.ports.clock.now()) / 1_000_000)
+        hub.prompts.pause(prompt_id, run_id)
+        seconds = max(0.0, (expires_at - hub.ports.clock.now()) / 1_000_000)
 
         def expire() -> None:
-            if not runtime.hub.is_closed and not runtime.is_leaving:
-                runtime.hub.pipeline.deliver(e.SessionTimer(timer=prompt_id), to=run_id)
+            if not hub.is_closed and not services.phase.is_leaving:
+                hub.pipeline.deliver(e.SessionTimer(timer=prompt_id), to=run_id)
 
-        self._timers[prompt_id] = runtime.timers.after(seconds, expire)
+        self._timers[prompt_id] = services.timers.after(seconds, expire)
 
     def _forget(self, prompt_id: str, reason: str) -> None:
-        self._runtime.hub.prompts.end(prompt_id, reason or "closed")
+        self._services.hub.prompts.end(prompt_id, reason or "closed")
         timer = self._timers.pop(prompt_id, None)
         if timer is not None:
             timer.cancel()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 import anyio
 import msgspec
@@ -79,10 +79,9 @@ from hubbub.runtime.activities.hooks import (
     run_hooks,
 )
 from hubbub.runtime.activities.off_loop import OffLoop
+from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.thread_state import ThreadState, recorder
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.kernel.services import Services
 
 __all__ = [
     "MODEL_TIMEOUT",
@@ -126,7 +125,7 @@ class Performer(Protocol):
 
 async def perform(activity: Activity, at_work: "AtWork") -> Signal:
     """Do what ``activity`` says and return what came of it; only cancellation is raised."""
-    run, runtime, side = at_work.run, at_work.runtime, at_work.side
+    run, services, side = at_work.run, at_work.services, at_work.side
     try:
         match activity:
             case RunTool():
@@ -134,18 +133,18 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
             case CallModel():
                 return await _call_model(activity, at_work)
             case StartChild():
-                return look_up_start(activity, at_work.thread, side, runtime, run.lane)
+                return look_up_start(activity, at_work.thread, side, services, run.lane)
             case Receive(kind="result"):
                 waiting = run.waiting_items("result")
                 state = at_work.state()
                 items = await filtered_results(side, state, run.thread, waiting, run.lane.run_id)
-                return Taken(items, runtime.trees.room(run.lane.root_run_id))
+                return Taken(items, services.budgets.room(run.lane.root_run_id))
             case Receive(kind=kind):
                 items = await filtered_items(
                     run.receiving_side(side), at_work.state(), run.waiting_items(kind),
                     run.lane.run_id,
                 )  # fmt: skip
-                return Taken(items, runtime.trees.room(run.lane.root_run_id))
+                return Taken(items, services.budgets.room(run.lane.root_run_id))
             case TellHooks():
                 while run.notices:
                     point, value = run.notices[0]
@@ -185,14 +184,17 @@ class AtWork:
     Once that is no longer live, whatever the activity still emits is dropped.
     """
 
-    __slots__ = ("run", "runtime", "side", "thread", "work")
+    __slots__ = ("others", "run", "services", "side", "thread", "work")
 
-    def __init__(self, runtime: "Runtime", run: Performer, work: RunScope) -> None:
+    def __init__(
+        self, services: Services, others: OtherRuns, run: Performer, work: RunScope
+    ) -> None:
         side = run.side
         self.thread = run.thread
         if side is None:
-            raise UnknownAgent(self.thread.agent, runtime.definitions.names)
-        self.runtime = runtime
+            raise UnknownAgent(self.thread.agent, services.definitions.names)
+        self.services = services
+        self.others = others
         self.run = run
         self.side = side
         self.work = work
@@ -203,15 +205,15 @@ class AtWork:
         where: dict[str, Any] = {"turn": self.thread.turn}
         if self.thread.two_sided:
             where |= {"side": self.side.name, "label": self.side.config.label}
-        hub = RunHub(self.runtime.hub, work, call_id=call_id, **where)
+        hub = RunHub(self.services.hub, work, call_id=call_id, **where)
         return ThreadState(
-            self.runtime, run.lane, lambda: run.thread,
+            self.services, self.others, run.lane, lambda: run.thread,
             recorder(run.record, lambda: work.is_live),
             hub=hub, side=self.side, call_id=call_id,
         )  # fmt: skip
 
     def environment(self) -> Environment:
-        return Environment.of(self.runtime, self.run.lane, self.side)
+        return Environment.of(self.services, self.run.lane, self.side)
 
     def masker(self) -> Masker:
         """What is said of a failure goes through it."""
@@ -248,7 +250,7 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
     tool = side.tool_of(activity.name, activity.arguments)
     if tool is None:
         if activity.name in side.offered:
-            return look_up_call(activity, at.thread, side, at.runtime, at.run.lane)
+            return look_up_call(activity, at.thread, side, at.services, at.run.lane)
         text = f"the tool {activity.name!r} is gone"
         return ToolFinished(activity.step, activity.index, text, True, ran=False)
     state = at.state(f"{activity.step}.{activity.index}")
@@ -259,7 +261,7 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
         if (frame := activated_in(error)) is None:
             raise
         request = request_of(frame.agent_name, first_message(frame))
-        return look_up_frame(activity, request, side, at.runtime, at.run.lane)
+        return look_up_frame(activity, request, side, at.services, at.run.lane)
     if result.is_error:  # Clients quote what they were called with.
         result = structs.replace(result, content=at.masker()(result.content))
     if side.hooks:
@@ -283,9 +285,9 @@ async def _run_tool(
         kwargs = tool.parse(arguments)
     except BadArguments as error:
         return render_failure(error), False
-    offload = at.runtime.ports.offload
+    offload = at.services.hub.ports.offload
     failed = partial(at.tool_failed, tool, state.call_id)
-    given = state if tool.is_async else OffLoop(state, at.runtime.hub)
+    given = state if tool.is_async else OffLoop(state, at.services.hub)
     if not at.side.hooks:
         return await invoke(tool, kwargs, given, offload, failed), True
     # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
@@ -315,20 +317,20 @@ def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
 
 
 async def _call_model(activity: CallModel, at: AtWork) -> Signal:
-    runtime, side, run_id = at.runtime, at.side, at.run.lane.run_id
+    services, side, run_id = at.services, at.side, at.run.lane.run_id
     if activity.delay:
-        await runtime.ports.clock.sleep(activity.delay)
+        await services.hub.ports.clock.sleep(activity.delay)
     try:
         model = (
-            runtime.resolved.model(side.prompt.model)
+            services.catalog.model(side.prompt.model)
             if side.is_plain
-            else runtime.resolved.model_of(side, at.run.lane.ancestors, runtime.definitions)
+            else services.catalog.model_of(side, at.run.lane.ancestors, services.definitions)
         )
         if side.is_plain:
-            request = build_request(at.thread, side, runtime.resolved.specs_of(side))
+            request = build_request(at.thread, side, services.catalog.specs_of(side))
         else:
             request = await _request(at)
-        answer = model.call(request, Deltas(runtime, at.work, activity, at.thread.turn, side))
+        answer = model.call(request, Deltas(services.hub, at.work, activity, at.thread.turn, side))
         if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
             return _no_reply(model, "its call is to be an async function", activity, run_id)
         reply = await answer
@@ -350,16 +352,16 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             error=at.masker()(words_of(error)),
             retryable=error.retryable,
             retry_after=error.retry_after,
-            jitter=runtime.ports.ids.random(),
+            jitter=services.hub.ports.ids.random(),
         )
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         text = f"its answer is no text: {half} is half of a surrogate pair"
         failure = Failure(
-            kind="garbled", error=text, retryable=True, jitter=runtime.ports.ids.random()
+            kind="garbled", error=text, retryable=True, jitter=services.hub.ports.ids.random()
         )
     except HubbubError as error:
-        runtime.remember_error(run_id, error)
+        services.returns.keep_error(run_id, error)
         failure = Failure(kind="setup", error=at.masker()(words_of(error)), retryable=False)
     except BaseException as error:
         if not is_contained(error):
@@ -392,7 +394,7 @@ def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:
     return tuple(
         [
             look_up_call(
-                RunTool(step, index, call.name, call.arguments), thread, side, at.runtime,
+                RunTool(step, index, call.name, call.arguments), thread, side, at.services,
                 at.run.lane,
             )
             for index, call in enumerate(first)
@@ -403,7 +405,7 @@ def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:
 
 async def _request(at: AtWork) -> ModelRequest:
     """What the model is shown for this step."""
-    side, thread, runtime = at.side, at.thread, at.runtime
+    side, thread, services = at.side, at.thread, at.services
     messages: tuple[ModelMessage, ...] | None = None
     if "filter_messages" in side.hooks:
         messages = await run_hooks(
@@ -415,8 +417,8 @@ async def _request(at: AtWork) -> ModelRequest:
         if unset := [name for name in required if env.find(name) is None]:
             raise MissingVariable(side.prompt.name, unset)
     return build_request(
-        thread, side, runtime.resolved.specs_with_children(side, env.is_enabled),
-        messages=messages, statuses=runtime.runs.statuses_of(at.run.lane.run_id),
+        thread, side, services.catalog.specs_with_children(side, env.is_enabled),
+        messages=messages, statuses=at.others.statuses_of(at.run.lane.run_id),
         value_of=env.find,
     )  # fmt: skip
 

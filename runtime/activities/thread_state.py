@@ -1,7 +1,7 @@
 """``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import anyio
 from msgspec import structs
@@ -16,6 +16,7 @@ from hubbub.agents.state.registry import SubagentRegistryEntry, entry_of
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.errors import BadValue, CallerError, NoSuchFile
 from hubbub.hub.events import AgentRead, AgentStatus, Event
+from hubbub.hub.hub import Hub
 from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
@@ -24,9 +25,9 @@ from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.activities.other_runs import OtherRuns
+from hubbub.runtime.kernel.handle import terminate_tree
+from hubbub.runtime.kernel.services import Services
 
 __all__ = [
     "Outside", "ThreadState", "foreign_state", "notify_parent", "recorder", "result_of_spawn",
@@ -42,12 +43,14 @@ class ThreadState:
     """
 
     __slots__ = (
-        "_by", "_env", "_lane", "_record", "_runtime", "_side", "_thread", "call_id", "hub",
+        "_by", "_env", "_lane", "_others", "_record", "_services", "_side", "_thread", "call_id",
+        "hub",
     )  # fmt: skip
 
     def __init__(
         self,
-        runtime: "Runtime",
+        services: Services,
+        others: OtherRuns,
         lane: OwnLane,
         thread: Callable[[], Thread],
         record: "Pen",
@@ -59,7 +62,8 @@ class ThreadState:
     ) -> None:
         self._by = by or self
         """The run that looks."""
-        self._runtime = runtime
+        self._services = services
+        self._others = others
         self._lane = lane
         self._thread = thread
         self._record = record
@@ -108,7 +112,7 @@ class ThreadState:
     @property
     def _environment(self) -> Environment:
         if self._env is None:
-            self._env = Environment.of(self._runtime, self._lane, self._side)
+            self._env = Environment.of(self._services, self._lane, self._side)
         return self._env
 
     def masker(self) -> Masker:
@@ -121,7 +125,7 @@ class ThreadState:
 
     @property
     def files(self) -> FileArea:
-        return FileArea(self._runtime, self.root_run_id, self._area, self._record)
+        return FileArea(self._services.hub.ports, self.root_run_id, self._area, self._record)
 
     @property
     def kv(self) -> KeyArea:
@@ -148,16 +152,16 @@ class ThreadState:
             if absent:
                 raise NoSuchFile(absent[0], "nothing was sent; list() shows the files there are")
             event = structs.replace(event, attachments=(), files=files)
-        return self._runtime.hub.pipeline.deliver(event, to=self.run_id)
+        return self._services.hub.pipeline.deliver(event, to=self.run_id)
 
     def notify_parent(self, content: str) -> Receipt:
         if not self._record.is_own:
             self._record.check()
-        return notify_parent(self._runtime, self._lane, content)
+        return notify_parent(self._services.hub, self._lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
         self._record.check()
-        return await tell_agent(self._runtime, self._lane, text, agent_id)
+        return await tell_agent(self._services.hub, self._lane, text, agent_id)
 
     def set_status(self, status: str) -> None:
         if not isinstance(status, str):
@@ -168,21 +172,25 @@ class ThreadState:
 
     @property
     def children(self) -> Sequence[SubagentRegistryEntry]:
-        statuses = self._runtime.runs.statuses_of(self.run_id)
+        statuses = self._others.statuses_of(self.run_id)
         return tuple(entry_of(child, statuses) for child in self._thread().family.registry)
 
     async def get_child_thread(self, reference: str) -> "ThreadState | None":
         check_label("reference", reference)
         if self._thread().family.find(reference) is None:
             return None
-        return await foreign_state(self._runtime, reference, by=self._by)
+        return await foreign_state(self._services, self._others, reference, by=self._by)
 
     async def get_parent_thread(self) -> "ThreadState | None":
         parent = self.parent_run_id
-        return None if parent is None else await foreign_state(self._runtime, parent, by=self._by)
+        return (
+            None
+            if parent is None
+            else await foreign_state(self._services, self._others, parent, by=self._by)
+        )
 
     async def terminate(self, reason: str = "") -> Receipt:
-        return await self._runtime.terminate(self.run_id, reason)
+        return await terminate_tree(self._services.hub, self.run_id, reason)
 
     def spawn(
         self,
@@ -194,7 +202,7 @@ class ThreadState:
     ) -> Any:
         self._record.check()
         fate = result_of_spawn(result, "call")
-        child = self._runtime.spawn(
+        child = self._others.spawn(
             self.run_id, agent, input, name=name, result=fate, call_id=self.call_id
         )
         if fate == "call":
@@ -218,7 +226,7 @@ class ThreadState:
         if self._side is None or not self.call_id:
             raise CallerError(f"{tool}: only a tool can give the conversation away; call it there")
         frame_id = f"{self.run_id}.{self.call_id}"
-        give_away(self._runtime.definitions, self._side, tool, name, message, frame_id)
+        give_away(self._services.definitions, self._side, tool, name, message, frame_id)
 
     def __repr__(self) -> str:
         return f"<ThreadState {self.agent} {self.run_id}>"
@@ -233,7 +241,7 @@ def result_of_spawn(result: str | None, default: str) -> str:
     return result
 
 
-def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
+def notify_parent(hub: Hub, lane: OwnLane, content: str) -> Receipt:
     """Queue a silent message for a run's parent."""
     if not isinstance(content, str):
         raise CallerError(f"notify_parent: a text is wanted, not {type(content).__name__}")
@@ -242,36 +250,36 @@ def notify_parent(runtime: "Runtime", lane: OwnLane, content: str) -> Receipt:
         raise CallerError(f"run {lane.run_id} is a root: it has no parent to notify")
     text = NOTICE.format(lane.run_id, content)
     message = Message(text, silent=True, metadata={"reference": lane.run_id})
-    return runtime.hub.send_to_run(lane.parent_run_id, message, source=lane.run_id)
+    return hub.send_to_run(lane.parent_run_id, message, source=lane.run_id)
 
 
 async def foreign_state(
-    runtime: "Runtime", run_id: str, *, by: ThreadState | None = None
+    services: Services, others: OtherRuns, run_id: str, *, by: ThreadState | None = None
 ) -> ThreadState | None:
     """Another run's state, for the run ``by``: live while it is in memory, else as the journal
     has it."""
-    found = await runtime.runs.look_at(run_id)
+    found = await others.look_at(run_id)
     if found is None:
         return None
     lane, thread = found
-    outside = Outside(runtime, run_id)
-    return ThreadState(runtime, lane, thread, _ForeignPen(run_id), hub=outside, by=by)
+    outside = Outside(services.hub, run_id)
+    return ThreadState(services, others, lane, thread, _ForeignPen(run_id), hub=outside, by=by)
 
 
 class Outside:
     """The hub as far as another run's state needs it: nothing is emitted in its name."""
 
-    __slots__ = ("_run_id", "_runtime")
+    __slots__ = ("_hub", "_run_id")
 
-    def __init__(self, runtime: "Runtime", run_id: str) -> None:
-        self._runtime = runtime
+    def __init__(self, hub: Hub, run_id: str) -> None:
+        self._hub = hub
         self._run_id = run_id
 
     def emit(self, event: Event) -> None:
         raise CallerError(f"{event.type}: only run {self._run_id} itself may say so")
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._runtime.hub, name)
+        return getattr(self._hub, name)
 
 
 class Pen:

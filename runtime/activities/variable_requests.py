@@ -5,7 +5,7 @@ looks, under the id of the child that they start.  What is refused has stored no
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -21,9 +21,8 @@ from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import readable, text_problem
 from hubbub.runtime.activities.child_lookup import transfer, wanted
 from hubbub.runtime.activities.environment import Environment
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.activities.other_runs import LookAt
+from hubbub.runtime.kernel.services import Services
 
 __all__ = ["PendingVariables", "pending", "provide"]
 
@@ -41,9 +40,11 @@ class PendingVariables(Struct, frozen=True, kw_only=True):
     """µs since the epoch."""
 
 
-async def pending(runtime: "Runtime", parent_run_id: str, request_id: str) -> PendingVariables:
+async def pending(
+    services: Services, look_at: LookAt, parent_run_id: str, request_id: str
+) -> PendingVariables:
     """See ``Runtime.pending_variables``."""
-    waiting = await _find(runtime, parent_run_id, request_id)
+    waiting = await _find(services, look_at, parent_run_id, request_id)
     deferred, missing = waiting.deferred, waiting.missing
     return PendingVariables(
         request_id=request_id, agent=deferred.agent, required=deferred.required,
@@ -52,15 +53,19 @@ async def pending(runtime: "Runtime", parent_run_id: str, request_id: str) -> Pe
 
 
 async def provide(
-    runtime: "Runtime", parent_run_id: str, request_id: str, values: Mapping[str, str]
+    services: Services,
+    look_at: LookAt,
+    parent_run_id: str,
+    request_id: str,
+    values: Mapping[str, str],
 ) -> tuple[str, str]:
     """See ``Runtime.provide_variables``."""
-    waiting = await _find(runtime, parent_run_id, request_id)
+    waiting = await _find(services, look_at, parent_run_id, request_id)
     _check_values(request_id, waiting, values)
-    _check_room(runtime, request_id, waiting)
-    now = runtime.ports.clock.now()
-    child_run_id = runtime.ports.ids.run_id(now)
-    addressing, agent = runtime.hub.addressing, waiting.deferred.agent
+    _check_room(services, request_id, waiting)
+    now = services.hub.ports.clock.now()
+    child_run_id = services.hub.ports.ids.run_id(now)
+    addressing, agent = services.hub.addressing, waiting.deferred.agent
     for name, value in {**waiting.given, **values}.items():
         addressing.put_value(child_run_id, name, value, is_scoped=True)
     event = SessionVariables(
@@ -69,8 +74,8 @@ async def provide(
     )  # fmt: skip
     root = waiting.lane.root_run_id
     try:
-        async with runtime.hub.subscribe(_FATES, root_run_id=root, lossless=True) as events:
-            receipt = await runtime.hub.pipeline.deliver(event, to=parent_run_id)
+        async with services.hub.subscribe(_FATES, root_run_id=root, lossless=True) as events:
+            receipt = await services.hub.pipeline.deliver(event, to=parent_run_id)
             _check_accepted(request_id, receipt)
             await _wait_started(events, request_id, parent_run_id, child_run_id)
     except VariablesRefused:
@@ -120,8 +125,10 @@ class _Waiting(Struct, frozen=True, gc=False):
         return f"<waiting {self.deferred.request_id}>"
 
 
-async def _find(runtime: "Runtime", parent_run_id: str, request_id: str) -> _Waiting:
-    found = await runtime.runs.look_at(parent_run_id)
+async def _find(
+    services: Services, look_at: LookAt, parent_run_id: str, request_id: str
+) -> _Waiting:
+    found = await look_at(parent_run_id)
     if found is None:
         raise VariablesRefused(request_id, "unknown", f"there is no run {parent_run_id!r}")
     lane, thread_of = found
@@ -134,17 +141,17 @@ async def _find(runtime: "Runtime", parent_run_id: str, request_id: str) -> _Wai
         raise VariablesRefused(request_id, "unknown", f"run {parent_run_id} has not asked for it")
     if thread.phase == "ended":
         raise VariablesRefused(request_id, "ended", f"run {parent_run_id} is over")
-    if runtime.ports.clock.now() >= deferred.expires_at:
+    if services.hub.ports.clock.now() >= deferred.expires_at:
         remedy = "have the subagent called again"
         raise VariablesRefused(request_id, "expired", f"it was to be answered sooner; {remedy}")
-    side = runtime.definitions.find_side(deferred.owner, deferred.side)
+    side = services.definitions.find_side(deferred.owner, deferred.side)
     child = side.children.get(deferred.agent) if side is not None else None
     given: dict[str, str] = {}
     missing = deferred.required
     if child is not None:
-        env = Environment.of(runtime, lane, side)
+        env = Environment.of(services, lane, side)
         given = {v.name: v.value.reveal() or "" for v in transfer(env, child)}
-        lacks = wanted(runtime, env, child, given)[1]
+        lacks = wanted(services, env, child, given)[1]
         missing = tuple(name for name in deferred.required if name in lacks)
     return _Waiting(deferred, lane, thread, child, missing, given)
 
@@ -171,8 +178,8 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
         raise VariablesRefused(request_id, "incomplete", problem, left)
 
 
-def _check_room(runtime: "Runtime", request_id: str, waiting: _Waiting) -> None:
+def _check_room(services: Services, request_id: str, waiting: _Waiting) -> None:
     request = ChildRequest(agent=waiting.deferred.agent)
-    room = runtime.trees.room(waiting.lane.root_run_id)
+    room = services.budgets.room(waiting.lane.root_run_id)
     if refused := refusal_of_creation(waiting.thread, request, waiting.child, True, room):
         raise VariablesRefused(request_id, "cap", refused)

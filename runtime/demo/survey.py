@@ -119,7 +119,7 @@ async def _last(runtime: Runtime) -> Run | None:
     """The surveyor that the journal has, at work or not; ``None`` if it had not begun."""
     known = await runtime.hub.journal.runs(live=False)
     surveyors = [each for each in known if each.agent == "surveyor"]
-    return Run(runtime, surveyors[-1].run_id, "surveyor") if surveyors else None
+    return Run(runtime.outcomes, surveyors[-1].run_id, "surveyor") if surveyors else None
 
 
 def own_documents() -> tuple[Path, Callable[[str], bool]]:
@@ -230,7 +230,9 @@ class Survey:
         assert self.runtime is not None
         children = await state.hub.read(state.run_id, types=AgentChild.type)
         return {
-            child.name: Run(self.runtime, child.child_run_id, child.child_agent, is_root=False)
+            child.name: Run(
+                self.runtime.outcomes, child.child_run_id, child.child_agent, is_root=False
+            )
             for child in children
         }
 

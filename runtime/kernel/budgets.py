@@ -1,4 +1,4 @@
-"""``Trees``: what each tree of runs has used of its budget.
+"""``TreeBudgets``: what each tree of runs has used of its budget.
 
 Live descendants and starts are drawn from the root, depth is each run's own.  Kept for trees that
 have children; read from the journal once, where a runtime goes on with what another began.
@@ -9,10 +9,10 @@ from msgspec import structs
 from hubbub.agents.turn.child_calls import Room
 from hubbub.hub.store.journal import Journal
 
-__all__ = ["Trees"]
+__all__ = ["TreeBudgets"]
 
 
-class Trees:
+class TreeBudgets:
     """The room that is left in each tree."""
 
     __slots__ = ("_over", "_roots_over", "fresh", "rooms")

@@ -1,4 +1,4 @@
-"""``Resolved``: definitions at work, everything that is looked up once and then kept.
+"""``Catalog``: definitions at work, everything that is looked up once and then kept.
 
 A model by its name, a prompt's tools as its model is shown them, a code agent's function with
 what decodes its input.
@@ -22,10 +22,10 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.values import NULL, Json, decode_value
 from hubbub.runtime.models.providers import KEY_VARIABLES
 
-__all__ = ["Resolved"]
+__all__ = ["Catalog"]
 
 
-class Resolved:
+class Catalog:
     """What the definitions of one runtime come to.
 
     ``models`` are the caller's own and stay open; models made here from a text are closed by

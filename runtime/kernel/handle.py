@@ -1,31 +1,29 @@
 """``Run``: a handle on a run, for the code that started it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
+from hubbub.hub.hub import Hub
 from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
+from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.outcomes import Outcomes
 
-__all__ = [
-    "Run",
-]
+__all__ = ["Run", "terminate_tree"]
 
 
 class Run:
     """A run, by its id.  Any number of handles on one run may exist; none keeps it alive."""
 
-    __slots__ = ("_runtime", "agent", "cursor", "is_root", "on_read", "run_id")
+    __slots__ = ("_hub", "_outcomes", "agent", "cursor", "is_root", "on_read", "run_id")
 
     def __init__(
-        self, runtime: "Runtime", run_id: str, agent: str, cursor: str = "", *, is_root: bool = True
+        self, outcomes: Outcomes, run_id: str, agent: str, cursor: str = "", *, is_root: bool = True
     ) -> None:
-        self._runtime = runtime
+        self._outcomes = outcomes
+        self._hub = outcomes.hub
         self.on_read: Callable[[], object] | None = None
         """Told before what the run comes to is first asked for."""
         self.run_id = run_id
@@ -44,12 +42,12 @@ class Run:
         kept.
         """
         self.will_read()
-        return await self._runtime.result(self.run_id)
+        return await self._outcomes.result(self.run_id)
 
     async def finished(self) -> RunOutcome:
         """Wait for the terminal event."""
         self.will_read()
-        return await self._runtime.finished(self.run_id)
+        return await self._outcomes.finished(self.run_id)
 
     def events(self, *, lossless: bool = True) -> EventStream:
         """The run's events from its beginning on, as a stream; of a root with its whole tree's.
@@ -58,7 +56,7 @@ class Run:
         """
         run_id = self.run_id
         self.will_read()
-        return self._runtime.hub.subscribe_until(
+        return self._hub.subscribe_until(
             "*",
             lambda event: (
                 isinstance(event, AgentComplete) and event.run_id == run_id and event.lane == "own"
@@ -77,23 +75,36 @@ class Run:
 
     def send(self, message: Sayable) -> Receipt:
         """Send a message to this run."""
-        return self._runtime.hub.send_to_run(self.run_id, message)
+        return self._hub.send_to_run(self.run_id, message)
 
     def interrupt(self, reason: str = "") -> Receipt:
         """Interrupt the turn at work."""
-        return self._runtime.hub.interrupt(self.run_id, reason)
+        return self._hub.interrupt(self.run_id, reason)
 
     def close(self, reason: str = "") -> Receipt:
         """Accept no more messages, handle what waits, then end the run."""
-        return self._runtime.hub.close_run(self.run_id, reason)
+        return self._hub.close_run(self.run_id, reason)
 
     async def terminate(self, reason: str = "") -> Receipt:
         """End the run, and its descendants, now."""
-        return await self._runtime.terminate(self.run_id, reason)
+        return await terminate_tree(self._hub, self.run_id, reason)
 
     async def read(self) -> list[Event]:
         """The run's durable events so far."""
-        return await self._runtime.hub.read(self.run_id)
+        return await self._hub.read(self.run_id)
 
     def __repr__(self) -> str:
         return f"<Run {self.agent} {self.run_id}>"
+
+
+async def terminate_tree(hub: Hub, run_id: str, reason: str = "") -> Receipt:
+    """End a run and its live descendants now and permanently; lists those it reached."""
+    check_label("run_id", run_id)
+    check_text("reason", reason)
+    # Read before the run can act on it: what ends with it is live now.
+    below = () if hub.is_closed else await hub.journal.find(run_id, "below")
+    receipt = hub.terminate(run_id, reason)
+    await receipt
+    if receipt.accepted:
+        receipt.run_ids = (run_id, *below)
+    return receipt

@@ -1,4 +1,4 @@
-"""``Caller``: a task that waits for a run, and meanwhile lends itself to it.
+"""``InlineCaller``: a task that waits for a run, and meanwhile lends itself to it.
 
 ``rt.run`` waits for the run it started, so the run's activities may as well happen in that task:
 a task of their own would cost more than everything else the run does.  Everything said of
@@ -15,10 +15,10 @@ import anyio
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.kernel.outcome import RunOutcome
 
-__all__ = ["Caller"]
+__all__ = ["InlineCaller"]
 
 
-class Caller:
+class InlineCaller:
     """Does what the run it waits for wants done, one piece of work at a time."""
 
     __slots__ = ("_is_done", "_scope", "_wake", "_work", "outcome")

@@ -4,7 +4,6 @@ What may be written when is decided in ``hubbub.agents.code.lifecycle``; here th
 called, its inbox is kept and its end is committed.
 """
 
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +27,7 @@ from hubbub.agents.state.prompts import LOST, ends_of, find_prompt
 from hubbub.agents.state.thread import FAILURES
 from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
-from hubbub.hub.errors import CallerError, Closed, InboxInUse
+from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, words_of
@@ -39,14 +38,14 @@ from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.values import encode_value
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
+from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.runs.context import RunContext
-from hubbub.runtime.runs.durable_steps import Execution
-from hubbub.runtime.runs.inbox import InboxReader
+from hubbub.runtime.runs.dependencies import RunDependencies
+from hubbub.runtime.runs.durable_steps import DurableSteps
+from hubbub.runtime.runs.inbox import InboxReader, RunInbox
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
-
-    from hubbub.runtime.runtime import Runtime
 
 __all__ = ["CodeRun"]
 
@@ -62,25 +61,27 @@ class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_ending", "_handle", "_hosted", "_is_restored", "_kept", "_lingers", "_seen", "_step",
-        "definition", "execution", "lane", "messages", "questions", "reader", "runtime", "thread",
+        "_ending", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers",
+        "_seen", "_step", "_steps", "definition", "lane", "questions", "services", "shared",
+        "thread",
     )  # fmt: skip
 
     def __init__(
         self,
-        runtime: "Runtime",
+        shared: RunDependencies,
         definition: AgentDefinition,
         lane: OwnLane,
         thread: CodeThread,
         recorded: Recorded,
     ) -> None:
-        self.runtime = runtime
+        self.shared = shared
+        self.services = shared.services
+        self._keeper = shared.keeper
         self.definition = definition
         self.lane = lane
         self.thread = thread
-        self.execution = Execution(self, recorded)
-        self.messages: deque[SessionMessage] = deque()
-        self.reader: InboxReader | None = None
+        self._steps = DurableSteps(self, recorded)
+        self._inbox = RunInbox(self, self._steps.refuse_inside_step)
         self.questions = 0
         """Questions to people that the agent waits for."""
         self._seen = 0
@@ -103,11 +104,9 @@ class CodeRun:
         self._seen = item.seq
         match item:
             case SessionMessage():
-                self.messages.append(item)
-                self.notify()
+                self._inbox.put(item)
             case e.SessionResult():
-                self.messages.append(told(item))
-                self.notify()
+                self._inbox.put(told(item))
             case e.SessionOpen():
                 emits = self.definition.emits_start_complete
                 self._append(opening(item, emits_start=emits), taken=(item,))
@@ -119,7 +118,7 @@ class CodeRun:
                 self.end("interrupted", reason=item.reason or "interrupted", taken=(item,))
             case e.SessionClose():
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
-                self.notify()
+                self._inbox.notify()
             case _:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 
@@ -139,6 +138,16 @@ class CodeRun:
         self.end("timed_out", reason="the run's time is over")
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether the agent has begun and is not over."""
+        return self.thread.opened is not None and not self._ending
+
+    @property
+    def only_lends(self) -> bool:
+        """Code has no frames."""
+        return False
+
+    @property
     def depth(self) -> int:
         """How far below its root the run is."""
         return self.thread.depth
@@ -151,8 +160,7 @@ class CodeRun:
     @property
     def is_at_boundary(self) -> bool:
         """Whether the agent waits for a message or for a person, or is done."""
-        reads = self.reader is not None and self.reader.is_waiting
-        return self._handle is None or reads or self.questions > 0
+        return self._handle is None or self._inbox.is_awaited or self.questions > 0
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
@@ -161,7 +169,7 @@ class CodeRun:
 
         The function is called when that is on record: had it killed its process, that is counted.
         """
-        recorded = self.execution.recorded
+        recorded = self._steps.recorded
         failure = refusal_of_restart(self.thread, self.definition.on_restart, cause)
         if failure is not None:
             if recorded.lost:
@@ -170,26 +178,24 @@ class CodeRun:
             return
         restore = e.AgentRestore(attempt=self.thread.attempt + 1, reason=cause)
         self._is_restored = True
-        trials = self.runtime.runs.trials
-        mark = trials.mark if trials.turn == self.lane.run_id else None
         asked = ends_of(self.thread.prompts, LOST)
         events = (*start_if_missing(self.thread), restore, *asked, *recorded.lost)
         # What was put here before is what the earlier executions have not consumed.
-        self.messages.extendleft(reversed(recorded.messages))
-        self._append(events, fold=mark, after=lambda _: self.begin())
+        self._inbox.put_again(recorded.messages)
+        self._append(events, fold=self._keeper.mark_trial, after=lambda _: self.begin())
 
     def begin(self) -> None:
         """Call the function, in a task of its own."""
         if not self._ending:
-            self._handle = self.runtime.hub.tasks.start(self._run(), name=self.lane.run_id)
+            self._handle = self.services.hub.tasks.start(self._run(), name=self.lane.run_id)
 
     async def _run(self) -> None:
         CURRENT_RUN.set(self.lane.run_id)
-        context = RunContext(self)
+        context = RunContext(self, self._steps, self._inbox)
         try:
             opened = self.thread.opened
             assert opened is not None and self.definition.execute is not None
-            execute = self.runtime.resolved.code_of(self.definition)
+            execute = self.services.catalog.code_of(self.definition)
             output = await execute(opened.input_json, context)
             encoded = encode_value("output", output)
         except BaseException as error:
@@ -201,23 +207,22 @@ class CodeRun:
             else:
                 raise
         else:
-            self.runtime.remember_return(self.lane.run_id, encoded)
-            if self.reader is not None:
-                self.reader.finish()
+            self.services.returns.keep_output(self.lane.run_id, encoded)
+            self._inbox.finish()
             self.end("completed", output=encoded)
         finally:
             self._handle = None
             if self._lingers is not None:
-                self.runtime.linger(self, False)
+                self.services.returns.linger(self.lane.run_id, None)
                 self._lingers.set()
                 self._cancel()
-            self.runtime.progressed()
+            self.services.phase.progressed()
 
     def _raised(self, error: BaseException) -> None:
-        if isinstance(error, Closed) and self.runtime.is_leaving:
+        if isinstance(error, Closed) and self.services.phase.is_leaving:
             return  # The hub closed under the agent: the next boot goes on.
         if isinstance(error, Exception):  # Of others its caller would be ended, too.
-            self.runtime.remember_error(self.lane.run_id, error)
+            self.services.returns.keep_error(self.lane.run_id, error)
         if self._ending:
             log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
             return
@@ -229,7 +234,11 @@ class CodeRun:
 
     def masker(self) -> Masker:
         """What is said of a failure goes through it."""
-        return Environment.of(self.runtime, self.lane, None).masker(None)
+        return Environment.of(self.services, self.lane, None).masker(None)
+
+    def secrets(self) -> frozenset[str]:
+        """The values that nothing said of the run's failures may quote."""
+        return Environment.of(self.services, self.lane, None).secrets(None)
 
     def end(
         self,
@@ -242,7 +251,7 @@ class CodeRun:
         **shown: BaseException,
     ) -> None:
         """Write the terminal event, first come first served, and cancel what still runs."""
-        if self._ending or self.runtime.is_gone:
+        if self._ending or self.services.phase.is_gone:
             return
         self._ending = True
         extra = {} if output is None else {"output": output}
@@ -303,7 +312,7 @@ class CodeRun:
         self.lane.append(
             events,
             taken=[item.seq for item in taken],
-            deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
+            deliveries=deliveries_of(mail, self.lane, self.services) if mail else (),
             status="ended" if ends else "active",
             fold=fold,
             before=self._committed,
@@ -317,26 +326,26 @@ class CodeRun:
         for event in events:
             if isinstance(event, e.SessionPromptEnd):
                 # No reply is accepted from here on, whenever the store takes the record.
-                prompts = self.runtime.hub.prompts
+                prompts = self.services.hub.prompts
                 prompts.end(event.prompt_id, event.reason, is_with_run=is_over)
 
     def _committed(self, commit: Commit) -> None:
         for event in commit.events:
             if event.__class__ is e.SessionDropped:
-                self.runtime.runs.withheld.tell_dropped(event, commit)
+                self._keeper.tell_dropped(event, commit)
         if commit.error:
             self._ending = True
             self.close()
-            self.runtime.runs.refused(self, commit)
+            self._keeper.refused(self, commit)
         elif self._is_restored:
             self._is_restored = not self.thread.got_on
             asks = any(isinstance(event, e.SessionPrompt) for event in commit.events)
             if asks or not self._is_restored:
-                self.runtime.runs.got_on(self.lane.run_id)
+                self._keeper.got_on(self.lane.run_id)
 
     def _ended(self, commit: Commit) -> None:
         self.close()
-        self.runtime.runs.left(self)
+        self._keeper.left(self)
 
     def close(self) -> None:
         """Cancel the function, unrecorded, and end the run's subscriptions."""
@@ -359,13 +368,13 @@ class CodeRun:
         for subscription in self._kept:
             subscription.close()
         self._kept.clear()
-        self.notify()
+        self._inbox.notify()
 
     # ── what the agent may do (RunScope) ─────────────────────────────────────────────────────
 
     @property
     def is_live(self) -> bool:
-        return not self._ending and not self.runtime.is_gone
+        return not self._ending and not self.services.phase.is_gone
 
     def write(self, event: Event, done: Any) -> None:
         refuse_reserved(event, _RESERVED)
@@ -390,7 +399,7 @@ class CodeRun:
         mail = report(self.thread, self.thread.ending) if self.thread.ending is not None else ()
         self.lane.append(
             events,
-            deliveries=self.runtime.deliveries(mail, self.lane) if mail else (),
+            deliveries=deliveries_of(mail, self.lane, self.services) if mail else (),
             status="ended" if ends else None,
             before=self._committed,
             after=after if ends or done is not None else None,
@@ -401,8 +410,8 @@ class CodeRun:
         self._end_subscriptions()
         if self._handle is not None:
             self._lingers = anyio.Event()
-            self.runtime.linger(self, True)
-        self.runtime.runs.left(self)
+            self.services.returns.linger(self.lane.run_id, self)
+        self._keeper.left(self)
 
     async def wait_function(self) -> None:
         """Return when the function of a run that has said it is over has ended, too."""
@@ -421,27 +430,15 @@ class CodeRun:
             before=self._committed,
         )
 
-    def open_reader(self, reader: InboxReader) -> None:
-        """Make ``reader`` the one reader of the inbox; an idle one before it is superseded."""
-        if self.reader is not None:
-            if self.reader.is_waiting or self.reader.is_exclusive:
-                raise InboxInUse(self.lane.run_id)
-            self.reader.consume()
-        self.reader = reader
-
     def read_inbox(self, *, for_handler: bool) -> InboxReader:
-        self.execution.refuse_inside_step('subscribe("session:message", ...)')
-        reader = InboxReader(self, is_handlers=for_handler)
-        self.open_reader(reader)
-        reader.is_exclusive = True
-        return reader
+        return self._inbox.read(for_handler=for_handler)
 
     def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
-        self._hosted.append(self.runtime.hub.tasks.start(work, name=name))
+        self._hosted.append(self.services.hub.tasks.start(work, name=name))
 
-    def take(self, item: SessionMessage) -> None:
+    def consume(self, item: SessionMessage) -> None:
         """Record that the agent has consumed a message, unless that is on record."""
-        if self._ending or self.runtime.is_gone or self.execution.was_consumed(item):
+        if self._ending or self.services.phase.is_gone or self._steps.was_consumed(item):
             return
         self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 
@@ -459,15 +456,10 @@ class CodeRun:
     def is_over(self) -> bool:
         return self._ending
 
-    def notify(self) -> None:
-        """There is a message to read, or will never be one again."""
-        if self.reader is not None:
-            self.reader.on_message()
-
     def will_wait(self) -> None:
         """The agent is about to wait for a message."""
         self.outlived_restart()
-        self.runtime.progressed()
+        self.services.phase.progressed()
 
 
 def _only(error: BaseException) -> BaseException:

@@ -16,14 +16,15 @@ from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.thread_state import notify_parent, recorder, result_of_spawn
-from hubbub.runtime.runs.inbox import MessageStream
+from hubbub.runtime.runs.code_scope import CodeScope
+from hubbub.runtime.runs.durable_steps import DurableSteps
+from hubbub.runtime.runs.inbox import MessageStream, RunInbox
 
 if TYPE_CHECKING:
     from hubbub.runtime.kernel.handle import Run
-    from hubbub.runtime.runs.code_run import CodeRun
     from hubbub.runtime.runs.session import ModelSession
 
-__all__ = ["RunContext", "run_of"]
+__all__ = ["RunContext", "parts_of"]
 
 T = TypeVar("T")
 
@@ -41,11 +42,13 @@ class RunContext:
     which with a ``key`` is delivered once all the same.
     """
 
-    __slots__ = ("_environment", "_run", "hub")
+    __slots__ = ("_environment", "_inbox", "_run", "_steps", "hub")
 
-    def __init__(self, run: "CodeRun") -> None:
+    def __init__(self, run: CodeScope, steps: DurableSteps, inbox: RunInbox) -> None:
         self._run = run
-        self.hub = RunHub(run.runtime.hub, run)
+        self._steps = steps
+        self._inbox = inbox
+        self.hub = RunHub(run.services.hub, run)
         self._environment: Environment | None = None
 
     @property
@@ -78,7 +81,7 @@ class RunContext:
     @property
     def _env(self) -> Environment:
         if self._environment is None:
-            self._environment = Environment.of(self._run.runtime, self._run.lane, None)
+            self._environment = Environment.of(self._run.services, self._run.lane, None)
         return self._environment
 
     def set_env(self, name: str, value: str) -> None:
@@ -92,7 +95,7 @@ class RunContext:
         """The run's own files."""
         run = self._run
         record = recorder(run.record, lambda: run.is_live)
-        return FileArea(run.runtime, self.root_run_id, lambda: run.thread.area, record)
+        return FileArea(run.services.hub.ports, self.root_run_id, lambda: run.thread.area, record)
 
     @property
     def kv(self) -> KeyArea:
@@ -102,14 +105,14 @@ class RunContext:
 
     def notify_parent(self, content: str) -> Receipt:
         """Queue a silent message for the parent; ``CallerError`` for a root."""
-        return notify_parent(self._run.runtime, self._run.lane, content)
+        return notify_parent(self._run.services.hub, self._run.lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
         """Queue a silent message for another agent: the one that is named, else the
         parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
         if not self._run.is_live:
             raise RunEnded(self.run_id, "ended")
-        return await tell_agent(self._run.runtime, self._run.lane, text, agent_id)
+        return await tell_agent(self._run.services.hub, self._run.lane, text, agent_id)
 
     # ── what the run says and hears ──────────────────────────────────────────────────────────
 
@@ -125,9 +128,7 @@ class RunContext:
         at the crash among them.  Raises ``InboxInUse`` while another reader waits, and
         ``InsideStep`` where a message is taken inside of a step.
         """
-        stream = MessageStream(self._run, idle_timeout)
-        self._run.open_reader(stream)
-        return stream
+        return self._inbox.stream(idle_timeout)
 
     def say(self, text: str) -> None:
         """Say something to whoever listens: an ``agent:text`` event."""
@@ -169,7 +170,7 @@ class RunContext:
         Raises ``UnknownAgent``, ``BadValue``, ``LimitExceeded`` when the tree's budget is used
         up, ``ChildChanged`` when the child on record is another agent's, and ``InsideStep``.
         """
-        return self._run.execution.spawn(agent, input, name, result_of_spawn(result, "handle"))
+        return self._steps.spawn(agent, input, name, result_of_spawn(result, "handle"))
 
     @overload
     async def step(
@@ -216,7 +217,7 @@ class RunContext:
                 fn.close()  # Or Python warns of it besides.
             hint = f"ctx.step({name!r}, function, argument), not what function(argument) returns"
             raise BadValue(f"step {name!r}", f"a function is wanted: {hint}")
-        return await self._run.execution.step(name, partial(fn, *args, **kwargs), type)
+        return await self._steps.step(name, partial(fn, *args, **kwargs), type)
 
     def session(
         self,
@@ -250,9 +251,9 @@ class RunContext:
         )
 
 
-def run_of(context: RunContext) -> "CodeRun":
-    """The run behind a context, for contexts that stand in for another one."""
-    return context._run
+def parts_of(context: RunContext) -> tuple[CodeScope, DurableSteps, RunInbox]:
+    """What a context is made of, for contexts that stand in for another one."""
+    return context._run, context._steps, context._inbox
 
 
 def _words(what: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""``Execution``: one execution of a code agent's function.
+"""``DurableSteps``: one execution of a code agent's function.
 
 The function is ordinary code.  When its run goes on after a crash, it is executed again from its
 beginning; what it did through its context that stands on record is not done again but looked up.
@@ -9,7 +9,7 @@ done.
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 
@@ -20,22 +20,20 @@ from hubbub.hub.errors import BadValue, ChildChanged, Closed, InsideStep, RunEnd
 from hubbub.hub.events import AgentRecord, SessionMessage
 from hubbub.hub.values import Json, encode_value
 from hubbub.runtime.kernel.handle import Run
+from hubbub.runtime.runs.code_scope import CodeScope
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runs.code_run import CodeRun
-
-__all__ = ["Execution"]
+__all__ = ["DurableSteps"]
 
 _AT_WORK: Final[ContextVar[tuple[str, str]]] = ContextVar("hubbub_step", default=("", ""))
 """The run and the name of the step that this code is part of."""
 
 
-class Execution:
+class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
     __slots__ = ("_consumed", "_run", "_spawned", "_steps", "recorded")
 
-    def __init__(self, run: "CodeRun", recorded: Recorded) -> None:
+    def __init__(self, run: CodeScope, recorded: Recorded) -> None:
         self._run = run
         self.recorded = recorded
         self._steps: dict[str, int] = {}
@@ -59,14 +57,14 @@ class Execution:
         self._spawned += 1
         child = self.recorded.children.get(self._spawned)
         if child is None:
-            return run.runtime.spawn(
+            return run.shared.others.spawn(
                 run.lane.run_id, agent, input, name=name, number=self._spawned, result=result
             )
         self._check_live()
         asked = agent.name if isinstance(agent, AgentDefinition) else agent
         if asked != child.child_agent:
             raise ChildChanged(run.lane.run_id, self._spawned, child.child_agent, asked)
-        return Run(run.runtime, child.child_run_id, child.child_agent, is_root=False)
+        return Run(run.shared.outcomes, child.child_run_id, child.child_agent, is_root=False)
 
     async def step(self, name: str, function: Callable[[], Any], type_: Any) -> Any:
         """Run the next step of that name, or find its value on record."""
@@ -101,7 +99,7 @@ class Execution:
 
     def _check_live(self) -> None:
         run = self._run
-        if run.runtime.is_gone:
+        if run.services.phase.is_gone:
             raise Closed("the runtime", "the run goes on when a runtime is opened on its store")
         if not run.is_live:
             raise RunEnded(run.lane.run_id, "ended")

@@ -1,32 +1,92 @@
-"""Reading a code run's inbox: one reader, one message at a time."""
+"""``RunInbox``: the messages of a code run, and their one reader, one message at a time."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import anyio
 
 from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import SessionMessage
+from hubbub.runtime.runs.code_scope import CodeScope
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runs.code_run import CodeRun
+__all__ = ["InboxReader", "MessageStream", "RunInbox"]
 
-__all__ = ["InboxReader", "MessageStream"]
+
+class RunInbox:
+    """What a code run has been sent and has not read yet."""
+
+    __slots__ = ("messages", "reader", "refuse_inside_step", "run")
+
+    def __init__(self, run: CodeScope, refuse_inside_step: Callable[[str], None]) -> None:
+        self.run = run
+        self.refuse_inside_step = refuse_inside_step
+        """Raises ``InsideStep`` in code that is part of a step."""
+        self.messages: deque[SessionMessage] = deque()
+        self.reader: InboxReader | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the agent waits for a message."""
+        return self.reader is not None and self.reader.is_waiting
+
+    def put(self, message: SessionMessage) -> None:
+        """Keep a message for the agent to read."""
+        self.messages.append(message)
+        self.notify()
+
+    def put_again(self, messages: Iterable[SessionMessage]) -> None:
+        """These were consumed by an earlier execution: they come first."""
+        self.messages.extendleft(reversed(tuple(messages)))
+
+    def notify(self) -> None:
+        """There is a message to read, or will never be one again."""
+        if self.reader is not None:
+            self.reader.on_message()
+
+    def finish(self) -> None:
+        """The run has completed: what its reader has at hand is consumed."""
+        if self.reader is not None:
+            self.reader.finish()
+
+    def open_reader(self, reader: "InboxReader") -> None:
+        """Make ``reader`` the one reader; an idle one before it is superseded."""
+        if self.reader is not None:
+            if self.reader.is_waiting or self.reader.is_exclusive:
+                raise InboxInUse(self.run.lane.run_id)
+            self.reader.consume()
+        self.reader = reader
+
+    def read(self, *, for_handler: bool) -> "InboxReader":
+        """The reader of a subscription; raises ``InboxInUse`` and ``InsideStep``."""
+        self.refuse_inside_step('subscribe("session:message", ...)')
+        reader = InboxReader(self, is_handlers=for_handler)
+        self.open_reader(reader)
+        reader.is_exclusive = True
+        return reader
+
+    def stream(self, idle_timeout: float | None) -> "MessageStream":
+        """The reader of ``ctx.messages``; raises ``InboxInUse``."""
+        stream = MessageStream(self, idle_timeout)
+        self.open_reader(stream)
+        return stream
 
 
 class InboxReader:
-    """Who reads the messages of a run: in order, those accepted before it began included.
+    """The reader of a run's messages: in order, those accepted before it began included.
 
     A message counts as consumed, durably, when the next one is asked for or the run completes;
     a handler's, when it returns.  An execution after a restart begins with those that were
     consumed before (``redelivered``).
     """
 
-    __slots__ = ("_current", "_is_handlers", "_run", "is_exclusive", "is_waiting", "on_message")
+    __slots__ = ("_current", "_inbox", "_is_handlers", "_run", "is_exclusive", "is_waiting",
+                 "on_message")  # fmt: skip
 
-    def __init__(self, run: "CodeRun", *, is_handlers: bool = False) -> None:
-        self._run = run
+    def __init__(self, inbox: RunInbox, *, is_handlers: bool = False) -> None:
+        self._inbox = inbox
+        self._run = inbox.run
         self._is_handlers = is_handlers
         self._current: SessionMessage | None = None
         self.is_waiting = False
@@ -43,28 +103,29 @@ class InboxReader:
     @property
     def is_over(self) -> bool:
         """Whether nothing waits and nothing will come: the run is closed, or over."""
-        return self._run.is_over or (self._run.thread.closing and not self._run.messages)
+        run = self._run
+        return run.is_over or (run.thread.closing and not self._inbox.messages)
 
     def begin(self) -> None:
-        """The next message is asked for; raises ``InboxInUse`` where somebody else reads."""
-        if self.is_waiting or self._run.reader is not self:
+        """The next message is asked for; raises ``InboxInUse`` where another one reads."""
+        if self.is_waiting or self._inbox.reader is not self:
             raise InboxInUse(self.run_id)
-        self._run.execution.refuse_inside_step("reading the inbox")
+        self._inbox.refuse_inside_step("reading the inbox")
         self.consume()
 
     def next_nowait(self) -> SessionMessage | None:
         """The next message, if it is there."""
-        run = self._run
-        if run.is_over or not run.messages:
+        messages = self._inbox.messages
+        if self._run.is_over or not messages:
             return None
-        self._current = run.messages.popleft()
+        self._current = messages.popleft()
         return self._current
 
     def consume(self) -> None:
         """Record the message at hand as consumed."""
         item, self._current = self._current, None
         if item is not None:
-            self._run.take(item)
+            self._run.consume(item)
 
     def finish(self) -> None:
         """The run has completed: what was at hand is consumed, but for what a handler still has."""
@@ -80,7 +141,7 @@ class InboxReader:
         others = for_others or bool(run.thread.children)
         self.is_waiting = True
         try:
-            with run.runtime.runs.waiting() if others else nullcontext():
+            with run.shared.keeper.waiting() if others else nullcontext():
                 yield
         finally:
             self.is_waiting = False
@@ -89,8 +150,8 @@ class InboxReader:
         """Let another one read.  What a handler has at hand is consumed when it returns."""
         self.is_exclusive = False
         self.on_message = _nothing
-        if self._is_handlers and self._run.reader is self:
-            self._run.reader = None
+        if self._is_handlers and self._inbox.reader is self:
+            self._inbox.reader = None
 
 
 class MessageStream(InboxReader):
@@ -101,8 +162,8 @@ class MessageStream(InboxReader):
 
     __slots__ = ("_idle_timeout",)
 
-    def __init__(self, run: "CodeRun", idle_timeout: float | None) -> None:
-        super().__init__(run)
+    def __init__(self, inbox: RunInbox, idle_timeout: float | None) -> None:
+        super().__init__(inbox)
         self._idle_timeout = idle_timeout
 
     def __aiter__(self) -> Self:
@@ -110,7 +171,7 @@ class MessageStream(InboxReader):
 
     async def __anext__(self) -> SessionMessage:
         self.begin()
-        if not self._run.messages:
+        if not self._inbox.messages:
             if self._idle_timeout is None:
                 await self._wait()
             else:
@@ -122,7 +183,7 @@ class MessageStream(InboxReader):
         return message
 
     async def _wait(self) -> None:
-        while not (self._run.messages or self.is_over):
+        while not (self._inbox.messages or self.is_over):
             arrived = anyio.Event()
             self.on_message = arrived.set
             with self.waiting():

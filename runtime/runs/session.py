@@ -11,7 +11,7 @@ its number when its model is first asked, and keeps it through every retry.
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import anyio
 from msgspec import structs
@@ -32,9 +32,7 @@ from hubbub.hub.errors import Closed, RunFailed
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
 from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runs.code_run import CodeRun
+from hubbub.runtime.runs.code_scope import CodeScope
 
 __all__ = ["ModelSession"]
 
@@ -53,7 +51,7 @@ class ModelSession:
 
     def __init__(
         self,
-        run: "CodeRun",
+        run: CodeScope,
         *,
         model: str | Model,
         system: str,
@@ -168,7 +166,9 @@ class ModelSession:
     async def _perform(self, activity: Activity) -> Signal:
         seconds = timeout_of(activity, self.side)
         with anyio.move_on_after(seconds):
-            signal = await perform(activity, AtWork(self._run.runtime, self, self._run))
+            signal = await perform(
+                activity, AtWork(self._run.services, self._run.shared.others, self, self._run)
+            )
             if not isinstance(signal, Delegated):
                 return signal
             text = "ChildActivated: there is no conversation here that could be given away"

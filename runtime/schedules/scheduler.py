@@ -27,6 +27,8 @@ from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Delivery, RunInfo
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import encode_value
+from hubbub.runtime.kernel.outcomes import Outcomes
+from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
 from hubbub.runtime.schedules.schedules import Heartbeat, Schedule, agent_of, checked
 from hubbub.runtime.schedules.status import (
@@ -44,8 +46,6 @@ from hubbub.runtime.schedules.ticks import ON_TIME, Missed
 if TYPE_CHECKING:
     from anyio import TaskHandle
 
-    from hubbub.runtime.runtime import Runtime
-
 __all__ = ["Scheduler"]
 
 MAX_CAUGHT_UP: Final = 1_000
@@ -55,26 +55,30 @@ MAX_CAUGHT_UP: Final = 1_000
 class Scheduler:
     """The schedules of one runtime; raises ``DefinitionError`` for what cannot be one."""
 
-    def __init__(self, runtime: "Runtime", schedules: Iterable[Schedule]) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, services: Services, outcomes: Outcomes, schedules: Iterable[Schedule]
+    ) -> None:
+        self._services = services
+        self._outcomes = outcomes
         self._schedules = checked(schedules, self._check_prompt)
         self._task: TaskHandle[Any, None] | None = None
 
     def _check_prompt(self, agent: str, prompt: str) -> None:
-        definition = self._runtime.definitions.agent(agent)
+        definition = self._services.definitions.agent(agent)
         if definition.is_code:
-            self._runtime.resolved.input_of(definition)(encode_value("prompt", prompt))
+            self._services.catalog.input_of(definition)(encode_value("prompt", prompt))
 
     async def begin(self) -> None:
         """Take up every schedule where the journal says it was left."""
         if not self._schedules:
             return
-        hub = self._runtime.hub
+        hub = self._services.hub
         now = hub.ports.clock.now()
         notes = read_notes(await hub.journal.notes(NOTES))
         alarm = Alarm(hub.ports.clock)
         loops = [
-            _Loop(self._runtime, alarm, each, notes.get(each.uid), now) for each in self._schedules
+            _Loop(self._services, self._outcomes, alarm, each, notes.get(each.uid), now)
+            for each in self._schedules
         ]
         self._task = hub.tasks.start(_run_all(alarm, loops), name="hubbub schedules")
 
@@ -84,7 +88,7 @@ class Scheduler:
             self._task.cancel()
 
     async def statuses(self) -> tuple[ScheduleStatus, ...]:
-        hub = self._runtime.hub
+        hub = self._services.hub
         await hub.journal.flush()
         notes = await hub.journal.notes(NOTES)
         return schedule_statuses(notes, hub.ports.clock.now(), self._schedules)
@@ -102,15 +106,17 @@ class _Loop:
 
     def __init__(
         self,
-        runtime: "Runtime",
+        services: Services,
+        outcomes: Outcomes,
         alarm: Alarm,
         schedule: Schedule,
         kept: ScheduleNote | None,
         now: int,
     ) -> None:
-        self._runtime = runtime
-        self._hub = runtime.hub
-        self._clock = runtime.hub.ports.clock
+        self._definitions = services.definitions
+        self._outcomes = outcomes
+        self._hub = services.hub
+        self._clock = services.hub.ports.clock
         self._alarm = alarm
         self._schedule = schedule
         self._uid = schedule.uid
@@ -193,7 +199,7 @@ class _Loop:
             await self._skip(ticks[0], "missed", count - MAX_CAUGHT_UP)
         for tick in ticks[-MAX_CAUGHT_UP:]:
             while run_id := await self._busy_run():
-                await self._runtime.result(run_id)
+                await self._outcomes.result(run_id)
             if self._look() < tick:
                 return  # The clock was set back: what is left is still to come.
             await self._fire(tick)
@@ -242,7 +248,7 @@ class _Loop:
         """
         key = f"{self._uid}@{tick}"
         is_beat = isinstance(self._schedule, Heartbeat)
-        resets = is_beat and not self._runtime.definitions.agent(self._agent).is_code
+        resets = is_beat and not self._definitions.agent(self._agent).is_code
         opening = self._hub.delivery(
             e.SessionOpen(
                 open_agent=self._agent,
@@ -300,7 +306,7 @@ class _Loop:
         found = await journal.find(self._identity, "descriptor")
         for run_id in dict.fromkeys((*found, self._note.run_id)):
             info = await journal.info(run_id)
-            known = self._runtime.definitions.names
+            known = self._definitions.names
             if info is not None and _is_at_work(info) and info.agent in known:
                 return run_id
         return ""
@@ -348,7 +354,7 @@ class _Loop:
         with scope:
             outcome, reason = "unknown", "the store keeps the run no longer"
             try:
-                found = await self._runtime.result(run_id)
+                found = await self._outcomes.result(run_id)
                 outcome, reason = found.outcome, found.reason
             except UnknownRun:
                 pass

@@ -35,9 +35,12 @@ from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, DefinitionError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.kernel.catalog import Resolved
-from hubbub.runtime.standalone.surroundings import Surroundings
-from hubbub.runtime.standalone.turn import FrameTurn, Say
+from hubbub.runtime.kernel.budgets import TreeBudgets
+from hubbub.runtime.kernel.catalog import Catalog
+from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.standalone.no_hub import NoHub
+from hubbub.runtime.standalone.turn import FrameTurn, Say, forget_ended
 
 __all__ = ["AgentExecutor", "execute_turn"]
 
@@ -77,11 +80,15 @@ class AgentExecutor:
         if not agents:
             raise DefinitionError("executor", ["agents: give at least one"])
         self.definitions = definitions
-        self.ports = ports or Ports()
+        hub = NoHub(ports=ports)
+        self.ports = hub.ports
         self.main = definitions.side(main or agents[0].name).agent
         """The agent of conversations without frames."""
-        self._resolved = Resolved(models or {}, os.environ if environ is None else environ)
-        self._around = Surroundings(definitions, self._resolved, self.ports, dict(env or {}))
+        catalog = Catalog(models or {}, os.environ if environ is None else environ)
+        budgets = TreeBudgets(max_depth=16, max_live=1_000, max_spawns=10_000)
+        self._services = Services(
+            hub, definitions, catalog, dict(env or {}), budgets, Timers(self.ports.clock)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,7 +99,7 @@ class AgentExecutor:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._resolved.aclose()
+        await self._services.catalog.aclose()
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +121,7 @@ class AgentExecutor:
         waits for another one, or no call has that id; ``UnknownAgent``.  Cancelled, or left by an
         exception of ``send``, the frame is as it was after its last finished activity.
         """
-        result = await FrameTurn(self._around, frame, send).run(user_message, tool_result)
+        result = await FrameTurn(self._services, frame, send).run(user_message, tool_result)
         if result.child_frame is not None:
             result.child_frame.executor = self
         return result
@@ -168,9 +175,9 @@ class AgentExecutor:
         frame.session.fold(*decision.events)
         frame.session.children.clear()
         if is_main:
-            self._around.trees.rooms.pop(thread.origin.root_run_id, None)
+            self._services.budgets.rooms.pop(thread.origin.root_run_id, None)
         else:
-            self._around.left(frame.session.thread)
+            forget_ended(frame.session.thread, self._services)
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────
 
@@ -187,7 +194,7 @@ class AgentExecutor:
         frame = make_frame(side, self._new_id(), context)
         if agent != self.main:
             frame.agent_type = "skill" if side.is_skill else "agent"
-        await FrameTurn(self._around, frame, None).call(name, arguments)
+        await FrameTurn(self._services, frame, None).call(name, arguments)
         thread, session = frame.session.thread, frame.session
         if thread.frame is not None:
             child = session.children[thread.frame.child]

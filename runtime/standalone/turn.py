@@ -4,15 +4,16 @@
 
 The loop of ``activation`` without a hub and a journal: nothing is kept but the frame's session,
 nothing is told but the turn's result.  What a model, a tool or a lookup needs of a runtime,
-``surroundings`` has; the rest of one is not there, and says so when it is asked for.
+``Services`` has; there are no other runs and there is no hub, which is said when they are asked
+for.
 """
 
 import dataclasses
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never, cast
+from typing import Any, Final, NoReturn, TypeAlias, assert_never
 
 import anyio
 from msgspec import structs
@@ -44,17 +45,16 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.run_hub import Closable
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
 from hubbub.runtime.activities.thread_state import ThreadState, recorder
 from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
-from hubbub.runtime.standalone.surroundings import ALONE, Mouth, Surroundings
+from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.standalone.no_hub import ALONE, NO_OTHER_RUNS, FrameHub, refuse
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
-
-__all__ = ["FrameTurn", "Say"]
+__all__ = ["FrameTurn", "Say", "forget_ended"]
 
 Say: TypeAlias = Callable[[str], Awaitable[object]]
 """Where it goes what a frame says beside its calls."""
@@ -66,8 +66,8 @@ _OF_A_PROGRAM: Final = encode_value("descriptor", {"type": "subagent"})
 class FrameTurn:
     """One turn of one frame; made anew for each."""
 
-    def __init__(self, around: Surroundings, frame: StackFrame, say: Say | None) -> None:
-        self._around = around
+    def __init__(self, services: Services, frame: StackFrame, say: Say | None) -> None:
+        self._services = services
         self._frame = frame
         self._session = frame.session
         self._say = say
@@ -81,10 +81,10 @@ class FrameTurn:
         self.notices: deque[tuple[str, Any]] = deque()
         self._begin()
         for name, value in (frame.environment or {}).items():
-            around.hub.addressing.put_value(frame.frame_id, name, value)
+            services.hub.addressing.put_value(frame.frame_id, name, value)
         origin = self.thread.origin
         self.lane = OwnLane(
-            cast("Any", around.hub),
+            services.hub.pipeline,
             run_id=origin.run_id,
             root_run_id=origin.root_run_id,
             parent_run_id=origin.parent_run_id,
@@ -104,7 +104,7 @@ class FrameTurn:
         )  # fmt: skip
         self._session.begin(opening)
         if self.side is None:
-            raise UnknownAgent(self.thread.agent, self._around.definitions.names)
+            raise UnknownAgent(self.thread.agent, self._services.definitions.names)
 
     # ── what it is at ────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +122,7 @@ class FrameTurn:
         at = (thread.agent, thread.acts_as)
         found = self._limited.get(at)
         if found is None:
-            found = self._limited[at] = with_limit(self._around.definitions, thread, self._frame)
+            found = self._limited[at] = with_limit(self._services.definitions, thread, self._frame)
         return found
 
     def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
@@ -133,16 +133,31 @@ class FrameTurn:
 
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Fold an event of a tool's."""
-        self._session.fold(structs.replace(event, at=self._around.ports.clock.now()))
+        self._session.fold(structs.replace(event, at=self._services.hub.ports.clock.now()))
         if done is not None:
             done()
 
-    def speak(self, event: Event) -> None:
+    def write(self, event: Event, done: Callable[[], None] | None) -> None:
         """What a tool emits: its words and its status; nobody listens to anything else."""
         if isinstance(event, e.AgentText):
             self._said.append(event.text)
         elif isinstance(event, e.AgentStatus):
             self.record(event, None)
+
+    def open_prompt(self, event: e.SessionPrompt) -> NoReturn:
+        refuse("hub")
+
+    def end_prompt(self, event: e.SessionPromptEnd) -> NoReturn:
+        refuse("hub")
+
+    def read_inbox(self, *, for_handler: bool) -> NoReturn:
+        refuse("inbox")
+
+    def host(self, work: Coroutine[Any, Any, None], name: str = "") -> NoReturn:
+        refuse("hub")
+
+    def keep(self, subscription: Closable) -> NoReturn:
+        refuse("hub")
 
     # ── the turn ─────────────────────────────────────────────────────────────────────────────
 
@@ -160,7 +175,7 @@ class FrameTurn:
             await self._work()
         finally:
             self.is_live = False
-            self._around.left(self.thread)
+            forget_ended(self.thread, self._services)
             self._frame.iteration = self.thread.turn_steps
             self._frame.agent_name = self.thread.agent
         return turn_result(self.thread, self._session, self._said)
@@ -218,7 +233,7 @@ class FrameTurn:
 
     @property
     def _now(self) -> int:
-        return self._around.ports.clock.now()
+        return self._services.hub.ports.clock.now()
 
     async def _send(self) -> None:
         """Send what was said; but for the last words of the turn, which are its result."""
@@ -234,7 +249,7 @@ class FrameTurn:
         side = self.side
         seconds = timeout_of(activity, side)
         with anyio.move_on_after(seconds):
-            at = _ByHand(self, self._around, self._watched(activity))
+            at = _ByHand(self, self._services, self._watched(activity))
             return _without_children(await stepped(perform(activity, at), is_lent=True))
         assert seconds is not None
         return timed_out(activity, seconds)
@@ -274,7 +289,7 @@ class FrameTurn:
         caller = self._frame
         frame = self._raised.pop(event.call_id, None)
         if frame is None:
-            side = self._around.definitions.side(event.frame_agent, FRAME)
+            side = self._services.definitions.side(event.frame_agent, FRAME)
             frame = make_frame(side, event.frame_run_id, caller.context, caller)
             frame.session.begin(structs.replace(opening, run_id=event.frame_run_id))
             frame.session.add_user_message(event.message)
@@ -288,17 +303,23 @@ class FrameTurn:
         frame.parent_tool_use_id = frame.parent_tool_use_id or tool_use_id(int(step), int(index))
         frame.session.ancestors = ((self.lane.run_id, self.lane.agent), *self._session.ancestors)
         self._session.children[event.frame_run_id] = frame
-        self._around.trees.started(self.lane.root_run_id)
+        self._services.budgets.started(self.lane.root_run_id)
 
 
 def _without_children(signal: Signal) -> Signal:
     """The signal, where it is about other children than frames a refusal of them."""
-    if isinstance(signal, Delegated) and not signal.request.takeover:
-        return structs.replace(signal, problem=ALONE.format("subagents"))
+    if isinstance(signal, Delegated):
+        return _refused(signal)
     if isinstance(signal, ModelReplied) and signal.looked_up:
-        found = tuple([cast("Delegated", _without_children(each)) for each in signal.looked_up])
+        found = tuple([_refused(each) for each in signal.looked_up])
         return structs.replace(signal, looked_up=found)
     return signal
+
+
+def _refused(signal: Delegated) -> Delegated:
+    if signal.request.takeover:
+        return signal
+    return structs.replace(signal, problem=ALONE.format("subagents"))
 
 
 class _ByHand(AtWork):
@@ -306,10 +327,10 @@ class _ByHand(AtWork):
 
     __slots__ = ("_turn",)
 
-    def __init__(self, turn: FrameTurn, around: Surroundings, side: ActiveSide) -> None:
-        self.runtime = cast("Runtime", around)
-        self.run = self._turn = turn
-        self.work = cast("Any", turn)
+    def __init__(self, turn: FrameTurn, services: Services, side: ActiveSide) -> None:
+        self.services = services
+        self.others = NO_OTHER_RUNS
+        self.run = self.work = self._turn = turn
         self.side = side
         self.thread = turn.thread
 
@@ -317,9 +338,9 @@ class _ByHand(AtWork):
         """What a tool sees of its frame."""
         turn = self._turn
         return ThreadState(
-            self.runtime, turn.lane, lambda: turn.thread,
+            self.services, self.others, turn.lane, lambda: turn.thread,
             recorder(turn.record, lambda: turn.is_live),
-            hub=Mouth(turn.speak), side=self.side, call_id=call_id,
+            hub=FrameHub(self.services.hub, turn), side=self.side, call_id=call_id,
         )  # fmt: skip
 
 
@@ -347,3 +368,12 @@ def _watched(tool: Tool[..., Any], keep: Callable[[StackFrame], None]) -> Tool[.
         return awaited(value) if inspect.isawaitable(value) else value
 
     return dataclasses.replace(tool, fn=called)
+
+
+def forget_ended(thread: Thread, services: Services) -> None:
+    """A turn is over: of a frame that is over with it nothing is kept."""
+    if thread.phase != "ended":
+        return
+    origin = thread.origin
+    for run_id in services.budgets.ended(origin.run_id, origin.root_run_id):
+        services.hub.addressing.run_ended(run_id)

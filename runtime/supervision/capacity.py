@@ -1,4 +1,4 @@
-"""``Room``: how many runs may be in memory, and when one more may come than that.
+"""``Capacity``: how many runs may be in memory, and when one more may come than that.
 
 At most ``most`` runs are there at once; ready ones beyond wait for their turn.  But whom
 they wait for may wait for them: code that waits for another run stays in memory meanwhile, since a
@@ -16,12 +16,12 @@ from typing import Final
 
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 
-__all__ = ["Room"]
+__all__ = ["Capacity"]
 
 _NOBODY: Final = nullcontext()
 
 
-class Room:
+class Capacity:
     """Counts the runs whose code waits for other runs.
 
     A run waits as soon as one of its tasks does, whatever the others are at.

@@ -1,8 +1,8 @@
-"""``Arrivals``: runs on their way into memory: read, looked at, put there, gone on with.
+"""``Loader``: runs on their way into memory: read, looked at, put there, gone on with.
 
     read from the journal ──► its definition is there ──► restored if it was at work ──► goes on
              │                          │
-             └── cannot be read         └── gone ──► left as it is (``withheld``)
+             └── cannot be read         └── gone ──► left as it is (``quarantine``)
 
 Rules
 -----
@@ -14,7 +14,6 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from hubbub.agents.code.durable_steps import NOTHING, recall
 from hubbub.agents.code.lifecycle import CodeThread, fold_code, start_if_missing
@@ -32,36 +31,56 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit, LoadedRun
-from hubbub.runtime.kernel.family import Relatives
+from hubbub.runtime.kernel.inline import InlineCaller
+from hubbub.runtime.kernel.live import LiveRuns
 from hubbub.runtime.kernel.recent import RecentThreads
 from hubbub.runtime.runs.code_run import CodeRun
-from hubbub.runtime.runs.model_run import Activation
-from hubbub.runtime.supervision.quarantine import Withheld, owned_elsewhere, unreadable
+from hubbub.runtime.runs.dependencies import RunDependencies
+from hubbub.runtime.runs.model_run import ModelRun
+from hubbub.runtime.supervision.quarantine import Quarantine, owned_elsewhere, unreadable
 from hubbub.runtime.supervision.restore import Boot, RestorePolicy
+from hubbub.runtime.supervision.trials import Trials
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
-    from hubbub.runtime.supervision.supervisor import Activations
-
-__all__ = ["Arrivals"]
+__all__ = ["Loader"]
 
 
-class Arrivals:
+class Loader:
     """Takes runs into memory."""
 
     __slots__ = (
-        "_boot", "_overdue", "_relatives", "_runs", "_runtime", "deaths", "expected", "loading",
-        "recent", "withheld",
+        "_boot", "_callers", "_definitions", "_families", "_hub", "_left_id", "_lend_again",
+        "_live", "_overdue", "_phase", "_quarantine", "_shared", "_trials", "deaths", "expected",
+        "loading", "recent",
     )  # fmt: skip
 
     def __init__(
-        self, runtime: "Runtime", runs: "Activations", relatives: Relatives, policy: RestorePolicy
+        self,
+        shared: RunDependencies,
+        live: LiveRuns,
+        trials: Trials,
+        quarantine: Quarantine,
+        policy: RestorePolicy,
+        *,
+        callers: Mapping[str, InlineCaller],
+        left_id: Callable[[str], object],
+        lend_again: Callable[[OwnLane], object],
     ) -> None:
-        self._runtime = runtime
-        self._runs = runs
-        self._relatives = relatives
+        services = shared.services
+        self._shared = shared
+        self._hub = services.hub
+        self._definitions = services.definitions
+        self._phase = services.phase
+        self._families = shared.families
+        self._live = live
+        self._trials = trials
+        self._quarantine = quarantine
         self._boot = Boot(policy)
-        self.withheld = Withheld(runtime)
+        self._callers = callers
+        """The tasks that wait for a run and lend themselves to it, by run id."""
+        self._left_id = left_id
+        """Told of a run that does not come into memory."""
+        self._lend_again = lend_again
+        """Told of a frame that turned out to be gone."""
         self.recent = RecentThreads()
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
@@ -87,14 +106,14 @@ class Arrivals:
 
     async def unfinished(self) -> Sequence[str]:
         """The runs that an earlier runtime has left for this one to go on with."""
-        now, journal = self._runtime.ports.clock.now(), self._runtime.hub.journal
+        now, journal = self._hub.ports.clock.now(), self._hub.journal
         found = await self._boot.unfinished(journal, now)
-        await self._runs.trials.found(journal, tuple(found))
+        await self._trials.found(journal, tuple(found))
         return found
 
     def note_left(self, at_work: Mapping[str, int]) -> None:
         """The runtime is left in order, with these runs at work."""
-        self._boot.leave(self._runtime.hub.journal, at_work, self._runs.trials.note_left())
+        self._boot.leave(self._hub.journal, at_work, self._trials.note_left())
 
     def is_overdue(self, run_id: str) -> None:
         """A run's time is over: it ends as soon as it is in memory."""
@@ -104,20 +123,20 @@ class Arrivals:
         """A run's loop raised: begin again from the journal."""
         seq, deaths = self.deaths.get(run_id, (-1, ()))
         self.deaths[run_id] = (seq, (*deaths, error))
-        if not self._runtime.is_leaving:
+        if not self._phase.is_leaving:
             self.load(run_id)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def load(self, run_id: str) -> None:
         """Read a run from the journal, in a task, and go on with it, if it is its turn."""
-        if self._runs.trials.is_held(run_id):
+        if self._trials.is_held(run_id):
             return
         self.loading[run_id] = []
-        self._runtime.hub.tasks.start(self._load(run_id), name=run_id)
+        self._hub.tasks.start(self._load(run_id), name=run_id)
 
     async def _load(self, run_id: str) -> None:
-        journal, relatives = self._runtime.hub.journal, self._relatives
+        journal, families = self._hub.journal, self._families
         held: list[InLane] = []
         expected = self.expected.pop(run_id, None)
         try:
@@ -129,49 +148,49 @@ class Arrivals:
             if loaded is None:
                 if run_id in self.deaths:  # It began while its opening was written: in vain.
                     self.deaths.pop(run_id)
-                    self._runs.left_id(run_id)
+                    self._left_id(run_id)
                     return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
             if expected is not None and loaded.seq > expected:
                 self.deaths.pop(run_id, None)
-                self.withheld.add(run_id, owned_elsewhere(journal.name))
-                self._runs.left_id(run_id)
+                self._quarantine.add(run_id, owned_elsewhere(journal.name))
+                self._left_id(run_id)
                 return
             if words := doom_of(self._unrecorded_deaths(run_id, loaded.seq)[:-1]):
                 # It was to fail for these already, and not even that could be written.
                 raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")
-            lane = await relatives.lane_of(loaded)
-            await relatives.load(loaded)
+            lane = await families.lane_of(loaded)
+            await families.load(loaded)
         except Exception as error:
             self.loading.pop(run_id, None)
             self._leave_broken(run_id, error)
             return
         finally:
             held = self.loading.pop(run_id, [])
-        if loaded.info.status == "ended" or self._runtime.is_leaving:
+        if loaded.info.status == "ended" or self._phase.is_leaving:
             self._overdue.discard(run_id)
-            self._runs.left_id(run_id)
+            self._left_id(run_id)
             return
         try:
             # What came while all this was read is held; what is in both lists is noted once.
             waiting = (*loaded.waiting, *held)
             self.install(lane, loaded.events, waiting, is_loaded=True, thread=thread)
         except Exception as error:
-            self._runs.take_out(run_id)
+            self._live.by_id.pop(run_id, None)
             self._leave_broken(run_id, error)
-        if self._runs.trials.is_on:
-            self._runs.trials.seen(run_id)
+        if self._trials.is_on:
+            self._trials.seen(run_id)
 
     async def _read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
         """A run as the journal has it; with its thread, if that was known up to a point."""
-        journal = self._runtime.hub.journal
+        journal = self._hub.journal
         if (known := self.recent.take(run_id)) is not None:
             thread, seq = known
             loaded = await journal.load(run_id, after=seq)
             if loaded is None:
                 return None, None
             thread = fold_all(thread, loaded.events)
-            gone = what_is_gone(thread, loaded.info.agent, self._runtime.definitions)
+            gone = what_is_gone(thread, loaded.info.agent, self._definitions)
             # Whoever looks into what happened before needs all of it.
             if gone is None and not thread.is_at_work:
                 return thread, loaded
@@ -180,10 +199,10 @@ class Arrivals:
     def _leave_broken(self, run_id: str, error: Exception) -> None:
         """A run that cannot be read stops no other, and stays as it is."""
         log.error("run.unreadable", run_id=run_id, exc_info=error)
-        self.withheld.add(run_id, unreadable(self._runtime.hub.journal.name, error))
+        self._quarantine.add(run_id, unreadable(self._hub.journal.name, error))
         self._overdue.discard(run_id)
         self.deaths.pop(run_id, None)
-        self._runs.left_id(run_id)
+        self._left_id(run_id)
 
     def _drop(
         self,
@@ -194,7 +213,7 @@ class Arrivals:
         """What is not to be handled becomes letters."""
 
         def tell(commit: Commit) -> None:
-            self.withheld.tell_dropped(dropped, commit)
+            self._quarantine.tell_dropped(dropped, commit)
             after(commit)
 
         if pending:
@@ -205,24 +224,21 @@ class Arrivals:
 
     def begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
         """Put a run into memory that was just opened: there is nothing to go on with."""
-        try:
-            self._begin(lane, items)
-        except Exception as error:  # Once more, as its journal has it; if that fails, it is left.
-            log.error("run.died", run_id=lane.run_id, exc_info=error)
-            self._runs.take_out(lane.run_id)
-            self.died(lane.run_id, f"{type(error).__name__}: {words_of(error)}"[:2000])
-
-    def _begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
         run_id = lane.run_id
-        definition = self._runtime.definitions.find_agent(lane.agent)
-        if definition is None or definition.is_code or run_id in self._overdue:
-            self.install(lane, (), items)
-            return
-        run = Activation(self._runtime, lane, EMPTY, self._runs.callers.get(run_id))
-        self._runs.put(run)
-        for item in items:
-            run.mail.put(item)
-        run.advance()
+        try:
+            definition = self._definitions.find_agent(lane.agent)
+            if definition is None or definition.is_code or run_id in self._overdue:
+                self.install(lane, (), items)
+                return
+            run = ModelRun(self._shared, lane, EMPTY, self._callers.get(run_id))
+            self._live.by_id[run_id] = run
+            for item in items:
+                run.mail.put(item)
+            run.advance()
+        except Exception as error:  # Once more, as its journal has it; if that fails, it is left.
+            log.error("run.died", run_id=run_id, exc_info=error)
+            self._live.by_id.pop(run_id, None)
+            self.died(run_id, f"{type(error).__name__}: {words_of(error)}"[:2000])
 
     def install(
         self,
@@ -238,7 +254,7 @@ class Arrivals:
         ``events`` are all of its own; or the last ones, where its ``thread`` is known.
         """
         run_id = lane.run_id
-        definitions = self._runtime.definitions
+        definitions = self._definitions
         definition = definitions.find_agent(lane.agent)
         if definition is not None and definition.is_code:
             self._install_code(definition, lane, events, waiting)
@@ -253,11 +269,11 @@ class Arrivals:
         causes = self._causes(lane, thread, events)
         if causes and self._is_held(run_id, causes, waiting):
             return
-        self._relatives.came_back(run_id)
+        self._families.came_back(run_id)
         pending = self._boot.pending(run_id, waiting)
-        caller = self._runs.callers.get(run_id)
-        run = Activation(self._runtime, lane, thread, caller, is_careful=is_loaded)
-        self._runs.put(run)
+        caller = self._callers.get(run_id)
+        run = ModelRun(self._shared, lane, thread, caller, is_careful=is_loaded)
+        self._live.by_id[run.lane.run_id] = run
         for item in waiting:
             if item not in pending:
                 run.mail.put(item)
@@ -283,7 +299,7 @@ class Arrivals:
             return (*before, *deaths)
         if not cause:
             is_waiting = waited(thread, events)
-            cause = self._runs.trials.cause(run_id, before, is_waiting=is_waiting)
+            cause = self._trials.cause(run_id, before, is_waiting=is_waiting)
         return (*before, cause)
 
     def _is_held(self, run_id: str, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
@@ -291,12 +307,12 @@ class Arrivals:
         ends = any(isinstance(x, e.SessionTerminate | e.SessionCancel) for x in waiting)
         if ends or run_id in self._overdue or run_id in self.deaths or causes[-1] == CONTEXT_ONLY:
             return False
-        if self._runs.trials.holds(run_id, causes):
-            self._runs.left_id(run_id)
+        if self._trials.holds(run_id, causes):
+            self._left_id(run_id)
             return True
         return False
 
-    def _go_on(self, run: Activation, causes: tuple[str, ...]) -> None:
+    def _go_on(self, run: ModelRun, causes: tuple[str, ...]) -> None:
         """Restore a run that was at work, before anything in its inbox is looked at."""
         if causes:
             run.restore(Restored(causes[-1], causes[:-1]))
@@ -320,18 +336,18 @@ class Arrivals:
         run_id = lane.run_id
         ends = [x for x in waiting if isinstance(x, e.SessionTerminate | e.SessionCancel)]
         if run_id in self.deaths or not (ends or run_id in self._overdue):
-            self.withheld.add(run_id, gone, lane)
-            self._runs.left_id(run_id)
-            self._runs.lend_again(lane)
+            self._quarantine.add(run_id, gone, lane)
+            self._left_id(run_id)
+            self._lend_again(lane)
             return
-        self.withheld.let_go(run_id)
+        self._quarantine.let_go(run_id)
         code = CodeThread()
         for event in events:
             code = fold_code(code, event)
         if missing := start_if_missing(code):  # A code agent was to say itself that it starts.
             events = (*events, *lane.append(missing).events)
-        run = Activation(self._runtime, lane, fold_all(EMPTY, events), is_careful=True)
-        self._runs.put(run)
+        run = ModelRun(self._shared, lane, fold_all(EMPTY, events), is_careful=True)
+        self._live.by_id[run.lane.run_id] = run
         self._boot.used(run_id)
         for item in ends:
             run.mail.put(item)
@@ -357,15 +373,15 @@ class Arrivals:
             if deaths := self._unrecorded_deaths(lane.run_id, lane.seq):
                 cause = deaths[-1]
             elif not cause:
-                cause = self._runs.trials.cause(
+                cause = self._trials.cause(
                     lane.run_id, thread.before, is_waiting=bool(questions(events))
                 )
             if self._is_held(lane.run_id, (*thread.before, cause), waiting):
                 return
         pending = self._boot.pending(lane.run_id, waiting)
         recorded = recall(events) if events else NOTHING
-        run = CodeRun(self._runtime, definition, lane, thread, recorded)
-        self._runs.put(run)
+        run = CodeRun(self._shared, definition, lane, thread, recorded)
+        self._live.by_id[run.lane.run_id] = run
         self._boot.used(lane.run_id)
         self._drop(lane, pending)
         for item in waiting:

@@ -1,4 +1,4 @@
-"""``Withheld``: runs that are left as they are for as long as this runtime is open.
+"""``Quarantine``: runs that are left as they are for as long as this runtime is open.
 
 A run whose definition is gone, whose record cannot be read, or in whose lane somebody else has
 written, stays in the journal untouched.
@@ -9,7 +9,7 @@ ends it, where its record can be read.
 What a boot has to say is held back until the runtime is open, so that whoever opened it hears it.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -24,14 +24,13 @@ from hubbub.hub.events import (
     SessionDropped,
     SessionTerminate,
 )
+from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
+from hubbub.runtime.kernel.outcomes import Outcomes
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
-
-__all__ = ["Withheld", "letter", "owned_elsewhere", "unreadable"]
+__all__ = ["Quarantine", "letter", "owned_elsewhere", "unreadable"]
 
 UNREADABLE: Final = "unreadable"
 
@@ -62,13 +61,14 @@ def letter(item: InLane, reason: str) -> HubDeadLetter:
     )  # fmt: skip
 
 
-class Withheld:
+class Quarantine:
     """Who is left alone, and why; and what is to be told of it."""
 
-    __slots__ = ("_is_open", "_kept", "_runtime", "_why")
+    __slots__ = ("_hub", "_is_open", "_kept", "_outcomes", "_why")
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
+        self._hub = hub
+        self._outcomes = outcomes
         self._why: dict[str, Gone] = {}
         self._is_open = False
         self._kept: list[Event] = []
@@ -118,9 +118,9 @@ class Withheld:
 
     def met_damage(self, run_id: str) -> None:
         """The store could not read a run that something was sent to."""
-        store = self._runtime.hub.journal.name
+        store = self._hub.journal.name
         self.add(run_id, unreadable(store, BadValue(f"run {run_id}", "its row has changed")))
-        self._runtime.changed(run_id)
+        self._outcomes.changed(run_id)
 
     def let_go(self, run_id: str) -> None:
         """The run ends, or is looked at again."""
@@ -130,7 +130,7 @@ class Withheld:
 
     def tell(self, event: Event) -> None:
         """Emit an event, as soon as somebody may listen."""
-        hub = self._runtime.hub
+        hub = self._hub
         if not self._is_open:
             self._kept.append(event)
         elif not hub.is_closed:
@@ -144,7 +144,7 @@ class Withheld:
     def opened(self) -> None:
         """The runtime is open: its user listens from his next turn on."""
         if self._kept:
-            self._runtime.hub.tasks.start(self._tell_kept(), name="hubbub boot")
+            self._hub.tasks.start(self._tell_kept(), name="hubbub boot")
         else:
             self._is_open = True
 

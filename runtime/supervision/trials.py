@@ -17,7 +17,7 @@ Nothing of this costs anything where no process has died.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -26,10 +26,8 @@ from hubbub.agents.turn.deaths import TRIAL, cause_of_death, doom_of, is_suspect
 from hubbub.hub.events import AgentRestore
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Journal
+from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
-
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
 
 __all__ = ["Trials"]
 
@@ -53,13 +51,13 @@ class Trials:
     """The suspects of one runtime."""
 
     __slots__ = (
-        "_before", "_blamed", "_has_begun", "_lived", "_noted", "_others", "_pending", "_runtime",
+        "_before", "_blamed", "_has_begun", "_lived", "_noted", "_others", "_pending", "_services",
         "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer", "_tried", "_unseen",
         "_were_held", "is_on", "turn",
     )  # fmt: skip
 
-    def __init__(self, runtime: "Runtime", start: Callable[[str], object]) -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services, start: Callable[[str], object]) -> None:
+        self._services = services
         self._start = start
         """Has a suspect restored whose turn it is."""
         self._before: tuple[str, ...] = ()
@@ -151,7 +149,9 @@ class Trials:
 
     def mark(self, commit: Commit) -> None:
         """The commit that restores the run whose turn it is says so."""
-        if any(isinstance(event, AgentRestore) for event in commit.events):
+        if commit.run_id == self.turn and any(
+            isinstance(event, AgentRestore) for event in commit.events
+        ):
             commit.notes = {**(commit.notes or {}), **self._changed()}
 
     def over(self, run_id: str) -> None:
@@ -166,7 +166,7 @@ class Trials:
     def _look(self) -> None:
         """Whose turn is it?  The first one's when everybody else has been seen and got on."""
         is_first = self._has_begun or not (self._unseen or self._others)
-        if self._suspects and is_first and not self.turn and not self._runtime.is_leaving:
+        if self._suspects and is_first and not self.turn and not self._services.phase.is_leaving:
             self._end_turn()
             self._has_begun = True
             self.turn = next(iter(self._suspects))
@@ -185,12 +185,12 @@ class Trials:
 
     def _wake_in(self, seconds: float) -> None:
         self._stop_timer()
-        self._timer = self._runtime.timers.after(seconds, self._wake)
+        self._timer = self._services.timers.after(seconds, self._wake)
 
     def _wake(self) -> None:
         """The time of the run at hand has passed, or that of those that go first."""
         self._timer = None
-        if not self._runtime.is_gone:
+        if not self._services.phase.is_gone:
             # A clock may be a trifle early: nobody is to be looked at again and again for that.
             now, self._has_begun = self._now() + 0.001, True
             self._tried = {run_id: at for run_id, at in self._tried.items() if at > now}
@@ -207,7 +207,7 @@ class Trials:
             self._timer = None
 
     def _now(self) -> float:
-        return self._runtime.ports.clock.monotonic()
+        return self._services.hub.ports.clock.monotonic()
 
     # ── how long processes live ──────────────────────────────────────────────────────────────
 
@@ -220,13 +220,13 @@ class Trials:
     def _stamp_in(self, seconds: float, lived: float) -> None:
         def stamp() -> None:
             is_first = not (self._suspects or self._has_begun)
-            if self._pending and is_first and not self._runtime.is_gone:
+            if self._pending and is_first and not self._services.phase.is_gone:
                 self._lived = max(self._lived, lived)
                 self._note()
                 if trial_seconds(lived) > lived:
                     self._stamp_in(lived, 2 * lived)
 
-        self._stamp = self._runtime.timers.after(seconds, stamp)
+        self._stamp = self._services.timers.after(seconds, stamp)
 
     # ── the note ─────────────────────────────────────────────────────────────────────────────
 
@@ -250,5 +250,5 @@ class Trials:
         return {NOTE: msgspec.json.encode(tried).decode()}
 
     def _note(self) -> None:
-        if not self._runtime.hub.is_closed and (notes := self._changed()):
-            self._runtime.hub.journal.submit(Commit(notes=notes))
+        if not self._services.hub.is_closed and (notes := self._changed()):
+            self._services.hub.journal.submit(Commit(notes=notes))

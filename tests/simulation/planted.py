@@ -23,13 +23,13 @@ from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store import inbox_rules
 from hubbub.hub.store.journal import Commit, NewRun
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.kernel.family import Relatives
+from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.mailbox import Mailbox
-from hubbub.runtime.runs.model_run import Activation
+from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.schedules.scheduler import _Loop
 from hubbub.runtime.stores.sqlite import writer as sqlite_writer
-from hubbub.runtime.supervision.loader import Arrivals
+from hubbub.runtime.supervision.loader import Loader
 
 __all__ = ["PLANTED", "WORLDS", "Plant"]
 
@@ -103,13 +103,13 @@ def message_out_of_order() -> Iterator[None]:
 @contextmanager
 def lost_wake_up() -> Iterator[None]:
     """What comes while a run is about to park is left to whoever wakes it next: nobody."""
-    wake = Activation.wake
+    wake = ModelRun.wake
 
-    def wake_late(run: Activation, item: InLane) -> None:
+    def wake_late(run: ModelRun, item: InLane) -> None:
         if not run.thread.parked:
             wake(run, item)
 
-    with patch.object(Activation, "wake", wake_late):
+    with patch.object(ModelRun, "wake", wake_late):
         yield
 
 
@@ -117,10 +117,10 @@ def lost_wake_up() -> Iterator[None]:
 def lost_while_read() -> Iterator[None]:
     """What comes while a run is being read from the store is not kept for it."""
 
-    def takes(arrivals: Arrivals, item: InLane) -> bool:
+    def takes(arrivals: Loader, item: InLane) -> bool:
         return item.run_id in arrivals.loading
 
-    with patch.object(Arrivals, "takes", takes):
+    with patch.object(Loader, "takes", takes):
         yield
 
 
@@ -204,13 +204,13 @@ def lent_twice() -> Iterator[None]:
 @contextmanager
 def registry_stuck_on_running() -> Iterator[None]:
     """A child that has finished its session is not noted as idle."""
-    set_status = Relatives.set_status
+    set_status = Families.set_status
 
-    def set_running(relatives: Relatives, lane: OwnLane, thread: Any) -> None:
+    def set_running(relatives: Families, lane: OwnLane, thread: Any) -> None:
         if thread.status != "idle":
             set_status(relatives, lane, thread)
 
-    with patch.object(Relatives, "set_status", set_running):
+    with patch.object(Families, "set_status", set_running):
         yield
 
 

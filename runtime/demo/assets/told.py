@@ -57,7 +57,7 @@ async def run_assets(
         runtime.hub.subscribe("*", take)
         run = await runtime.start("director", wish)
         outcome = await run.result()
-        state = await foreign_state(runtime, run.run_id)
+        state = await foreign_state(runtime.services, runtime.others, run.run_id)
         assert state is not None
         files = {path: await state.files.read(path) for path in state.files.list()}
         return _assets(outcome, seen, files)

@@ -21,7 +21,7 @@ from hubbub.runtime.simulation.story.faults import (
     ModelFault,
     ToolFault,
 )
-from hubbub.runtime.supervision.supervisor import Activations
+from hubbub.runtime.supervision.supervisor import Supervisor
 
 __all__ = ["JumpingClock", "OnRequest", "Plan"]
 
@@ -89,7 +89,7 @@ class Plan:
         """Agent and run id of the run that the code at hand works for."""
         run_id = CURRENT_RUN.get()
         owner = self._hub.dispatcher.owner if self._hub is not None else None
-        if isinstance(owner, Activations):
+        if isinstance(owner, Supervisor):
             for run in owner.in_memory:
                 if run.lane.run_id == run_id:
                     return run.lane.agent, run_id

@@ -12,7 +12,7 @@ from msgspec import structs
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import Model
-from hubbub.runtime.runs.context import RunContext, run_of
+from hubbub.runtime.runs.context import RunContext, parts_of
 from hubbub.runtime.runs.session import ModelSession
 from hubbub.runtime.simulation.playback.replies import RecordedModel, Replies, recorded_tool
 
@@ -41,7 +41,7 @@ class _RecordedContext(RunContext):
     __slots__ = ("_real_tools", "_replies")
 
     def __init__(self, context: RunContext, replies: Replies, real_tools: frozenset[str]) -> None:
-        super().__init__(run_of(context))
+        super().__init__(*parts_of(context))
         self._replies = replies
         self._real_tools = real_tools
 

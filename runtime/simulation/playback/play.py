@@ -48,7 +48,7 @@ __all__ = ["Playback", "WentOtherwise", "replay_recording"]
 OTHER_IDS: Final = 2**64
 """Ids are not those of a simulation with the same seed, which may be the recorded ones."""
 
-WITHHELD: Final = "withheld"
+WITHHELD: Final = "quarantine"
 """Stands for the value of a variable: a recording has none."""
 
 _SAID: Final = (e.SessionMessage, e.SessionReply, e.SessionClose, e.SessionTerminate,

@@ -9,7 +9,7 @@ from anyio import TaskInfo
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import Journal, Selection
-from hubbub.runtime.runs.model_run import Activation
+from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.story.history import History
 
@@ -56,7 +56,7 @@ def read_threads(runtime: Runtime) -> Mapping[str, Thread]:
     return {
         run.lane.run_id: run.thread
         for run in runtime.runs.in_memory
-        if isinstance(run, Activation) and not run.lane.in_flight
+        if isinstance(run, ModelRun) and not run.lane.in_flight
     }
 
 

@@ -12,7 +12,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import events_in
 from hubbub.runtime.inspection.replay import NoSuchRecord, replay
-from hubbub.runtime.runs.model_run import Activation
+from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.stores.open import open_reader
 
 pytestmark = pytest.mark.anyio
@@ -23,13 +23,13 @@ async def test_state_after_any_commit_is_what_the_live_run_had(
     tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live: dict[tuple[str, int], Thread] = {}
-    keep = Activation._fold
+    keep = ModelRun._fold
 
-    def fold(self: Activation, commit: Commit) -> None:
+    def fold(self: ModelRun, commit: Commit) -> None:
         keep(self, commit)
         live[self.lane.run_id, self.lane.seq] = self.thread
 
-    monkeypatch.setattr(Activation, "_fold", fold)
+    monkeypatch.setattr(ModelRun, "_fold", fold)
     runs = await fill(tmp_path / "store", ports)
     assert len([key for key in live if key[0] == runs.chat]) > 5
     with open_reader(f"sqlite:{tmp_path / 'store'}") as store:

@@ -25,7 +25,7 @@ from hubbub.hub.ports import Clock, Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import Fault, FunctionModel, ScriptedModel, call, reply
-from hubbub.runtime.runs import model_run as activation
+from hubbub.runtime.runs import activity_tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -290,8 +290,8 @@ class Flaw:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
         self.failed = 0
-        self._perform = activation.perform
-        monkeypatch.setattr(activation, "perform", self.perform)
+        self._perform = activity_tasks.perform
+        monkeypatch.setattr(activity_tasks, "perform", self.perform)
 
     async def perform(self, activity: Any, work: Any) -> Any:
         if isinstance(activity, CallModel) and self.failed < self.times:

@@ -747,7 +747,7 @@ async def test_what_takes_a_hub_says_that_there_is_none(ports: Ports) -> None:
         with pytest.raises(CallerError, match="has no spawn"):
             state.spawn("main")
         with pytest.raises(CallerError, match="has no hub"):
-            await state.hub.ask("Really?")
+            await state.hub.ask("user", "Really?")
         state.hub.emit(e.AgentText(text="Working."))
         return "sent"
 

@@ -149,7 +149,7 @@ async def test_whoever_waits_for_a_run_is_told_that_its_store_has_failed(
 
     store = SqliteStore(tmp_path, ports=ports, mirror=False)
     async with Runtime([model_agent(echo_model(1))], store=store, ports=ports) as rt:
-        rt.timers.after(0.5, lambda: setattr(store._writer, "apply", fail))
+        rt.services.timers.after(0.5, lambda: setattr(store._writer, "apply", fail))
         with anyio.fail_after(100):
             with pytest.raises(StoreFailed, match="start again"):
                 await waited(rt)

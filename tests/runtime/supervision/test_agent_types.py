@@ -461,7 +461,7 @@ async def test_without_the_database_every_agent_is_there_as_it_was(
         await rt.finished(over)
         before = {x.run_id: x for x in await rt.hub.journal.runs(live=False)}
         rt.runs.stop()
-        rt.is_leaving = True
+        rt.phase.is_leaving = True
         await rt.hub.send_to_run(chat, "pending")
         await rt.hub.send_to_run(newest, "pending, too")
     control = Lives(lives.folder.parent / "control", ports)

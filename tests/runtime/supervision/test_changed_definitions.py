@@ -131,7 +131,7 @@ async def test_a_run_that_never_began_fails_when_its_agent_is_gone(
     agents = [model_agent(echo_model())]
     async with Runtime(agents, store=journal, ports=ports, max_live=1) as rt:
         rt.runs.stop()
-        rt.is_leaving = True
+        rt.phase.is_leaving = True
         run_id = (await rt.hub.open("assistant", "hello", run_id="never-begun")).run_id
     async with Runtime([other], store=journal, ports=ports) as rt:
         outcome = await rt.finished(run_id)

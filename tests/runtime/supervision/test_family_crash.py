@@ -193,7 +193,9 @@ async def test_what_a_crash_leaves_below_a_terminated_run_ends_at_the_next_start
         run = await rt.start("main", "Please.")
         await run.result()
         rt.runs.stop()
-        rt.is_leaving = True  # The process dies in the moment it has written the end of the run.
+        rt.phase.is_leaving = (
+            True  # The process dies in the moment it has written the end of the run.
+        )
         rt.hub.terminate(run.run_id)
     infos = {info.agent: info for info in await journal.runs(live=False)}
     assert infos["leaf"].status == "active"
@@ -219,8 +221,8 @@ async def test_budgets_and_caps_are_counted_over_a_restart() -> None:
         await rt.hub.send_to_run(run.run_id, "Two more.")
         await rt.result(run.run_id)
         assert [a.is_error for a in answers(boss.requests[-1])][-2:] == [False, True]
-        assert rt.trees.room(run.run_id).live == 3
-        assert rt.trees.room(run.run_id).spawned == 3
+        assert rt.services.budgets.room(run.run_id).live == 3
+        assert rt.services.budgets.room(run.run_id).spawned == 3
 
 
 @pytest.mark.spec("C-10", "C-11", "C-18")

@@ -287,7 +287,7 @@ async def test_mail_that_a_parked_run_got_as_its_runtime_was_left_wakes_it(lives
         run_id = (await rt.start("assistant", "hello")).run_id
         await last_outcome(rt, run_id)
         rt.runs.stop()
-        rt.is_leaving = True
+        rt.phase.is_leaving = True
         for content in ("a", "b", "c"):
             assert (await rt.hub.send_to_run(run_id, content)).accepted
     model = Recorder("hello", "for all three", "never")

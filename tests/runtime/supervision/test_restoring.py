@@ -436,7 +436,7 @@ async def test_what_comes_after_a_context_only_boot_is_handled(
         run = await rt.start("assistant", "hello")
         await run.result()
         rt.runs.stop()
-        rt.is_leaving = True
+        rt.phase.is_leaving = True
         await run.send("before")
     async with Runtime(
         agents, store=journal, ports=ports, restore=RestorePolicy.CONTEXT_ONLY

@@ -1,4 +1,4 @@
-"""``Relatives``: what runs are to each other: who waits for whom, who stands above, who says what.
+"""``Families``: what runs are to each other: who waits for whom, who stands above, who says what.
 
 Kept here is what no run's own journal says at once: the statuses of children that stay, by
 parent, and who waits for whom, those that have left memory meanwhile included.
@@ -7,29 +7,32 @@ The rest is read from the journal when it is asked for.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
+from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import LoadedRun
 from hubbub.runtime.kernel.ancestry import runs_above
+from hubbub.runtime.kernel.budgets import TreeBudgets
+from hubbub.runtime.kernel.live import LiveRuns
 
-if TYPE_CHECKING:
-    from hubbub.runtime.runtime import Runtime
-
-__all__ = ["Relatives"]
+__all__ = ["Families"]
 
 
-class Relatives:
+class Families:
     """The families of one runtime's runs."""
 
-    __slots__ = ("_code_waits", "_evicted", "_frames", "_runtime", "_statuses")
+    __slots__ = (
+        "_budgets", "_code_waits", "_evicted", "_frames", "_hub", "_live", "_statuses",
+    )  # fmt: skip
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(self, hub: Hub, budgets: TreeBudgets, live: LiveRuns) -> None:
+        self._hub = hub
+        self._budgets = budgets
+        self._live = live
         self._evicted: dict[str, tuple[str, ...]] = {}
         """The children that runs wait for that have left memory meanwhile."""
         self._frames: dict[str, str] = {}
@@ -58,7 +61,7 @@ class Relatives:
         """Let go of the values that were put away for children that were not started."""
         for event in events:
             if isinstance(event, e.AgentChild) and event.error and event.child_run_id:
-                self._runtime.hub.addressing.drop_values(event.child_run_id)
+                self._hub.addressing.drop_values(event.child_run_id)
 
     # ── statuses ─────────────────────────────────────────────────────────────────────────────
 
@@ -75,10 +78,10 @@ class Relatives:
 
     async def load(self, loaded: LoadedRun) -> None:
         """Read what a run needs to know of its tree: the budget, and its children's statuses."""
-        info, journal = loaded.info, self._runtime.hub.journal
+        info, journal = loaded.info, self._hub.journal
         children = [event for event in loaded.events if isinstance(event, e.AgentChild)]
         if info.parent_run_id is not None or children:
-            await self._runtime.trees.load(info.root_run_id, journal)
+            await self._budgets.load(info.root_run_id, journal)
         known = self._statuses.get(info.run_id, {})
         for child in children:
             if child.resumable and child.child_run_id not in known:
@@ -89,7 +92,7 @@ class Relatives:
 
     async def _status_on_record(self, run_id: str) -> str:
         try:
-            loaded = await self._runtime.hub.journal.load(run_id)
+            loaded = await self._hub.journal.load(run_id)
             return fold_all(EMPTY, loaded.events).status if loaded is not None else ""
         except Exception as error:  # A child that cannot be read does not stop its parent.
             log.warning("run.unreadable", run_id=run_id, error=str(error))
@@ -97,14 +100,14 @@ class Relatives:
 
     async def ancestors(self, loaded: LoadedRun) -> tuple[tuple[str, str], ...]:
         """The runs above, as the journal knows them.  Raises ``BadValue`` for a circle."""
-        above = await runs_above(self._runtime.hub.journal, loaded.info)
+        above = await runs_above(self._hub.journal, loaded.info)
         return tuple((info.run_id, info.agent) for info in above)
 
     async def lane_of(self, loaded: LoadedRun) -> OwnLane:
         """The pen of a run, as it was read."""
         info = loaded.info
         return OwnLane(
-            self._runtime.hub.pipeline,
+            self._hub.pipeline,
             run_id=info.run_id,
             root_run_id=info.root_run_id,
             parent_run_id=info.parent_run_id,
@@ -115,12 +118,12 @@ class Relatives:
 
     async def look_at(self, run_id: str) -> tuple[OwnLane, Callable[[], Thread]] | None:
         """A run's lane and state: live while it is in memory, else as the journal has it."""
-        activation = self._runtime.runs.find_model_run(run_id)
-        if activation is not None:
-            run = activation
-            return run.lane, lambda: run.thread
-        await self._runtime.hub.journal.flush()
-        loaded = await self._runtime.hub.journal.load(run_id)
+        run = self._live.find_model_run(run_id)
+        if run is not None:
+            live = run
+            return live.lane, lambda: live.thread
+        await self._hub.journal.flush()
+        loaded = await self._hub.journal.load(run_id)
         if loaded is None:
             return None
         thread = fold_all(EMPTY, loaded.events)
@@ -133,7 +136,7 @@ class Relatives:
     def has_conversation(self, lane: OwnLane) -> bool:
         """Whether a frame is the one that its caller waits for, and so on down to the root.
 
-        As far as is known in memory; who is not there is brought there by ``Activations.lend``.
+        As far as is known in memory; who is not there is brought there by ``Supervisor.lend``.
         """
         frame = lane.run_id
         for run_id, _ in lane.ancestors:
@@ -144,7 +147,7 @@ class Relatives:
 
     def frame_of(self, run_id: str) -> str:
         """The frame that a run in memory, or one that has left it while it waits, waits for."""
-        run = self._runtime.runs.find_model_run(run_id)
+        run = self._live.find_model_run(run_id)
         if run is not None:
             call = run.thread.frame
             return call.child if call is not None else ""
@@ -153,9 +156,9 @@ class Relatives:
     async def frame_on_record(self, run_id: str) -> str:
         """The same, of a run that need not have been in memory yet."""
         frame = self.frame_of(run_id)
-        if frame or self._runtime.runs.find_model_run(run_id) is not None:
+        if frame or self._live.find_model_run(run_id) is not None:
             return frame
-        loaded = await self._runtime.hub.journal.load(run_id)
+        loaded = await self._hub.journal.load(run_id)
         call = fold_all(EMPTY, loaded.events).frame if loaded is not None else None
         return call.child if call is not None else ""
 
@@ -192,7 +195,7 @@ class Relatives:
                 self._code_waits.pop(run_id, None)
 
     def _waited_by(self, run_id: str) -> tuple[str, ...]:
-        run = self._runtime.runs.find_model_run(run_id)
+        run = self._live.find_model_run(run_id)
         return _waited_for(run.thread) if run is not None else self._evicted.get(run_id, ())
 
 

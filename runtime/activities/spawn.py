@@ -1,0 +1,96 @@
+"""``Spawner``: starts children of live runs; ``ctx.spawn`` and ``state.spawn`` end here."""
+
+from typing import Any
+
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue, LimitExceeded, RunEnded, UnknownRun
+from hubbub.hub.message import opening_message
+from hubbub.hub.texts import check_labels
+from hubbub.runtime.kernel.handle import Run
+from hubbub.runtime.kernel.live import LiveRuns
+from hubbub.runtime.kernel.outcomes import Outcomes
+from hubbub.runtime.kernel.services import Services
+
+__all__ = ["Spawner", "definition_of"]
+
+
+class Spawner:
+    """Starts children of the runs of one runtime."""
+
+    __slots__ = ("_live", "_outcomes", "_services")
+
+    def __init__(self, services: Services, live: LiveRuns, outcomes: Outcomes) -> None:
+        self._services = services
+        self._live = live
+        self._outcomes = outcomes
+
+    def spawn(
+        self,
+        parent_run_id: str,
+        agent: str | AgentDefinition,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        number: int = 0,
+        result: str = "handle",
+        call_id: str = "",
+    ) -> Run:
+        """Start a child of a live run.
+
+        ``number`` counts the children that a code agent's own code starts, from 1.
+        ``result``: what becomes of its result; ``call``: the end of the call ``call_id`` decides.
+        """
+        check_labels(parent_run_id=parent_run_id, name=name, call_id=call_id)
+        services = self._services
+        definition = definition_of(services, agent, input)
+        parent = self._live.find(parent_run_id)
+        if parent is None or services.phase.is_leaving:
+            raise UnknownRun(parent_run_id)
+        if parent.thread.phase == "ended":
+            raise RunEnded(parent_run_id, "ended")
+        lane, budgets = parent.lane, services.budgets
+        depth = 1 + parent.depth
+        if refused := budgets.room(lane.root_run_id).refusal(depth):
+            raise LimitExceeded("children", budgets.limit(depth), refused)
+        input_json, message = opening_message(input, lane.run_id)
+        opening = e.SessionOpen(
+            open_agent=definition.name,
+            input_json=input_json,
+            message=message,
+            name=name or "",
+            once=True,
+            root_run_id=lane.root_run_id,
+            parent_run_id=lane.run_id,
+            depth=depth,
+            reports=result in ("call", "message"),
+            tags=(f"name:{name}",) if name else (),
+        )
+        delivery = services.hub.delivery(opening, to="")
+        budgets.started(lane.root_run_id)
+        child_id = delivery.to
+        event = e.AgentChild(
+            child_run_id=child_id, child_agent=definition.name, name=name or definition.name,
+            created_at=services.hub.ports.clock.now(), index=number, reports=opening.reports,
+            result=result, call_id=call_id, side=parent.side_at_work,
+        )  # fmt: skip
+        parent.append_child(event, delivery)
+        return Run(self._outcomes, child_id, definition.name, is_root=False)
+
+
+def definition_of(
+    services: Services, agent: str | AgentDefinition, input: Any, *, check_input: bool = True
+) -> AgentDefinition:
+    """The definition of an agent that is to be started with ``input``.
+
+    Raises ``UnknownAgent``, and ``BadValue`` for what is no agent and for an input that does not
+    fit.
+    """
+    if not isinstance(agent, str | AgentDefinition):
+        what = type(agent).__name__
+        raise BadValue("agent", f"an agent's name or AgentDefinition is wanted, not {what}")
+    name = agent if isinstance(agent, str) else agent.name
+    definition = services.definitions.agent(name)
+    if check_input and definition.is_code:
+        services.catalog.input_of(definition)(opening_message(input)[0])
+    return definition

@@ -1,0 +1,164 @@
+"""``Outcomes``: waiting for what a run comes to.
+
+result    ended, or idle with an empty inbox     ─┐  the journal is asked anew each time the
+finished  ended                                  ─┴► run has left memory (``changed``)
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeAlias
+
+import anyio
+
+from hubbub.hub import events as e
+from hubbub.hub.errors import Closed, OperatorError, UnknownRun, WaitCycle
+from hubbub.hub.events import Ending
+from hubbub.hub.hub import Hub
+from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.texts import check_label
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
+from hubbub.runtime.kernel.families import Families
+from hubbub.runtime.kernel.live import LiveRuns
+from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.phase import Phase
+
+__all__ = ["Outcomes", "Supervision"]
+
+Met: TypeAlias = Callable[[RunInfo], Awaitable[RunInfo | None]]
+"""Whose outcome is returned, once a run is as it is waited for."""
+
+
+class Supervision(Protocol):
+    """What only the supervisor of runs knows."""
+
+    def is_busy(self, run_id: str) -> bool:
+        """Whether the run is in memory or on its way there."""
+        ...
+
+    def refusal_to_go_on(self, run_id: str) -> OperatorError | None:
+        """Why a run does not go on while this runtime is open."""
+        ...
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Inside, the code at hand only waits for what other runs do."""
+        ...
+
+
+class Outcomes:
+    """The outcomes of one runtime's runs, and the tasks that wait for them."""
+
+    __slots__ = ("_families", "_live", "_phase", "_supervision", "_watchers", "hub")
+
+    def __init__(self, hub: Hub, phase: Phase, live: LiveRuns, families: Families) -> None:
+        self.hub = hub
+        self._phase = phase
+        self._live = live
+        self._families = families
+        self._supervision: Supervision
+        self._watchers: dict[str, list[anyio.Event]] = {}
+
+    def ask(self, supervision: Supervision) -> None:
+        """Name the supervisor; before anything is waited for."""
+        self._supervision = supervision
+
+    def changed(self, run_id: str) -> None:
+        """A run has left memory: each task that waits for it looks again."""
+        for event in self._watchers.get(run_id, ()):
+            event.set()
+        if self._phase.is_leaving:
+            self._phase.progressed()
+
+    def close(self) -> None:
+        """Everything that is waited for looks again: nothing will change any more."""
+        for events in self._watchers.values():
+            for event in events:
+                event.set()
+
+    async def result(self, run_id: str) -> RunOutcome:
+        """See ``Run.result``."""
+        check_label("run_id", run_id)
+        return await self._wait_for(run_id, self._settled)
+
+    async def finished(self, run_id: str) -> RunOutcome:
+        """See ``Run.finished``."""
+        check_label("run_id", run_id)
+        return await self._wait_for(run_id, self._over)
+
+    async def _wait_for(self, run_id: str, is_met: Met) -> RunOutcome:
+        waiter = CURRENT_RUN.get()
+        if waiter and (waiter == run_id or self._families.waits_for(run_id, waiter)):
+            raise WaitCycle(waiter, run_id)
+        with self._supervision.waiting(), self._families.waiting_for(waiter, run_id):
+            return await self._watch(run_id, is_met)
+
+    async def _watch(self, run_id: str, is_met: Met) -> RunOutcome:
+        await self.hub.journal.flush()
+        while True:
+            # Watched before it is looked at: what happens in between is not missed.
+            changed = anyio.Event()
+            self._watchers.setdefault(run_id, []).append(changed)
+            try:
+                info = await self.hub.journal.info(run_id)
+                if info is None:
+                    raise UnknownRun(run_id)
+                if (met := await is_met(info)) is not None:
+                    return await self._outcome(met)
+                if (error := self._supervision.refusal_to_go_on(run_id)) is not None:
+                    raise error
+                if self._phase.is_gone or self.hub.is_closed:
+                    remedy = "the run goes on when a runtime is opened on its store"
+                    raise Closed("the runtime", remedy)
+                self.hub.check_store()  # Nothing will change any more.
+                await changed.wait()
+            finally:
+                watchers = self._watchers.get(run_id)
+                if watchers is not None and changed in watchers:
+                    watchers.remove(changed)
+                    if not watchers:
+                        del self._watchers[run_id]
+
+    async def _over(self, info: RunInfo) -> RunInfo | None:
+        return info if info.status == "ended" else None
+
+    async def _settled(self, info: RunInfo) -> RunInfo | None:
+        """The run whose outcome it is, once nothing more is to be expected.
+
+        A conversation rests when the frame that has it waits for the user.
+        """
+        if info.status == "ended":
+            return info
+        has_mail = False
+        seen = {info.run_id}
+        while info.status == "waiting":
+            frame = await self._families.frame_on_record(info.run_id)
+            if frame in seen:
+                raise OperatorError(
+                    f"run {info.run_id}: its takeover frames stand in a circle; run `hubbub fsck`, "
+                    "and put the store back from a backup"
+                )
+            seen.add(frame)
+            above = await self.hub.journal.info(frame) if frame else None
+            if above is None:
+                return None
+            if (error := self._supervision.refusal_to_go_on(above.run_id)) is not None:
+                raise error
+            has_mail = has_mail or (info.waiting > 0 and not self._has_only_its_own(info.run_id))
+            info = above
+        is_idle = info.status == "parked" and not (info.waiting or has_mail)
+        return info if is_idle and not self._supervision.is_busy(info.run_id) else None
+
+    def _has_only_its_own(self, run_id: str) -> bool:
+        """Whether a run that waits for a frame has mail, but none that anybody takes meanwhile."""
+        run = self._live.find_model_run(run_id)
+        return run is not None and run.is_idle and not run.mail.said
+
+    async def _outcome(self, info: RunInfo) -> RunOutcome:
+        wanted = (e.SessionEnd.type, e.AgentComplete.type)
+        last = await self.hub.journal.latest(info.run_id, wanted)
+        if not isinstance(last, Ending):
+            last = e.SessionEnd(session=0)
+        session = last.session if isinstance(last, e.SessionEnd) else 0
+        return RunOutcome(
+            run_id=info.run_id, session=session, success=last.success, outcome=last.outcome,
+            reason=last.reason, output_json=last.output_json, usage=last.usage,
+        )  # fmt: skip

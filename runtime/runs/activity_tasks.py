@@ -1,0 +1,246 @@
+"""``ActivityTasks``: the activities of one model run that are under way.
+
+    the loop names what is wanted ─► missing: started, in a task │ no longer wanted: cancelled
+    one has finished              ─► its signal goes to the loop, and its task goes on with the next
+
+What is cancelled may still return something: that is dropped, and what it emits, too.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio.lowlevel
+
+from hubbub.agents.turn.decide import Activity, CallModel, is_wanted, needs_record
+from hubbub.agents.turn.signals import Signal
+from hubbub.hub import events as e
+from hubbub.hub.delivery.inbox import Inbox
+from hubbub.hub.errors import BadValue, UnknownAgent
+from hubbub.hub.events import Event
+from hubbub.hub.logs import log
+from hubbub.hub.run_hub import Closable
+from hubbub.hub.tasks.stepped import stepped
+from hubbub.runtime.activities.perform import AtWork, Performer, perform, timed_out, timeout_of
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
+from hubbub.runtime.kernel.inline import InlineCaller
+from hubbub.runtime.kernel.live import LiveModelRun
+from hubbub.runtime.kernel.timers import Timer
+from hubbub.runtime.runs.dependencies import RunDependencies
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
+
+__all__ = ["ActivityTasks", "DrivenRun"]
+
+BREATH: Final = 50
+"""Activities that a task does in a row before others get their turn."""
+
+
+class DrivenRun(Performer, LiveModelRun, Protocol):
+    """The run whose activities these are."""
+
+    signals: deque[Signal]
+    """What has finished, for the loop to interpret: against a state in which every earlier commit
+    is folded."""
+    is_advancing: bool
+    """Whether the loop is at work just now."""
+    is_careful: bool
+    """Whether each record is waited for."""
+    is_answer_under_way: bool
+    """Whether an answer of the model is on its way to the store."""
+
+    def write(self, event: Event, done: Callable[[], None] | None) -> None: ...
+
+    def end_prompt(self, event: e.SessionPromptEnd) -> None: ...
+
+    def keep(self, subscription: Closable) -> None: ...
+
+
+class Ticket:
+    """An activity under way: its task and its timer."""
+
+    __slots__ = ("handle", "timer")
+
+    def __init__(self) -> None:
+        self.handle: TaskHandle[Any, None] | InlineCaller | None = None
+        self.timer: Timer | None = None
+
+
+class ActivityTasks:
+    """Starts, times and cancels activities."""
+
+    __slots__ = ("_caller", "_inline", "_next", "_run", "_services", "_shared", "asking", "running")
+
+    def __init__(
+        self, shared: RunDependencies, run: DrivenRun, caller: InlineCaller | None
+    ) -> None:
+        self._shared = shared
+        self._services = shared.services
+        self._run = run
+        self._caller = caller
+        self.running: dict[Activity, Ticket] = {}
+        self.asking = 0
+        """The turn for which the model is asked; 0 where it is not."""
+        self._inline: Ticket | None = None
+        self._next: Activity | None = None
+
+    def ensure(self, activities: tuple[Activity, ...]) -> None:
+        """Start what is missing, cancel what is no longer wanted."""
+        running, lane = self.running, self._run.lane
+        if running:
+            for activity in [a for a in running if a not in activities]:
+                self._stop(activity, cancel=True)
+        if self._services.phase.is_leaving:
+            # The step at work may reach its end, calls included; no further one is begun.
+            activities = tuple(a for a in activities if not isinstance(a, CallModel))
+            if not activities:
+                self._services.phase.progressed()
+        for activity in activities:
+            if activity in running or (lane.in_flight and self._must_wait(activity)):
+                continue
+            ticket = running[activity] = self._inline or Ticket()
+            if isinstance(activity, CallModel):
+                self.asking = activity.turn
+            if self._inline is not None:
+                # The task that has just finished an activity goes on with this one.
+                self._next, self._inline = activity, None
+                continue
+            work = self._work(activity, ticket)
+            if self._caller is not None and self._caller.is_free:
+                ticket.handle = self._caller
+                self._caller.start(work)
+            else:
+                ticket.handle = self._services.hub.tasks.start(work, name=lane.run_id)
+
+    def _must_wait(self, activity: Activity) -> bool:
+        """Whether the store must have what is on its way to it before ``activity`` begins.
+
+        The model is asked again only when its last answer is on record, so that a crash costs one
+        answer at most; and it is shown what a tool has just queued.
+        """
+        run = self._run
+        return (
+            run.is_careful
+            or run.is_answer_under_way
+            or needs_record(activity)
+            or self._services.hub.pipeline.is_mail_under_way(run.lane.run_id)
+        )
+
+    def close(self) -> None:
+        """Cancel all of them, unrecorded."""
+        for activity in tuple(self.running):
+            self._stop(activity, cancel=True)
+
+    async def _work(self, activity: Activity | None, ticket: Ticket) -> None:
+        """A task: do one activity after another, as long as there is one to go on with."""
+        run, running = self._run, self.running
+        run_id = run.lane.run_id
+        CURRENT_RUN.set(run_id)
+        done = 0
+        while activity is not None:
+            if running.get(activity) is not ticket:
+                return  # Called off before its first turn: it must not begin.
+            try:
+                # What never waits cannot take too long: its timer is set at its first wait.
+                signal = await stepped(
+                    perform(activity, _Work(self._shared, run, activity, ticket, running)),
+                    on_wait=partial(self._set_timer, activity, ticket),
+                )
+            except Exception as error:
+                if running.get(activity) is ticket:
+                    self._shared.keeper.died(run, error)
+                return
+            if running.get(activity) is not ticket:
+                log.info("result.dropped", run_id=run_id, activity=repr(activity)[:200])
+                return
+            self._stop(activity)
+            ticket.timer = None
+            self._inline, self._next = ticket, None
+            run.signals.append(signal)
+            run.advance()
+            self._inline = None
+            activity = self._next
+            done += 1
+            if not done % BREATH:  # Others run too, however fast models and tools are.
+                await anyio.lowlevel.checkpoint()
+
+    def _stop(self, activity: Activity, *, cancel: bool = False) -> None:
+        ticket = self.running.pop(activity, None)
+        if ticket is None:
+            return
+        if isinstance(activity, CallModel):
+            self.asking = 0
+        if ticket.timer is not None:
+            ticket.timer.cancel()
+        if cancel and ticket.handle is not None:
+            ticket.handle.cancel()
+
+    def _set_timer(self, activity: Activity, ticket: Ticket) -> None:
+        seconds = timeout_of(activity, self._run.side)
+        if seconds is not None and self.running.get(activity) is ticket:
+            fire = partial(self._time_out, activity, seconds)
+            ticket.timer = self._services.timers.after(seconds, fire)
+
+    def _time_out(self, activity: Activity, seconds: float) -> None:
+        if activity in self.running:
+            self._stop(activity, cancel=True)
+            self._run.signals.append(timed_out(activity, seconds))
+            self._run.advance()
+
+
+class _Work(AtWork):
+    """The scope of one activity (``RunScope``): void as soon as it is no longer wanted."""
+
+    __slots__ = ("_activity", "_run", "_running", "_ticket", "lane")
+
+    def __init__(
+        self,
+        shared: RunDependencies,
+        run: DrivenRun,
+        activity: Activity,
+        ticket: Ticket,
+        running: dict[Activity, Ticket],
+    ) -> None:
+        if run.side is None:
+            raise UnknownAgent(run.thread.agent, shared.services.definitions.names)
+        self.services = shared.services
+        self.others = shared.others
+        self.run = self._run = run
+        self.side = run.side
+        self.thread = run.thread
+        self.work = self
+        self._activity = activity
+        self._ticket = ticket
+        self._running = running
+        self.lane = run.lane
+
+    @property
+    def is_live(self) -> bool:
+        run, activity = self._run, self._activity
+        if self._running.get(activity) is not self._ticket or run.thread.phase == "ended":
+            return False
+        # What has just been decided holds already, though the loop has not come to it yet.
+        return not run.is_advancing or is_wanted(run.thread, activity)
+
+    def write(self, event: Event, done: Callable[[], None] | None) -> None:
+        self._run.write(event, done)
+
+    def open_prompt(self, event: e.SessionPrompt) -> None:
+        if self.is_live:
+            self._run.record(event, None)
+
+    def end_prompt(self, event: e.SessionPromptEnd) -> None:
+        self._run.end_prompt(event)
+
+    def read_inbox(self, *, for_handler: bool) -> Inbox:
+        raise BadValue(
+            "subscribe", "a model run takes its messages itself; observe them with rt.hub"
+        )
+
+    def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        raise AssertionError("no handler reads the inbox of a model run")
+
+    def keep(self, subscription: Closable) -> None:
+        self._run.keep(subscription)
