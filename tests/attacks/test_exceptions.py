@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -75,42 +76,35 @@ KINDS: dict[str, Trap] = {
 }
 
 
-SHORT = (
-    "without words",
-    "BaseExceptionGroup",
-    "asyncio.CancelledError",
-    "GeneratorExit out of a future",
-)
-
-
-@pytest.fixture(params=(scale(0, 1) and KINDS) or SHORT)
-def trap(request: pytest.FixtureRequest) -> Trap:
-    return KINDS[request.param]
-
-
-@pytest.fixture(params=["late", "sqlite", *scale(0, 1) * ("memory",)])
-def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journal:
-    match request.param:
-        case "memory":
-            return MemoryJournal()
-        case "late":
-            return LateJournal(MemoryJournal())
-        case _:
-            return SqliteStore(tmp_path, ports=ports)
+STORES: dict[str, Callable[[Path, Ports], Journal]] = {
+    "late": lambda folder, ports: LateJournal(MemoryJournal()),
+    "sqlite": lambda folder, ports: SqliteStore(folder, ports=ports),
+    "memory": lambda folder, ports: MemoryJournal(),
+}
+SHORT = [
+    ("without words", "late"), ("BaseExceptionGroup", "sqlite"),
+    ("asyncio.CancelledError", "sqlite"), ("GeneratorExit out of a future", "late"),
+]  # fmt: skip
 
 
 @pytest.mark.anyio
 @pytest.mark.spec("G-02")
+@pytest.mark.parametrize(("kind", "kept"), scale(0, 1) * [*product(KINDS, STORES)] or SHORT)
 async def test_only_what_raised_it_is_affected_and_it_has_its_outcome(
-    trap: Trap, store: Journal, eventually: Callable[[Callable[[], bool]], Awaitable[None]]
+    kind: str,
+    kept: str,
+    tmp_path: Path,
+    eventually: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
     """At each place in turn; then another run goes on, and the runtime is left in order."""
     await steal()
+    trap = KINDS[kind]
     agents, hooks = agents_of(trap)
     ports = Ports(
         LoopClock(), SystemIds(0), InlineOffload(), blobs=RaisingBlobs(trap),
         make_worker=InlineWorker,
     )  # fmt: skip
+    store = STORES[kept](tmp_path, ports)
     runtime = Runtime(agents, hooks=hooks, store=store, ports=ports)
     async with runtime:
         other = await runtime.start("keeper", "x")
@@ -173,10 +167,18 @@ def lost(folder: Path) -> set[int]:
     return accepted - anyio.run(read)
 
 
+LIVES = [*product(("asyncio", "trio"), ("memory", "sqlite"))]
+
+
 @pytest.mark.spec("G-02")
-@pytest.mark.parametrize("kept", ["memory", "sqlite"])
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-@pytest.mark.parametrize("place", (scale(0, 1) and PROGRAM_PLACES) or PROGRAM_PLACES[:3])
+@pytest.mark.parametrize(
+    ("place", "loop", "kept"),
+    [
+        (place, *life)
+        for number, place in enumerate(PROGRAM_PLACES[: scale(4, 8)])
+        for life in scale(0, 1) * LIVES or LIVES[number : number + 1]
+    ],
+)
 def test_leaving_the_program_ends_it_with_its_status(
     place: str, loop: str, kept: str, tmp_path: Path
 ) -> None:
@@ -200,11 +202,11 @@ def test_a_plain_tool_that_blocks_does_not_hold_the_process(
 
 
 @pytest.mark.spec("G-02")
-@pytest.mark.parametrize("kept", ["memory", "sqlite"])
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize(("loop", "kept"), LIVES)
 def test_ctrl_c_ends_the_program_at_any_moment(loop: str, kept: str, tmp_path: Path) -> None:
     """Once, or twice in a row: the second one comes while it is being left."""
-    for number in range(scale(2, 60)):
+    first = int((loop, kept) in LIVES[1:3])  # Short: on each loop and store both, once each.
+    for number in range(scale(first, 0), scale(first + 1, 60)):
         folder = tmp_path / str(number)
         folder.mkdir()
         process = begin(folder, loop, kept, "nowhere")
