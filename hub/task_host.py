@@ -77,6 +77,11 @@ class TaskHost:
                 entered.set()
                 await self._leave.wait()
                 group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            # asyncio has raised it out of the loop, which it ends by itself.  Once more, it would
+            # break off what ends the loop in order.
+            if exit_in(errors) is None:
+                raise
         finally:
             self._group = None
 
@@ -91,13 +96,15 @@ class TaskHost:
         if self._group is None:
             coroutine.close()
             raise Closed("the hub", "enter it first: async with Hub() as hub")
+        within = [coroutine]
         if lives_on:
             shield = anyio.CancelScope(shield=True)
             self._shields.append(shield)
             coroutine = _inside(shield, coroutine)
+            within.append(coroutine)
             defer_interrupts(_inside)
-        guarded = self._guarded(coroutine)
-        return start_in(self._group, guarded, name=name or None, context=self._context.copy())
+        guarded, context = self._guarded(coroutine), self._context.copy()
+        return start_in(self._group, guarded, name=name or None, context=context, within=within)
 
     def end_program(self, error: BaseException) -> bool:
         """Raise ``error`` where it ends the program; whether there is such a place."""
@@ -144,10 +151,8 @@ class TaskHost:
             ending = exit_in(errors)
             if ending is None:
                 raise
-            # It ends the program by itself, not as part of a group that is an error.  asyncio has
-            # raised it out of the loop; once more, it would break off what ends the loop in order.
-            if task is None:
-                raise ending from None
+            # It ends the program by itself, not as part of a group that is an error.
+            raise ending from None
 
 
 async def _raise(error: BaseException) -> None:

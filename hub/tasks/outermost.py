@@ -13,8 +13,10 @@ are lent to us (``awaited_here``).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
+from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 from anyio import TaskHandle
@@ -33,35 +35,40 @@ def start_in(
     *,
     name: str | None = None,
     context: Context | None = None,
+    within: Sequence[Coroutine[Any, Any, Any]] = (),
 ) -> TaskHandle[T, Any]:
     """Start a task in ``group`` that no ``GeneratorExit`` of a future closes.
 
     The one way in which the library starts a task that may run anybody's code.  A task factory of
-    the loop's owner has no part in these tasks.
+    the loop's owner has no part in these tasks.  ``within``: coroutines that ``coroutine`` is to
+    await.  A loop that ends cancels tasks before their first step; these are then closed, too.
     """
     if not is_on_asyncio():
         return group.create_task(coroutine, name=name, context=context)
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()
-    loop.set_task_factory(_task)
+    loop.set_task_factory(partial(_task, (coroutine, *within)))
     try:
         return group.create_task(coroutine, name=name, context=context)
     finally:
         loop.set_task_factory(factory)
 
 
-def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> "asyncio.Task[Any]":
-    outermost: Any = _Outermost(coroutine)
+def _task(
+    within: tuple[Any, ...], loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+) -> "asyncio.Task[Any]":
+    outermost: Any = _Outermost(coroutine, within)
     return asyncio.Task(outermost, loop=loop, **options)
 
 
 class _Outermost:
     """A coroutine as its task sees it."""
 
-    __slots__ = ("_coroutine", "close", "send")
+    __slots__ = ("_coroutine", "_within", "close", "send")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], within: tuple[Any, ...]) -> None:
         self._coroutine = coroutine
+        self._within = within
         # Called at every step of the task: these are the coroutine's own.
         self.send = coroutine.send
         self.close = coroutine.close
@@ -69,6 +76,9 @@ class _Outermost:
     def throw(self, error: BaseException, *_: object) -> Any:
         if isinstance(error, GeneratorExit):
             return self.send(None)  # Who awaits the future raises what it holds.
+        if getcoroutinestate(self._coroutine) == CORO_CREATED:
+            for each in self._within:
+                each.close()
         return self._coroutine.throw(error)
 
     def __await__(self) -> Any:

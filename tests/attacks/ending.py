@@ -68,6 +68,8 @@ async def main(store: str, place: str) -> None:
     def listen(event: Any) -> None:
         if event.type == "program:work":
             leave(place, "listener")
+        if event.type == "agent:start":
+            leave(place, "listener of starts")
 
     async def listen_later(event: Any) -> None:
         leave(place, "async listener")

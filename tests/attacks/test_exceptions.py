@@ -128,7 +128,7 @@ async def attack(name: str, place: Place, site: Site) -> None:
 # ── what ends the process ────────────────────────────────────────────────────────────────────
 
 PROGRAM_PLACES = (
-    "async tool", "listener", "step", "plain tool", "model", "code", "async listener", "body",
+    "listener of starts", "async tool", "listener", "step", "plain tool", "model", "code", "async listener", "body",
 )  # fmt: skip
 STATUS = 3
 PROGRAM = Path(__file__).with_name("ending.py")
@@ -150,9 +150,10 @@ def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def end(process: subprocess.Popen[str]) -> int:
     """Its status; killed, and a failure, when it does not end."""
     try:
-        process.communicate(timeout=BOUND)
+        _, said = process.communicate(timeout=BOUND)
     finally:
         process.kill()
+    assert "never awaited" not in said, said
     return process.returncode
 
 
@@ -175,7 +176,7 @@ LIVES = [*product(("asyncio", "trio"), ("memory", "sqlite"))]
     ("place", "loop", "kept"),
     [
         (place, *life)
-        for number, place in enumerate(PROGRAM_PLACES[: scale(4, 8)])
+        for number, place in enumerate(PROGRAM_PLACES[: scale(4, 9)])
         for life in scale(0, 1) * LIVES or LIVES[number : number + 1]
     ],
 )

@@ -1,6 +1,8 @@
 """The hub's task group may be entered, cancelled and left by anybody."""
 
 import asyncio
+import gc
+import warnings
 
 import anyio
 import pytest
@@ -41,3 +43,27 @@ async def test_may_be_left_by_another_task_than_the_one_that_entered_it(
     await anyio.lowlevel.checkpoint()
     await asyncio.create_task(host.aclose())
     assert ended.is_set()
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("lives_on", [False, True])
+def test_a_program_that_ends_before_a_task_has_begun_is_told_of_nothing_else(
+    lives_on: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        await anyio.sleep_forever()
+
+    async def main() -> None:
+        host = TaskHost()
+        await host.open()
+        host.end_program(SystemExit(3))
+        host.start(work(), lives_on=lives_on)
+        await anyio.sleep_forever()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(SystemExit):
+            asyncio.run(main())
+        gc.collect()
+    assert [str(each.message) for each in told] == []
+    assert caplog.text == ""
