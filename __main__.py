@@ -9,28 +9,32 @@ Only this module puts ``runtime`` and ``channels`` together, and only this modul
 terminal on behalf of the former.
 """
 
-import errno
-import logging
-import os
-import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-import anyio
-import msgspec
-from msgspec import Struct, structs
+try:
+    import errno
+    import logging
+    import os
+    import re
+    from collections.abc import Callable, Coroutine, Sequence
+    from pathlib import Path
+    from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-from hubbub import HubbubError, Runtime, __version__
-from hubbub.hub.errors import MissingExtra, OperatorError
-from hubbub.hub.events import Event
-from hubbub.hub.ports import Ports
-from hubbub.hub.store.memory import MemoryJournal
-from hubbub.hub.store.store import Store
-from hubbub.runtime.cli.store_commands import store_commands
-from hubbub.runtime.stores.open import DEFAULT_STORE
-from hubbub.runtime.text import printable
+    import anyio
+    import msgspec
+    from msgspec import Struct, structs
+
+    from hubbub import HubbubError, Runtime, __version__
+    from hubbub.hub.errors import MissingExtra, OperatorError
+    from hubbub.hub.events import Event
+    from hubbub.hub.ports import Ports
+    from hubbub.hub.store.memory import MemoryJournal
+    from hubbub.hub.store.store import Store
+    from hubbub.runtime.cli.store_commands import store_commands
+    from hubbub.runtime.stores.open import DEFAULT_STORE
+    from hubbub.runtime.text import printable
+except KeyboardInterrupt:  # As ``main`` ends, which is not there yet.
+    sys.exit(130)
 
 if TYPE_CHECKING:
     from rich.console import Console

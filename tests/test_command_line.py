@@ -389,6 +389,27 @@ def test_ctrl_c_ends_the_demo_quietly(tmp_path: Path) -> None:
     assert "Traceback" not in terminal.shown and "hubbub:" not in terminal.shown
 
 
+INTERRUPTED_AT = """
+import os, runpy, signal, sys
+
+def look(event, args):
+    if event == "import" and args[0] == module:
+        os.kill(os.getpid(), signal.SIGINT)
+
+module = sys.argv.pop()
+sys.addaudithook(look)
+runpy.run_module("hubbub", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("module", ["anyio", "hubbub.runtime.cli.store_commands", "cyclopts"])
+def test_ctrl_c_while_the_command_is_being_loaded_ends_it_like_any_other(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT, "--version", module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number}.txt").write_text("x")

@@ -128,7 +128,8 @@ async def attack(name: str, place: Place, site: Site) -> None:
 # ── what ends the process ────────────────────────────────────────────────────────────────────
 
 PROGRAM_PLACES = (
-    "listener of starts", "async tool", "listener", "step", "plain tool", "model", "code", "async listener", "body",
+    "listener of starts", "async tool", "listener", "step", "plain tool", "model", "code",
+    "async listener", "body",
 )  # fmt: skip
 STATUS = 3
 PROGRAM = Path(__file__).with_name("ending.py")
