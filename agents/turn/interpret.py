@@ -5,10 +5,10 @@
 Nothing here has an effect; the shell performs what the decision says, and ``decide`` then asks
 what is due.  The rules stand where they belong:
 
-    what is taken          taking.py            a session's or a run's end   endings.py
-    steps and their calls  steps.py, calls.py   children                     delegating.py
-    what a step stops      stop.py              who sees what                perspective.py
-    coming back            restoring.py
+    what is taken          intake.py             a session's or a run's end   endings.py
+    steps and their calls  steps.py, calls.py    children                     child_starts.py
+    what a step stops      stop.py               who sees what                state/transcript.py
+    coming back            recovery.py
 
 * A signal that comes too late, for a turn, a step or a run that is over, means nothing.
 """
