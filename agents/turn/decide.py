@@ -36,6 +36,7 @@ from hubbub.hub.events import InLane
 
 __all__ = [
     "Activity",
+    "AwaitChildren",
     "CallModel",
     "Command",
     "Conclude",
@@ -49,7 +50,6 @@ __all__ = [
     "StartChild",
     "Take",
     "TellHooks",
-    "Wait",
     "decide",
     "is_wanted",
     "kind_of",
@@ -127,7 +127,7 @@ class Lend(Struct, frozen=True, gc=False):
     frame_run_id: str
 
 
-class Wait(Struct, frozen=True, gc=False):
+class AwaitChildren(Struct, frozen=True, gc=False):
     """Wait for children: nothing is to be done until one is heard of, or something else comes."""
 
 
@@ -143,9 +143,9 @@ class Leave(Struct, frozen=True, gc=False):
     """Leave memory: nothing is due until something arrives, if ever."""
 
 
-Command: TypeAlias = Do | Take | Lend | Wait | Conclude | Park | Leave
+Command: TypeAlias = Do | Take | Lend | AwaitChildren | Conclude | Park | Leave
 
-_WAIT = Wait()
+_WAIT = AwaitChildren()
 _TELL = Do((TellHooks(),))
 _PARK = Park()
 _LEAVE = Leave()

@@ -4,7 +4,7 @@ Everything here blocks, so it is called through ``Offload``.
 
 * Looked at: every file below the folder, in the order of its path.  Passed over without a word:
   hidden names, ``node_modules``, ``__pycache__``, ``*.egg-info`` and virtual environments.
-* *Skipped*, with a reason: binary files, what cannot be read, what is no regular file, links to
+* *SkippedFile*, with a reason: binary files, what cannot be read, what is no regular file, links to
   nothing, to themselves or to folders.  Links to files are followed.  Nothing is opened that
   could block: pipes, sockets and devices are told by their kind.
 * Text is UTF-8, UTF-16 or UTF-32 with a byte order mark, or else Latin-1; binary is what has a
@@ -36,7 +36,7 @@ __all__ = [
     "Document",
     "DocumentFacts",
     "Listing",
-    "Skipped",
+    "SkippedFile",
     "document_facts",
     "is_document",
     "list_documents",
@@ -47,7 +47,7 @@ __all__ = [
 MAX_DOCUMENTS: Final = 10_000
 MAX_ENTRIES: Final = 200_000
 MAX_SKIPPED: Final = 1_000
-"""Skipped files that are named; further ones are only counted."""
+"""SkippedFile files that are named; further ones are only counted."""
 MAX_BYTES: Final = 1024 * 1024
 """Bytes read of each file; markdown-it needs up to 10 s for the worst text of this size."""
 _MARKDOWN: Final = frozenset({".md", ".markdown", ".mdown", ".mkd"})
@@ -63,7 +63,7 @@ class Document(Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Skipped(Struct, frozen=True, kw_only=True):
+class SkippedFile(Struct, frozen=True, kw_only=True):
     """A file that is not read, and why."""
 
     path: str
@@ -74,7 +74,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     """What a folder holds.  ``notes`` tell which bounds were met."""
 
     documents: tuple[Document, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     skipped_count: int
     notes: tuple[str, ...] = ()
 
@@ -118,7 +118,7 @@ def list_documents(
     """
     root = os.path.abspath(folder)
     documents: list[Document] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     notes: tuple[str, ...] = ()
     count = 0
     for number, (path, found) in enumerate(_walk(root, wanted)):
@@ -126,7 +126,7 @@ def list_documents(
         if isinstance(found, str):
             count += 1
             if len(skipped) < MAX_SKIPPED:
-                skipped.append(Skipped(path=name, reason=found))
+                skipped.append(SkippedFile(path=name, reason=found))
         elif len(documents) == max_documents:
             notes = (f"there are more than {max_documents:,} text files; the others are not read",)
             break

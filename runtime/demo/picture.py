@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from hubbub.runtime.demo.story import Call, Entry, Heard, Reading, Story, found, summary
+from hubbub.runtime.demo.story import Call, Entry, Reading, Story, SurveyorHeard, found, summary
 from hubbub.runtime.text import printable
 
 __all__ = ["TREE_LINES", "as_svg", "draw_end", "draw_story"]
@@ -69,7 +69,7 @@ def _head(story: Story, tick: int) -> Text:
 
 def _add(tree: Tree, entry: Entry, room: int, tick: int) -> None:
     match entry:
-        case Heard():
+        case SurveyorHeard():
             after = f" (sent to its run_id when {entry.after_documents} were read)"
             text = _line(f"✉ “{printable(entry.text)}”", "bold yellow")
             tree.add(text.append(after, "dim"))

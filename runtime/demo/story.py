@@ -20,10 +20,10 @@ from hubbub.runtime.text import printable
 __all__ = [
     "Call",
     "Entry",
-    "Heard",
     "Reading",
-    "Said",
     "Story",
+    "SurveyorHeard",
+    "SurveyorSaid",
     "as_json",
     "found",
     "line_for",
@@ -39,14 +39,14 @@ _PARTS: Final = (
 
 
 @dataclass(slots=True)
-class Said:
+class SurveyorSaid:
     """The surveyor said something."""
 
     text: str
 
 
 @dataclass(slots=True)
-class Heard:
+class SurveyorHeard:
     """The surveyor was sent a message; ``seen_before`` is the step that saw it first."""
 
     text: str
@@ -78,7 +78,7 @@ class Call:
     readings: list[Reading] = field(default_factory=list)
 
 
-Entry: TypeAlias = Said | Heard | Call
+Entry: TypeAlias = SurveyorSaid | SurveyorHeard | Call
 
 
 class Story:
@@ -118,8 +118,8 @@ class Story:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
     @property
-    def heard(self) -> Heard | None:
-        return next((entry for entry in self.entries if isinstance(entry, Heard)), None)
+    def heard(self) -> SurveyorHeard | None:
+        return next((entry for entry in self.entries if isinstance(entry, SurveyorHeard)), None)
 
     @property
     def answer(self) -> Extreme | None:
@@ -159,7 +159,7 @@ class Story:
             case e.AgentStep():
                 self.steps, self.typing = event.step, ""
                 if event.calls:  # What is said without a call is the report.
-                    self.entries.append(Said(self._said))
+                    self.entries.append(SurveyorSaid(self._said))
             case e.AgentToolStart():
                 self.entries.append(Call(event.name, msgspec.json.decode(event.arguments)))
             case e.AgentToolComplete():
@@ -170,7 +170,7 @@ class Story:
                 self.readings[reading.run_id] = reading
                 self.calls[-1].readings.append(reading)
             case e.SessionMessage():
-                self.entries.append(Heard(event.content, self.read))
+                self.entries.append(SurveyorHeard(event.content, self.read))
             case e.SessionTaken() if self.heard is not None and not self.heard.seen_before:
                 self.heard.seen_before = self.steps + 1
             case e.AgentComplete():
@@ -203,7 +203,7 @@ def line_for(story: Story, event: Event) -> str:
             return f"surveyor  run {event.run_id} begins"
         case e.AgentComplete() if reading is not None:
             return f"reader    {reading.path}: {found(reading)}"
-        case e.AgentStep() if event.calls and isinstance(said := story.entries[-1], Said):
+        case e.AgentStep() if event.calls and isinstance(said := story.entries[-1], SurveyorSaid):
             return f"surveyor  {printable(said.text)}"
         case e.AgentToolComplete():
             mark = "failed: " + printable(event.output) if event.is_error else "done"

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelReply, ModelRequest
-from hubbub.runtime.demo.documents import MAX_BYTES, Skipped
+from hubbub.runtime.demo.documents import MAX_BYTES, SkippedFile
 from hubbub.runtime.models.scripted import call, reply
 
 __all__ = ["BATCHES", "Extreme", "Overview", "Totals", "many", "surveyor_model"]
@@ -28,7 +28,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     folder: str
     documents: int
     skipped_count: int
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
     notes: tuple[str, ...] = ()
 
 

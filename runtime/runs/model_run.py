@@ -29,6 +29,7 @@ from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.prompts import find_prompt
 from hubbub.agents.state.thread import FAILURES, Outcome, Thread
 from hubbub.agents.turn.decide import (
+    AwaitChildren,
     Conclude,
     Do,
     Kind,
@@ -36,7 +37,6 @@ from hubbub.agents.turn.decide import (
     Lend,
     Park,
     Take,
-    Wait,
     decide,
 )
 from hubbub.agents.turn.hook_events import notices_of
@@ -231,7 +231,7 @@ class ModelRun:
                     case Do(activities=activities):
                         self._tasks.ensure(activities)
                         return
-                    case Wait():
+                    case AwaitChildren():
                         self._tasks.ensure(())
                         self._keeper.waits(self.lane.run_id)
                         return

@@ -34,7 +34,6 @@ __all__ = [
     "ClockJump",
     "Close",
     "Crash",
-    "Fault",
     "Heard",
     "History",
     "Interrupt",
@@ -59,6 +58,7 @@ __all__ = [
     "ToolFault",
     "Wait",
     "World",
+    "WorldFault",
     "no_run_failed",
     "run_seeded",
     "scripted",
@@ -88,7 +88,7 @@ _EXPORTS: Final = {
         "ChannelFault",
         "ClockJump",
         "Crash",
-        "Fault",
+        "WorldFault",
         "ListenerFault",
         "ModelFault",
         "ToolFault",
@@ -145,10 +145,10 @@ if TYPE_CHECKING:
         ChannelFault,
         ClockJump,
         Crash,
-        Fault,
         ListenerFault,
         ModelFault,
         ToolFault,
+        WorldFault,
     )
     from hubbub.runtime.simulation.story.history import Asked, Heard, History, Life, Sent
     from hubbub.runtime.simulation.story.logbook import Logged

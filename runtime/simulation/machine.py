@@ -43,7 +43,7 @@ from hubbub.runtime.simulation.story.arguments import (
     setup_of,
 )
 from hubbub.runtime.simulation.story.budgets import with_limits_of
-from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.strategies.worlds import faults, opened_agents, seconds, seeds, texts
@@ -129,7 +129,7 @@ class SimMachine(RuleBasedStateMachine):
 
     runs: ClassVar[Bundle[str]] = Bundle("runs")
     """Ids of the runs that were opened."""
-    _faults: ClassVar[SearchStrategy[list[Fault]]]
+    _faults: ClassVar[SearchStrategy[list[WorldFault]]]
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -181,7 +181,7 @@ class SimMachine(RuleBasedStateMachine):
         seed=seeds(),
         faults=_of(lambda self: self._faults_for(self._setup)),
     )
-    def begin(self, seed: int, faults: Sequence[Fault]) -> None:
+    def begin(self, seed: int, faults: Sequence[WorldFault]) -> None:
         self.seed = seed
         self._world = World(self._setup, seed=seed, faults=faults, store=self.store)
         self._loop = FrozenLoop(lambda: self._world, seed, max_rounds=self.max_rounds)
@@ -296,7 +296,7 @@ class SimMachine(RuleBasedStateMachine):
             raise BadValue(f"{name}.invariants", "it is Hypothesis' own; write invariants_of = …")
 
     @classmethod
-    def _faults_for(cls, setup: Setup) -> SearchStrategy[list[Fault]]:
+    def _faults_for(cls, setup: Setup) -> SearchStrategy[list[WorldFault]]:
         # Made once a class: it takes as long as a few rules, and differs in no example.
         if "_faults" not in vars(cls):
             cls._faults = faults(setup, max_size=cls.max_faults)

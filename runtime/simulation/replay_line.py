@@ -5,7 +5,7 @@ from typing import Any
 
 from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant
 from hubbub.runtime.simulation.loop.patience import MAX_ROUNDS
-from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.history import StoreName
 from hubbub.runtime.simulation.story.setup import code_of
 
@@ -17,7 +17,7 @@ def replay_of(
     setup: Any = None,
     *,
     seed: int = 0,
-    faults: Sequence[Fault] = (),
+    faults: Sequence[WorldFault] = (),
     store: StoreName = "memory",
     invariants: Mapping[str, Invariant] = INVARIANTS,
     settle: bool = True,

@@ -22,7 +22,7 @@ from hubbub.runtime.simulation.story.arguments import (
     setup_of,
 )
 from hubbub.runtime.simulation.story.budgets import with_limits_of
-from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.steps import Step
@@ -70,7 +70,7 @@ def simulate(
     setup: Setup | Callable[[], Setup],
     *,
     seed: int = 0,
-    faults: Sequence[Fault] = (),
+    faults: Sequence[WorldFault] = (),
     store: StoreName = "memory",
     invariants: Mapping[str, Invariant] = INVARIANTS,
     settle: bool = True,

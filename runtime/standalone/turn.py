@@ -27,6 +27,7 @@ from hubbub.agents.standalone.turns import MAIN, make_frame, turn_result, with_l
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
     Activity,
+    AwaitChildren,
     Conclude,
     Do,
     Kind,
@@ -35,7 +36,6 @@ from hubbub.agents.turn.decide import (
     Park,
     RunTool,
     Take,
-    Wait,
     decide,
 )
 from hubbub.agents.turn.interpret import interpret
@@ -211,7 +211,7 @@ class FrameTurn:
                 raise CallerError(
                     f"{self._frame.agent_name} waits for {agent}: say it to the frame on top"
                 )
-            case Wait() | Park() | Leave():
+            case AwaitChildren() | Park() | Leave():
                 return False
             case _:
                 assert_never(command)

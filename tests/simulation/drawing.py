@@ -27,7 +27,6 @@ from hubbub.runtime.simulation import (
     ClockJump,
     Close,
     Crash,
-    Fault,
     Interrupt,
     ListenerFault,
     ModelFault,
@@ -39,6 +38,7 @@ from hubbub.runtime.simulation import (
     ToolFault,
     Wait,
     World,
+    WorldFault,
     simulate,
 )
 from hubbub.runtime.simulation.story.history import History, StoreName
@@ -69,7 +69,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     """After which steps somebody names an agent by what it stands for."""
     hostile: tuple[int, ...] = ()
     """After which steps somebody sends what is no text, and has models and tools say it."""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[WorldFault, ...] = ()
     store: StoreName = "memory"
     has_schedules: bool = False
     has_more: bool = False
@@ -118,7 +118,7 @@ def _with_more(world: Drawn) -> Drawn:
     return structs.replace(world, steps=tuple(steps), faults=tuple(faults), has_more=True)
 
 
-def _kills(fault: Fault) -> bool:
+def _kills(fault: WorldFault) -> bool:
     return isinstance(fault, Crash) or getattr(fault, "kind", "") == "crash"
 
 
@@ -318,7 +318,7 @@ _MODEL: Final = (
 )  # fmt: skip
 
 
-def _faults(random: Random) -> tuple[Fault, ...]:
+def _faults(random: Random) -> tuple[WorldFault, ...]:
     if random.random() < 0.35:  # A machine that is switched off and on again.
         return _crashes(random, 25, random.randint(2, 7))
     return tuple(_fault(random) for _ in range(random.choice((0, 1, 2, 2, 3, 4))))
@@ -335,7 +335,7 @@ def _crash(random: Random, commits: int, life: int) -> Crash:
     return Crash(commit=commit, when=random.choice(("before", "after")), life=life)
 
 
-def _fault(random: Random) -> Fault:
+def _fault(random: Random) -> WorldFault:
     seconds = random.choice((0.0, 0.5, 5.0))
     match random.choice(("crash",) * 7 + ("model", "model", "tool", "listener", "line", "clock")):
         case "crash":

@@ -2,19 +2,19 @@
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, ToolCall
-from hubbub.runtime.simulation.playback.actions import Lane, deeds_of, names_of, unheard
+from hubbub.runtime.simulation.playback.actions import RunLane, deeds_of, names_of, unheard
 
 
-def lane(*events: Event) -> Lane:
-    return Lane("r", None, "main", events)
+def lane(*events: Event) -> RunLane:
+    return RunLane("r", None, "main", events)
 
 
-def told(of: Lane, instead: Lane | None = None) -> list[str]:
+def told(of: RunLane, instead: RunLane | None = None) -> list[str]:
     found = deeds_of(of, "main", unheard(instead or of), lambda text: text.replace("child", "C"))
     return [deed.what for deed in found]
 
 
-def called(*results: Event, arguments: str = '{"a":1}') -> Lane:
+def called(*results: Event, arguments: str = '{"a":1}') -> RunLane:
     return lane(e.AgentStep(step=1, calls=(ToolCall(name="x", arguments=arguments),)), *results)
 
 
@@ -24,8 +24,8 @@ def result(output: str = "y", **more: bool) -> Event:
 
 def test_runs_are_named_by_the_agents_that_lead_to_them_and_numbered() -> None:
     lanes = [
-        Lane("1", "elsewhere", "main", ()), Lane("2", "1", "a", ()), Lane("3", "1", "a", ()),
-        Lane("4", "3", "b", ()), Lane("5", "1", "a", ()),
+        RunLane("1", "elsewhere", "main", ()), RunLane("2", "1", "a", ()),
+        RunLane("3", "1", "a", ()), RunLane("4", "3", "b", ()), RunLane("5", "1", "a", ()),
     ]  # fmt: skip
     names = names_of(lanes)
     assert list(names.values()) == ["main", "main/a", "main/a 2", "main/a 2/b", "main/a 3"]
@@ -83,4 +83,4 @@ def test_a_run_is_at_rest_when_it_is_over_or_waits_for_a_user() -> None:
     assert lane(e.SessionStart(), e.AgentComplete()).is_at_rest
     # Code may be at anything, and mail is still to be read.
     assert not lane(e.SessionStart(), e.AgentText(text="x")).is_at_rest
-    assert not Lane("r", None, "main", (model, e.AgentPark()), has_mail=True).is_at_rest
+    assert not RunLane("r", None, "main", (model, e.AgentPark()), has_mail=True).is_at_rest

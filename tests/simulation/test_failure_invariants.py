@@ -19,7 +19,6 @@ from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, call
 from hubbub.runtime.simulation import (
     INVARIANTS,
     Crash,
-    Fault,
     Interrupt,
     ModelFault,
     Open,
@@ -31,6 +30,7 @@ from hubbub.runtime.simulation import (
     Terminate,
     ToolFault,
     Wait,
+    WorldFault,
     no_run_failed,
     simulate,
 )
@@ -85,7 +85,7 @@ def desk(*script: Any, model: Any = None) -> AgentDefinition:
 
 
 def told(
-    agents: list[AgentDefinition], *later: Step, faults: list[Fault] | None = None
+    agents: list[AgentDefinition], *later: Step, faults: list[WorldFault] | None = None
 ) -> list[str]:
     """What is said of a world in which the first agent is opened; every other invariant holds."""
     history = simulate([Open(agent=agents[0].name, input="a"), *later], Setup.of(*agents),
@@ -148,7 +148,7 @@ def test_what_repeats_a_failure_that_a_fault_explains_is_explained() -> None:
         outcome = await ctx.spawn("desk", input).result()
         assert outcome.success, outcome.reason
 
-    broken_model: list[Fault] = [ModelFault(kind="error")] * 6
+    broken_model: list[WorldFault] = [ModelFault(kind="error")] * 6
     assert not told([boss, desk()], faults=broken_model)
     assert told([boss, code, desk(model=FunctionModel(lambda request: 1 / 0))])  # type: ignore[arg-type,return-value]
 
@@ -187,7 +187,7 @@ def test_what_a_fault_of_a_tool_explains_is_no_failure(kind: Any) -> None:
 )
 def test_what_faults_of_a_model_explain_is_no_failure(kind: Any) -> None:
     for seconds in (0.0, 1_000.0):
-        faults: list[Fault] = [ModelFault(kind=kind, seconds=seconds)] * 6
+        faults: list[WorldFault] = [ModelFault(kind=kind, seconds=seconds)] * 6
         assert not told([desk(call("look_up", order=1))], faults=faults)
 
 

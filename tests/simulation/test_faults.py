@@ -7,7 +7,7 @@ import pytest
 
 from hubbub.hub.errors import BadPattern, BadValue
 from hubbub.runtime.simulation.story import faults as f
-from hubbub.runtime.simulation.story.faults import AnyFault, Fault
+from hubbub.runtime.simulation.story.faults import AnyFault, WorldFault
 
 EVERY = (
     f.Crash(commit=3),
@@ -27,7 +27,7 @@ EVERY = (
 
 
 @pytest.mark.parametrize("fault", EVERY, ids=repr)
-def test_a_fault_is_a_value_whose_repr_is_its_code(fault: Fault) -> None:
+def test_a_fault_is_a_value_whose_repr_is_its_code(fault: WorldFault) -> None:
     again = eval(repr(fault), vars(f).copy())
     assert again == fault
     assert hash(again) == hash(fault)
@@ -66,7 +66,7 @@ def test_faults_can_be_kept_in_a_file() -> None:
         (lambda: f.Crash(commit=1, life=0.5), "Crash.life: a whole number"),  # type: ignore[arg-type]
         (lambda: f.ListenerFault(kind="slow", seconds="1"), "seconds: a number is wanted"),  # type: ignore[arg-type]
         (lambda: f.ModelFault(agent=3, kind="error"), "ModelFault.agent: a text"),  # type: ignore[arg-type]
-        (lambda: f.Fault(), "make a Crash"),
+        (lambda: f.WorldFault(), "make a Crash"),
     ],
 )
 def test_a_fault_that_could_never_happen_is_refused(make, words) -> None:  # type: ignore[no-untyped-def]
@@ -76,7 +76,9 @@ def test_a_fault_that_could_never_happen_is_refused(make, words) -> None:  # typ
 
 def test_every_fault_is_a_fault() -> None:
     assert (
-        {type(fault) for fault in EVERY} == set(get_args(AnyFault)) == set(Fault.__subclasses__())
+        {type(fault) for fault in EVERY}
+        == set(get_args(AnyFault))
+        == set(WorldFault.__subclasses__())
     )
 
 

@@ -34,10 +34,10 @@ from hubbub.runtime.simulation.loop.seeded import run_seeded
 from hubbub.runtime.simulation.story.faults import (
     ChannelFault,
     ClockJump,
-    Fault,
     ListenerFault,
     ModelFault,
     ToolFault,
+    WorldFault,
 )
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,9 @@ def last(request: ModelRequest) -> str:
 class World:
     """One runtime on one store, with a plan; everything it told stands in ``events``."""
 
-    def __init__(self, faults: tuple[Fault, ...], model: Model, *tools: Tool[..., Any]) -> None:
+    def __init__(
+        self, faults: tuple[WorldFault, ...], model: Model, *tools: Tool[..., Any]
+    ) -> None:
         self.plan = Plan(faults, LoopClock())
         self.journal: Journal = MemoryJournal()
         self.events: list[e.Event] = []
@@ -165,7 +167,7 @@ async def test_a_wrapped_model_is_the_model() -> None:
         (ModelFault(kind="bad_arguments", call=9), ChannelFault(kind="late", seconds=9)),
     ],
 )
-async def test_faults_that_are_not_due_leave_no_trace(faults: tuple[Fault, ...]) -> None:
+async def test_faults_that_are_not_due_leave_no_trace(faults: tuple[WorldFault, ...]) -> None:
     stories = []
     for each in ((), faults):
         world = World(each, FunctionModel(looks, latency=3), look)
@@ -527,7 +529,7 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(*faults: Fault) -> AsyncIterator[tuple[World, Talk]]:
+async def talk(*faults: WorldFault) -> AsyncIterator[tuple[World, Talk]]:
     world = World(faults, FunctionModel(last))
     async with Line(world.plan) as line, world.life() as rt:
         run = await rt.start("ada")

@@ -21,7 +21,13 @@ from hubbub.hub import events as e
 from hubbub.runtime.simulation.invariants.all import INVARIANTS
 from hubbub.runtime.simulation.simulate import SimulationFailed, simulate
 from hubbub.runtime.simulation.story.aims import aim, depth_of, interleavings_of
-from hubbub.runtime.simulation.story.faults import ChannelFault, Crash, Fault, ModelFault, ToolFault
+from hubbub.runtime.simulation.story.faults import (
+    ChannelFault,
+    Crash,
+    ModelFault,
+    ToolFault,
+    WorldFault,
+)
 from hubbub.runtime.simulation.story.history import History
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.steps import Open, Restart, Say, Wait
@@ -94,7 +100,7 @@ def test_faults_that_could_never_strike_are_not_drawn():
 
 
 @pytest.mark.parametrize("kind", ALL_FAULTS, ids=lambda kind: kind.__name__)
-def test_a_fault_shrinks_to_the_first_of_its_kind(kind: type[Fault]):
+def test_a_fault_shrinks_to_the_first_of_its_kind(kind: type[WorldFault]):
     found = smallest(faults(DESK, kind), bool)
     assert len(found) == 1
     if kind is Crash:
@@ -237,7 +243,7 @@ Check: TypeAlias = Callable[[Any, Any, int], object]
 class Search:
     """How many worlds it takes until one fails: ``first``; and the smallest that does: ``last``."""
 
-    def __init__(self, check: Check, *kinds: type[Fault], most: int, size: int = 6) -> None:
+    def __init__(self, check: Check, *kinds: type[WorldFault], most: int, size: int = 6) -> None:
         self._check = check
         self._most = most
         self._drawn = {
@@ -268,13 +274,13 @@ class Search:
         return failed.value
 
 
-def found_within(most: int, check: Check, *kinds: type[Fault], size: int = 6) -> None:
+def found_within(most: int, check: Check, *kinds: type[WorldFault], size: int = 6) -> None:
     """Each seed finds it in so many worlds."""
     for number in SEEDS:
         Search(check, *kinds, most=most, size=size).failure(number, Phase.generate)
 
 
-def shrunk(most: int, check: Check, *kinds: type[Fault], size: int = 6) -> tuple[Search, Any]:
+def shrunk(most: int, check: Check, *kinds: type[WorldFault], size: int = 6) -> tuple[Search, Any]:
     search = Search(check, *kinds, most=most, size=size)
     return search, search.failure(0, Phase.generate, Phase.shrink)
 

@@ -9,7 +9,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 PROGRAM = """
 from hubbub.runtime.simulation import (
-    INVARIANTS, Crash, Fault, History, ModelFault, Open, Say, Setup, Step, Wait, scripted, simulate,
+    INVARIANTS, Crash, History, ModelFault, Open, Say, Setup, Step, Wait, WorldFault, scripted,
+    simulate,
 )
 from hubbub.runtime.simulation.story.faults import AnyFault
 from hubbub.runtime.simulation.strategies import steps as drawn_steps
@@ -25,7 +26,7 @@ def polite(history: History) -> None:
     assert history.events
 
 
-def first(steps: list[Step], faults: list[Fault], setup: Setup) -> None:
+def first(steps: list[Step], faults: list[WorldFault], setup: Setup) -> None:
     asked = {**INVARIANTS, "polite": polite}
     simulate([*steps, Wait()], lambda: scripted(setup, {}), faults=faults, invariants=asked)
     drawn_steps(lambda: setup)

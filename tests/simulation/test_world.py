@@ -18,11 +18,11 @@ from hubbub.runtime.models.scripted import FunctionModel
 from hubbub.runtime.simulation import (
     ChannelFault,
     Crash,
-    Fault,
     History,
     ListenerFault,
     Setup,
     World,
+    WorldFault,
     run_seeded,
 )
 from hubbub.runtime.simulation.injection.dying_store import DyingJournal
@@ -33,7 +33,7 @@ STORES = get_args(StoreName)
 
 def lived(
     scenario: Callable[[World], Awaitable[object]],
-    *faults: Fault,
+    *faults: WorldFault,
     setup: Setup | None = None,
     store: StoreName = "memory",
     seed: int = 0,

@@ -16,7 +16,7 @@ from hubbub.agents.model import ModelReply, ModelRequest, Usage
 from hubbub.runtime.models.anthropic.model import AnthropicModel, request_body
 from hubbub.runtime.models.anthropic.provider import ANTHROPIC
 from hubbub.runtime.models.http.endpoint import encode_body
-from hubbub.runtime.models.http.errors import Origin
+from hubbub.runtime.models.http.errors import ProviderOrigin
 from support.provider_wires import event, is_name, pieces, read_strictly, texts_of
 
 STOPS = {"end": "end_turn", "tools": "tool_use", "length": "max_tokens"}
@@ -54,7 +54,7 @@ class AnthropicWire:
 
     def body(self, request: ModelRequest) -> bytes:
         body = request_body(request, model="the-model", max_tokens=100)
-        return encode_body(body, Origin("m", "u", "K"))
+        return encode_body(body, ProviderOrigin("m", "u", "K"))
 
     def problems(self, body: Any) -> list[str]:
         return anthropic_problems(body)

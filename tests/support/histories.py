@@ -29,7 +29,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import Closed
 from hubbub.runtime.models.scripted import Fault, call, reply
 from hubbub.runtime.simulation.loop.seeded import run_seeded
-from hubbub.runtime.simulation.story.faults import Fault as AnyFault
+from hubbub.runtime.simulation.story.faults import WorldFault as AnyFault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.world import World

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from hubbub.agents.model import ModelReply, ModelRequest, Thinking, Usage
 from hubbub.runtime.models.http.endpoint import encode_body
-from hubbub.runtime.models.http.errors import Origin
+from hubbub.runtime.models.http.errors import ProviderOrigin
 from hubbub.runtime.models.openai.model import OpenAIModel, request_body
 from hubbub.runtime.models.openai.provider import OPENAI
 from support.provider_wires import event, is_name, pieces, read_strictly, texts_of
@@ -48,7 +48,7 @@ class OpenAIWire:
         return OpenAIModel("the-model", key=key, base_url=url, headers=headers)
 
     def body(self, request: ModelRequest) -> bytes:
-        return encode_body(request_body(request, model="the-model"), Origin("m", "u", "K"))
+        return encode_body(request_body(request, model="the-model"), ProviderOrigin("m", "u", "K"))
 
     def problems(self, body: Any) -> list[str]:
         return openai_problems(body)

@@ -30,7 +30,7 @@ from hubbub.agents.model import (
     ToolCall,
     Usage,
 )
-from hubbub.runtime.models.http.errors import Origin
+from hubbub.runtime.models.http.errors import ProviderOrigin
 
 __all__ = ["AnthropicAnswer"]
 
@@ -134,7 +134,7 @@ class _OpenBlock:
 class AnthropicAnswer:
     """Takes the events of one answer, hands on the deltas, ends up as the reply."""
 
-    def __init__(self, origin: Origin, on_delta: OnDelta | None) -> None:
+    def __init__(self, origin: ProviderOrigin, on_delta: OnDelta | None) -> None:
         self._origin = origin
         self._on_delta = on_delta
         self._blocks: dict[int, _OpenBlock] = {}

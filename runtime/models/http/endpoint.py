@@ -30,7 +30,7 @@ from anyio.lowlevel import current_token
 from hubbub.hub.errors import ProviderError
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.http.address import is_loopback
-from hubbub.runtime.models.http.errors import Origin, error_message
+from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
 from hubbub.runtime.models.http.sse import EventTooLarge, SseDecoder
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Endpoint:
         idle_timeout: float = IDLE_SECONDS,
     ) -> None:
         keyed = not _KEY_HEADERS.isdisjoint(secret_headers)
-        self.origin = Origin(model, url, key_variable, keyed, _quotable(secret_headers))
+        self.origin = ProviderOrigin(model, url, key_variable, keyed, _quotable(secret_headers))
         self._headers = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",
@@ -239,7 +239,7 @@ def _quotable(secret_headers: Mapping[str, Secret]) -> tuple[Secret, ...]:
 class _Answer:
     """Sorts the bytes of an answer into events or one JSON body, within the limits."""
 
-    def __init__(self, origin: Origin, receiver: Receiver) -> None:
+    def __init__(self, origin: ProviderOrigin, receiver: Receiver) -> None:
         self._origin = origin
         self._receiver = receiver
         self._decoder = SseDecoder()
@@ -311,7 +311,7 @@ class _Excerpt:
         return len(self.data) >= MAX_ERROR_BYTES
 
 
-def encode_body(body: Mapping[str, Any], origin: Origin) -> bytes:
+def encode_body(body: Mapping[str, Any], origin: ProviderOrigin) -> bytes:
     """``body`` as JSON; raises ``ModelRefused`` if something in it is no JSON."""
     try:
         return msgspec.json.encode(body)

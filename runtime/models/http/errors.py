@@ -31,13 +31,13 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.ports import SystemClock
 from hubbub.hub.values import Secret
 
-__all__ = ["Origin", "error_message", "retry_after"]
+__all__ = ["ProviderOrigin", "error_message", "retry_after"]
 
 MAX_QUOTE: Final = 500
 """The most characters quoted from a provider's own message."""
 
 
-class Origin(Struct, frozen=True):
+class ProviderOrigin(Struct, frozen=True):
     """Where an answer came from: what the sentences of errors need to know."""
 
     model: str

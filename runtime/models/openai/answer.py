@@ -32,7 +32,7 @@ from hubbub.agents.model import (
     Usage,
     parse_arguments,
 )
-from hubbub.runtime.models.http.errors import Origin, error_message
+from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
 
 __all__ = ["OpenAIAnswer"]
 
@@ -118,7 +118,7 @@ class _Call:
 class OpenAIAnswer:
     """Takes the chunks of one answer, hands on the deltas, ends up as the reply."""
 
-    def __init__(self, origin: Origin, on_delta: OnDelta | None) -> None:
+    def __init__(self, origin: ProviderOrigin, on_delta: OnDelta | None) -> None:
         self._origin = origin
         self._on_delta = on_delta
         self._text: list[str] = []

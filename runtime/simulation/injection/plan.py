@@ -16,10 +16,10 @@ from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.simulation.story.faults import (
     ChannelFault,
     ClockJump,
-    Fault,
     ListenerFault,
     ModelFault,
     ToolFault,
+    WorldFault,
 )
 from hubbub.runtime.supervision.supervisor import Supervisor
 
@@ -41,7 +41,7 @@ class Plan:
     """
 
     def __init__(
-        self, faults: Iterable[Fault], clock: Clock, *, on_request: OnRequest | None = None
+        self, faults: Iterable[WorldFault], clock: Clock, *, on_request: OnRequest | None = None
     ) -> None:
         faults = tuple(faults)
         self.log: list[tuple[str | int | float, ...]] = []

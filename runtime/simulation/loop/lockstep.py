@@ -15,7 +15,7 @@ from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-__all__ = ["MAX_THREAD_SECONDS", "Baton", "Lockstep", "StuckThread", "Worker"]
+__all__ = ["MAX_THREAD_SECONDS", "Baton", "Lockstep", "LockstepThread", "StuckThread"]
 
 MAX_THREAD_SECONDS: Final = 60.0
 """Real seconds after which a thread that neither asks for anything nor is done is stuck."""
@@ -34,7 +34,7 @@ class StuckThread(AssertionError):
         )
 
 
-class Worker:
+class LockstepThread:
     """A thread at work, and who has begun it."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Lockstep:
         return not self._is_over and threading.get_ident() == self._loop
 
     @property
-    def worker(self) -> Worker | None:
+    def worker(self) -> LockstepThread | None:
         """The one whose thread the code at hand runs in."""
         return getattr(self._here, "worker", None)
 
@@ -77,7 +77,7 @@ class Lockstep:
 
         Raises ``StuckThread``.
         """
-        worker = Worker()
+        worker = LockstepThread()
 
         def work() -> Any:
             self._here.worker = worker
@@ -95,7 +95,7 @@ class Lockstep:
         start(work, done)
         self.wait(worker)
 
-    def wait(self, worker: Worker) -> None:
+    def wait(self, worker: LockstepThread) -> None:
         """Wait, in the loop, until the thread is done or asks for something."""
         try:
             worker.pauses.get(timeout=MAX_THREAD_SECONDS)
@@ -108,7 +108,7 @@ class Lockstep:
 class Baton:
     """The queue over which a thread is given what it has asked the loop for, and its turn."""
 
-    def __init__(self, lockstep: Lockstep, worker: Worker) -> None:
+    def __init__(self, lockstep: Lockstep, worker: LockstepThread) -> None:
         self._lockstep = lockstep
         self._worker = worker
         self._answers: SimpleQueue[Any] = SimpleQueue()

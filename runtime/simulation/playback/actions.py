@@ -22,7 +22,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event, ToolCall
 from hubbub.hub.values import decode_value
 
-__all__ = ["Deed", "Lane", "deeds_of", "names_of", "unheard"]
+__all__ = ["Deed", "RunLane", "deeds_of", "names_of", "unheard"]
 
 UNANSWERED: Final = "(no answer)"
 REFUSED: Final = "(refused)"
@@ -30,7 +30,7 @@ REFUSED: Final = "(refused)"
 _REST: Final = (e.SessionEnd, e.AgentPark, e.AgentComplete)
 
 
-class Lane(Struct, frozen=True):
+class RunLane(Struct, frozen=True):
     """A run and its own events, in order."""
 
     run_id: str
@@ -68,7 +68,7 @@ class Deed(Struct, frozen=True):
 
 
 def names_of(
-    lanes: Iterable[Lane], known: Mapping[str, str] | None = None, taken: Iterable[str] = ()
+    lanes: Iterable[RunLane], known: Mapping[str, str] | None = None, taken: Iterable[str] = ()
 ) -> dict[str, str]:
     """What runs are called, by id, those above first.
 
@@ -86,7 +86,7 @@ def names_of(
     return names
 
 
-def unheard(lane: Lane) -> dict[str, str]:
+def unheard(lane: RunLane) -> dict[str, str]:
     """The calls whose answer is not compared, with what is said instead.
 
     There was none, or it was a refusal (no such tool, bad arguments), in the library's own words.
@@ -98,7 +98,7 @@ def unheard(lane: Lane) -> dict[str, str]:
 
 
 def deeds_of(
-    lane: Lane, name: str, unheard: Mapping[str, str], named: Callable[[str], str]
+    lane: RunLane, name: str, unheard: Mapping[str, str], named: Callable[[str], str]
 ) -> Iterator[Deed]:
     """What a run did.  ``named`` puts names in the place of ids."""
     results = {x.call_id: x for x in lane.events if isinstance(x, e.AgentToolComplete)}

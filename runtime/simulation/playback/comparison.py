@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
-from hubbub.runtime.simulation.playback.actions import Deed, Lane, deeds_of, names_of, unheard
+from hubbub.runtime.simulation.playback.actions import Deed, RunLane, deeds_of, names_of, unheard
 from hubbub.runtime.simulation.playback.counterparts import Counterparts, renaming
 from hubbub.runtime.simulation.playback.recording import Recording
 
@@ -61,7 +61,7 @@ class Playback(Struct, frozen=True):
             raise WentOtherwise(self.name, self.differences)
 
 
-def compared(recording: Recording, lanes: list[Lane], counterparts: Counterparts) -> Playback:
+def compared(recording: Recording, lanes: list[RunLane], counterparts: Counterparts) -> Playback:
     """What the runs of ``recording`` did, beside what those of now have done."""
     pairs = _Pairs(recording, lanes, counterparts)
     then, now = list(pairs.then()), list(pairs.now())
@@ -80,7 +80,9 @@ def _was_cut_off(event: Event) -> bool:
 class _Pairs:
     """The runs of then and now, under the same names."""
 
-    def __init__(self, recording: Recording, lanes: list[Lane], counterparts: Counterparts) -> None:
+    def __init__(
+        self, recording: Recording, lanes: list[RunLane], counterparts: Counterparts
+    ) -> None:
         self._recording = recording
         self._counterparts = counterparts
         self._then = {lane.run_id: lane for lane in recording.lanes()}
@@ -113,7 +115,7 @@ class _Pairs:
             else:
                 yield from deeds if then is None else self._until_the_end(then, deeds)
 
-    def _is_late(self, lane: Lane, then: Lane | None, deeds: list[Deed]) -> bool:
+    def _is_late(self, lane: RunLane, then: RunLane | None, deeds: list[Deed]) -> bool:
         """Whether a run had not begun: it was opened only, or by one that was still at work."""
         if then is not None:
             return not then.events
@@ -121,7 +123,7 @@ class _Pairs:
         was_at_work = above is not None and not above.is_at_rest
         return was_at_work and all(deed.at >= self._recording.ended for deed in deeds)
 
-    def _until_the_end(self, then: Lane, deeds: list[Deed]) -> list[Deed]:
+    def _until_the_end(self, then: RunLane, deeds: list[Deed]) -> list[Deed]:
         """Without what came after the recording's end, if the run was at work then."""
         if then.is_at_rest:
             return deeds

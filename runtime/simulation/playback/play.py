@@ -30,7 +30,7 @@ from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.loading.agents import CannotLoad, LoadedAgents, load_agents
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.loop.seeded import run_seeded
-from hubbub.runtime.simulation.playback.actions import Lane
+from hubbub.runtime.simulation.playback.actions import RunLane
 from hubbub.runtime.simulation.playback.code import recorded_code
 from hubbub.runtime.simulation.playback.comparison import Playback, WentOtherwise, compared
 from hubbub.runtime.simulation.playback.recording import (
@@ -237,14 +237,14 @@ class _Player:
 
     # ── then and now ─────────────────────────────────────────────────────────────────────────
 
-    async def _lanes(self) -> list[Lane]:
+    async def _lanes(self) -> list[RunLane]:
         lanes = []
         for info in await self._hub.journal.runs(live=False):
             loaded = await self._hub.journal.load(info.run_id)
             own = () if loaded is None else loaded.events
             # Not the agent of now: a run may be handed over.
             agent = next((x.agent for x in own if isinstance(x, e.AgentStart)), info.agent)
-            lanes.append(Lane(info.run_id, info.parent_run_id, agent, own))
+            lanes.append(RunLane(info.run_id, info.parent_run_id, agent, own))
         return lanes
 
 

@@ -15,7 +15,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
 from hubbub.hub.events.codec import decode_event
-from hubbub.runtime.simulation.playback.actions import Lane, names_of
+from hubbub.runtime.simulation.playback.actions import RunLane, names_of
 from hubbub.runtime.stores.exchange.export import (
     FORMAT,
     ContentLine,
@@ -69,7 +69,7 @@ class RecordedRun(Struct, kw_only=True):
         return next(x.event for x in self.inbox if isinstance(x.event, e.SessionOpen))
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> RunLane:
         """What it wrote."""
         own = [placed.event for placed in self.own]
         taken = {
@@ -79,7 +79,7 @@ class RecordedRun(Struct, kw_only=True):
             for item in event.items
         }
         has_mail = any(placed.event.seq not in taken for placed in self.inbox)
-        return Lane(self.run_id, self.parent_run_id, self.opening.open_agent, own, has_mail)
+        return RunLane(self.run_id, self.parent_run_id, self.opening.open_agent, own, has_mail)
 
 
 class Recording(Struct, kw_only=True):
@@ -106,7 +106,7 @@ class Recording(Struct, kw_only=True):
         found = (x for run in self.runs.values() for x in run.own)
         return iter(sorted(found, key=lambda x: x.place))
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[RunLane]:
         """What each run wrote, in the order in which they began."""
         return [run.lane for run in self.runs.values()]
 

@@ -23,7 +23,7 @@ import anyio.lowlevel
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError
-from hubbub.runtime.simulation.story.faults import AnyFault, Fault, ModelFault, ToolFault
+from hubbub.runtime.simulation.story.faults import AnyFault, ModelFault, ToolFault, WorldFault
 from hubbub.runtime.simulation.story.fields import shown
 from hubbub.runtime.simulation.story.history import StoreName
 from hubbub.runtime.simulation.story.setup import AnyTool, Setup
@@ -89,7 +89,7 @@ def _definitions(setup: Setup) -> Definitions | None:
 # ── worlds ───────────────────────────────────────────────────────────────────────────────────
 
 
-def check_world(setup: Setup, faults: Sequence[Fault], store: StoreName) -> None:
+def check_world(setup: Setup, faults: Sequence[WorldFault], store: StoreName) -> None:
     """Raise for a store that there is not, and for faults that could strike nothing."""
     check_store("store", store)
     _check_faults(faults)
@@ -107,7 +107,7 @@ def check_store(what: str, store: object) -> None:
 
 
 def _check_faults(faults: object) -> None:
-    for number, fault in enumerate(_list_of(Fault, "faults", faults)):
+    for number, fault in enumerate(_list_of(WorldFault, "faults", "faults", faults)):
         if not isinstance(fault, AnyFault):
             raise BadValue(f"faults[{number}]", _none_of("fault", fault, AnyFault))
 
@@ -132,7 +132,7 @@ def check_call(scenario: object, faults: object, store: object, invariants: obje
     check_no_loop("simulate")
     if not callable(scenario):
         also = ", or an async function of a world"
-        for number, step in enumerate(_list_of(Step, "scenario", scenario, also)):
+        for number, step in enumerate(_list_of(Step, "steps", "scenario", scenario, also)):
             if not isinstance(step, AnyStep):
                 raise BadValue(f"scenario[{number}]", _none_of("step", step, AnyStep))
     _check_faults(faults)
@@ -204,8 +204,10 @@ def check_texts(what: str, names: object) -> None:
         raise BadValue(what, f"a list of names is wanted, not {shown(names)}")
 
 
-def _list_of(kind: type[Any], what: str, things: object, also: str = "") -> Sequence[Any]:
-    wanted = f"a list of {kind.__name__.lower()}s is wanted{also}"
+def _list_of(
+    kind: type[Any], words: str, what: str, things: object, also: str = ""
+) -> Sequence[Any]:
+    wanted = f"a list of {words} is wanted{also}"
     if isinstance(things, kind):
         raise BadValue(what, f"{wanted}; write [{things!r}]")
     if isinstance(things, str) or not isinstance(things, Sequence):

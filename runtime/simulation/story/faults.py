@@ -1,6 +1,6 @@
 """What goes wrong in a simulated world, as data.
 
-    Fault = Crash          the process or its power, at one of its commits
+    WorldFault = Crash          the process or its power, at one of its commits
           | ModelFault     one call of a model
           | ToolFault      one call of a tool
           | ListenerFault  a subscriber, all the time
@@ -31,13 +31,13 @@ __all__ = [
     "ClockJump",
     "Crash",
     "CrashMoment",
-    "Fault",
     "ListenerFault",
     "ListenerFaultKind",
     "ModelFault",
     "ModelFaultKind",
     "ToolFault",
     "ToolFaultKind",
+    "WorldFault",
 ]
 
 INJECTED: Final = "injected fault"
@@ -53,15 +53,15 @@ ListenerFaultKind: TypeAlias = Literal["slow", "stuck", "raise"]
 ChannelFaultKind: TypeAlias = Literal["duplicate", "reorder", "late"]
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class WorldFault(Struct, frozen=True, kw_only=True):
     """What goes wrong: any of the classes in this module, and nothing else."""
 
     def __post_init__(self) -> None:
-        if type(self) is Fault:
-            raise BadValue("Fault", "this is any fault; make a Crash, a ModelFault, …")
+        if type(self) is WorldFault:
+            raise BadValue("WorldFault", "this is any fault; make a Crash, a ModelFault, …")
 
 
-class Crash(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="crash"):
+class Crash(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="crash"):
     """The process dies at commit number ``commit`` of life number ``life``.
 
     ``when``:
@@ -88,7 +88,7 @@ class Crash(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="cras
             raise BadValue("Crash.sectors", f"none are written {self.when!r} a commit, only 'torn'")
 
 
-class ModelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="model"):
+class ModelFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="model"):
     """Call number ``call`` of a model for ``agent`` (``""``: for any) goes wrong.
 
     ``kind``:
@@ -119,7 +119,7 @@ class ModelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag=
         )
 
 
-class ToolFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="tool"):
+class ToolFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="tool"):
     """Call number ``call`` of the tool named ``tool`` (``""``: of any) goes wrong.
 
     ``kind``:
@@ -144,7 +144,7 @@ class ToolFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="
         )
 
 
-class ListenerFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="listener"):
+class ListenerFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="listener"):
     """A subscriber to ``pattern`` that does not do what it should, in every life.
 
     ``slow`` takes ``seconds`` for each event, ``stuck`` never comes back from the first one,
@@ -160,7 +160,7 @@ class ListenerFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, t
         Patterns(self.pattern)
 
 
-class ChannelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="channel"):
+class ChannelFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="channel"):
     """Message number ``message`` on its way from a user to the hub: what opens a run is none.
 
     ``duplicate`` brings it twice, ``late`` brings it ``seconds`` later, ``reorder`` lets the
@@ -175,7 +175,7 @@ class ChannelFault(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, ta
         check_fields(self, counts=("message",), amounts=("seconds",), kind=ChannelFaultKind)
 
 
-class ClockJump(Fault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="clock"):
+class ClockJump(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="clock"):
     """The wall clock jumps by ``seconds``, which may be negative, ``at`` seconds after the start.
 
     What waits does not notice: monotonic time goes on as it did.

@@ -28,7 +28,7 @@ from hubbub.hub.receipt import ReceiptStatus
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import Json, decode_value
 from hubbub.hub.virtual import EPOCH
-from hubbub.runtime.simulation.story.faults import Fault
+from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.logbook import Logged, new_log
 
 __all__ = ["Asked", "EndOfLife", "Heard", "History", "Life", "Sent", "Skipped", "StoreName", "Verb"]
@@ -120,7 +120,7 @@ class History(Struct, kw_only=True, dict=True):
     """
 
     seed: int = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[WorldFault, ...] = ()
     store: StoreName = "memory"
     events: Sequence[Event] = ()
     heard: list[Heard] = field(default_factory=list)

@@ -40,13 +40,13 @@ from hubbub.runtime.simulation.story.faults import (
     ChannelFaultKind,
     ClockJump,
     Crash,
-    Fault,
     ListenerFault,
     ListenerFaultKind,
     ModelFault,
     ModelFaultKind,
     ToolFault,
     ToolFaultKind,
+    WorldFault,
 )
 from hubbub.runtime.simulation.story.history import StoreName
 from hubbub.runtime.simulation.story.setup import Setup
@@ -94,7 +94,7 @@ MAX_SECTORS: Final = 15
 MAX_RUNS: Final = 3
 """Runs that the steps of one scenario speak of."""
 
-ALL_FAULTS: Final[tuple[type[Fault], ...]] = get_args(AnyFault)
+ALL_FAULTS: Final[tuple[type[WorldFault], ...]] = get_args(AnyFault)
 TEXTS: Final = ("Hello.", "Where is my parcel?", "Yes.", "No, thank you.", "été")
 SECONDS: Final = (0.0, 1.0, 0.1, 10.0, 60.0, 3_600.0)
 ODD_ARGUMENTS: Final = ("", "{", "[]", '{"no_such_field": 1}')
@@ -130,7 +130,9 @@ def seconds() -> SearchStrategy[float]:
 # ── faults ───────────────────────────────────────────────────────────────────────────────────
 
 
-def faults(setup: AnySetup, *kinds: type[Fault], max_size: int = 3) -> SearchStrategy[list[Fault]]:
+def faults(
+    setup: AnySetup, *kinds: type[WorldFault], max_size: int = 3
+) -> SearchStrategy[list[WorldFault]]:
     """What goes wrong in a world of ``setup``, at most ``max_size`` things.
 
     ``kinds`` are classes of faults; without any, every kind that could strike there.  Agents and
@@ -144,7 +146,9 @@ def faults(setup: AnySetup, *kinds: type[Fault], max_size: int = 3) -> SearchStr
     return st.lists(st.one_of(*found), max_size=max_size)
 
 
-def _faults(setup: Setup, kinds: Sequence[type[Fault]]) -> Iterable[SearchStrategy[Fault]]:
+def _faults(
+    setup: Setup, kinds: Sequence[type[WorldFault]]
+) -> Iterable[SearchStrategy[WorldFault]]:
     sides = definitions_of(setup).sides
     agents = sorted({agent for agent, _ in sides})
     tools = sorted({tool.name for side in sides.values() for tool in side.tools.values()})

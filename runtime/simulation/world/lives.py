@@ -27,7 +27,7 @@ from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.injection.wrappers import listeners
-from hubbub.runtime.simulation.story.faults import Crash, Fault
+from hubbub.runtime.simulation.story.faults import Crash, WorldFault
 from hubbub.runtime.simulation.story.history import Heard, History, Life
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.process import Process
@@ -56,7 +56,7 @@ class Lives:
         ports: Ports,
         plan: Plan,
         history: History,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[WorldFault] = (),
         listen: Callable[[Hub], object] = lambda hub: None,
     ) -> None:
         """``listen`` is called with the hub of each process, before its runtime is entered."""

@@ -33,7 +33,7 @@ from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.wrappers import wrap_model, wrap_tool
 from hubbub.runtime.simulation.loop.asyncio_only import AsyncioWatch
 from hubbub.runtime.simulation.story.arguments import check_agents, check_world, setup_of
-from hubbub.runtime.simulation.story.faults import CrashMoment, Fault
+from hubbub.runtime.simulation.story.faults import CrashMoment, WorldFault
 from hubbub.runtime.simulation.story.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.story.logbook import Logbook
 from hubbub.runtime.simulation.story.setup import Setup
@@ -72,7 +72,7 @@ class World:
         setup: Setup,
         *,
         seed: int = 0,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[WorldFault] = (),
         store: StoreName = "memory",
     ) -> None:
         setup = setup_of(setup)

@@ -33,6 +33,7 @@ from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY
 from hubbub.agents.turn.child_calls import ChildRequest, Room, read_call
 from hubbub.agents.turn.decide import (
+    AwaitChildren,
     CallModel,
     Conclude,
     Do,
@@ -41,7 +42,6 @@ from hubbub.agents.turn.decide import (
     Park,
     RunTool,
     Take,
-    Wait,
     decide,
     kind_of,
 )
@@ -263,7 +263,7 @@ class World:
                 case Do(activities=activities):
                     run.due = activities
                     return
-                case Wait() | Leave():
+                case AwaitChildren() | Leave():
                     run.due = ()
                     return
             decision = interpret(run.thread, signal, DEFINITIONS, waiting)

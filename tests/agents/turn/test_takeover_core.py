@@ -16,6 +16,7 @@ from hubbub.agents.state.commands import is_unheard, word_of
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.decide import (
+    AwaitChildren,
     Conclude,
     Do,
     Kind,
@@ -24,7 +25,6 @@ from hubbub.agents.turn.decide import (
     Park,
     RunTool,
     Take,
-    Wait,
     decide,
 )
 from hubbub.agents.turn.interpret import interpret
@@ -232,7 +232,7 @@ def test_a_frame_passes_stop_on_and_back_pops_the_one_on_top() -> None:
 def test_what_is_said_is_lent_to_the_frame_and_taken_by_whoever_has_no_open_call() -> None:
     lane, words = with_frame(), frozenset[Kind](("message", "said"))
     assert decide(lane.thread, words) == Lend("ann-1")
-    assert decide(lane.thread, frozenset(("message",))) == Wait()
+    assert decide(lane.thread, frozenset(("message",))) == AwaitChildren()
     assert decide(lane.thread, words | {"stop"}) == Take("stop")
     assert decide(lane.thread, words | {"back"}) == Lend("ann-1")
     assert decide(lane.thread, words | {"result"}) == Take("result")
@@ -326,7 +326,7 @@ def test_of_three_calls_each_is_begun_when_the_one_before_is_answered(crashed: b
             (RunTool(1, number, "use_agent", lane_arguments_of(lane, number)),)
         )
         lane.push(child, "ann", number)
-        assert decide(lane.thread, NOTHING) == Wait()
+        assert decide(lane.thread, NOTHING) == AwaitChildren()
         lane.take(result(child, content=child))
     assert [(x.index, x.output) for x in lane.of(e.AgentToolComplete)][1:] == [
         (1, "ann-1"), (2, "ann-2"),
