@@ -1,4 +1,5 @@
-"""The command line as its users meet it: in processes of its own, through pipes and a terminal."""
+"""The command line as its users meet it, through pipes and a terminal; in processes of its own
+where a process is what it is about."""
 
 import importlib.metadata
 import json
@@ -12,6 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -97,6 +99,40 @@ def hubbub(
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+def hubbub_here(*arguments: str, say: str = "", cwd: Path | None = None) -> tuple[int, str, str]:
+    """The same in this process: its descriptors, streams, folder and modules are as they were."""
+    before = dict(sys.modules), list(sys.path), (sys.stdin, sys.stdout, sys.stderr), Path.cwd()
+    kept = [os.dup(fd) for fd in range(3)]
+    outside, inside = os.pipe()
+    os.write(inside, say.encode())
+    os.close(inside)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        for fd, stream in enumerate((outside, out.fileno(), err.fileno())):
+            os.dup2(stream, fd)
+        os.close(outside)
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(fd, mode, closefd=False)  # noqa: SIM115
+            for fd, mode in enumerate(("r", "w", "w"))
+        )
+        try:
+            os.chdir(cwd or before[3])
+            code = main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            for name in set(sys.modules) - set(before[0]):
+                if name.startswith("my_"):
+                    del sys.modules[name]
+            sys.path[:] = before[1]
+            sys.stdin, sys.stdout, sys.stderr = before[2]
+            os.chdir(before[3])
+            for fd, stream in enumerate(kept):
+                os.dup2(stream, fd)
+                os.close(stream)
+        texts = [os.pread(file.fileno(), 1 << 24, 0).decode() for file in (out, err)]
+    return code, texts[0], texts[1]
+
+
 def is_one_line(text: str) -> bool:
     return text.startswith("hubbub: ") and text.count("\n") == 1 and text.endswith("\n")
 
@@ -120,7 +156,15 @@ def test_help_names_the_commands_their_options_and_the_exit_codes(
     assert "MODULE:AGENT" in chat and "--model" in chat and "ANTHROPIC_API_KEY" in chat
 
 
-@pytest.mark.parametrize("command", ["chat", "demo --json", "runs --all", "--version"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "chat",
+        pytest.param("demo --json", marks=pytest.mark.long),
+        pytest.param("runs --all", marks=pytest.mark.long),
+        "--version",
+    ],
+)
 def test_streams_that_are_closed_are_no_surprise(command: str, tmp_path: Path) -> None:
     """Without an output nothing is begun; without the other two, all is done in silence."""
     environ = {name: value for name, value in os.environ.items() if name not in KEYS}
@@ -445,7 +489,9 @@ def test_chat_reads_the_folder_it_was_given_and_no_other(tmp_path: Path) -> None
     (folder / "a.md").write_text("# Title\n\nfour little words here\n")
     (tmp_path / "secret.txt").write_text("nobody may read this")
     say = "list files\nread a.md\nread ../secret.txt\ndone\nwhat time is it?\n"
-    code, out, _ = hubbub("chat", "--folder", "folder", "--backend", "trio", say=say, cwd=tmp_path)
+    code, out, _ = hubbub_here(
+        "chat", "--folder", "folder", "--backend", "trio", say=say, cwd=tmp_path
+    )
     assert code == 0
     assert "I see these text files:\n  a.md\n" in out
     assert "6 words in 3 lines. It begins:\n  # Title\n" in out
@@ -457,20 +503,20 @@ def test_chat_reads_the_folder_it_was_given_and_no_other(tmp_path: Path) -> None
 @pytest.mark.spec("I-14")
 def test_chat_writes_a_skill_and_the_next_chat_offers_it(tmp_path: Path) -> None:
     say = "make a skill that greets people\nno\nwrite it\n"
-    code, out, err = hubbub("chat", say=say, cwd=tmp_path)
+    code, out, err = hubbub_here("chat", say=say, cwd=tmp_path)
     assert (code, is_one_line(err)) == (0, True)
     assert "wrote skills/greets-people.md; the next `hubbub chat` offers" in out
-    code, out, _ = hubbub("chat", say="use greets-people\n", cwd=tmp_path)
+    code, out, _ = hubbub_here("chat", say="use greets-people\n", cwd=tmp_path)
     assert code == 0
     assert "Your task: greets people." in out
-    code, out, _ = hubbub("chat", "--skills", ".", say="use greets-people\n", cwd=tmp_path)
+    code, out, _ = hubbub_here("chat", "--skills", ".", say="use greets-people\n", cwd=tmp_path)
     assert "You said “use greets-people”" in out, "another folder, other skills"
 
 
 def test_a_usual_folder_that_holds_no_skills_is_told_of_and_left_out(tmp_path: Path) -> None:
     (tmp_path / "skills").mkdir()
     (tmp_path / "skills" / "README.md").write_text("What we are good at.")
-    code, out, err = hubbub("chat", say="hi\n", cwd=tmp_path)
+    code, out, err = hubbub_here("chat", say="hi\n", cwd=tmp_path)
     assert code == 0
     assert "You said “hi”" in out
     assert "README.md: no front matter" in err and "--skills FOLDER names another" in err
@@ -478,9 +524,9 @@ def test_a_usual_folder_that_holds_no_skills_is_told_of_and_left_out(tmp_path: P
 
 def test_chat_with_an_agent_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "my_agents.py").write_text(AGENTS)
-    code, out, err = hubbub("chat", "my_agents:adder", say="19 and 23?\n", cwd=tmp_path)
+    code, out, err = hubbub_here("chat", "my_agents:adder", say="19 and 23?\n", cwd=tmp_path)
     assert (code, out, err) == (0, "The sum is 42.\n", "")
-    code, out, err = hubbub("chat", "my_agents:both", say="hello\nyou\n", cwd=tmp_path)
+    code, out, err = hubbub_here("chat", "my_agents:both", say="hello\nyou\n", cwd=tmp_path)
     assert (code, out, err) == (0, "HELLO\nYOU\n", "")
 
 
@@ -771,7 +817,7 @@ def documents(tmp_path: Path) -> Path:
 def test_a_demo_killed_in_the_middle_goes_on_and_reads_no_file_twice(
     lines: int, backend: str, documents: Path, tmp_path: Path
 ) -> None:
-    whole = json.loads(hubbub("demo", str(documents), "--json")[1])
+    whole = json.loads(hubbub_here("demo", str(documents), "--json")[1])
     process = subprocess.Popen(
         [sys.executable, "-m", "hubbub", "demo", str(documents), "--backend", backend],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -783,11 +829,11 @@ def test_a_demo_killed_in_the_middle_goes_on_and_reads_no_file_twice(
     process.wait()
     process.stdout.close()
     shutil.copytree(tmp_path_of_demo(), tmp_path / "other" / ".hubbub" / "demo")
-    code, out, _ = hubbub("demo", "--resume", "--backend", backend, cwd=tmp_path / "other")
+    code, out, _ = hubbub_here("demo", "--resume", "--backend", backend, cwd=tmp_path / "other")
     assert code == 0
     assert out.startswith(f"Going on with the demo of {documents}: "), "it says what is resumed"
     assert "on record" in out.splitlines()[0]
-    code, out, err = hubbub("demo", "--resume", "--json", "--backend", backend)
+    code, out, err = hubbub_here("demo", "--resume", "--json", "--backend", backend)
     assert (code, err) == (0, "")
     resumed = json.loads(out)
     assert resumed["report"] == whole["report"]
@@ -803,7 +849,7 @@ def test_a_demo_killed_in_the_middle_goes_on_and_reads_no_file_twice(
     readings = "SELECT count(*) FROM event WHERE type = 'agent:status' AND body LIKE '%reading %'"
     assert database.execute(readings).fetchone() == (60,)
     database.close()
-    again = json.loads(hubbub("demo", "--resume", "--json")[1])
+    again = json.loads(hubbub_here("demo", "--resume", "--json")[1])
     assert again["report"] == whole["report"], "a demo that is over tells its story again"
 
 
@@ -812,9 +858,9 @@ def tmp_path_of_demo() -> Path:
 
 
 def test_there_is_nothing_to_resume_where_no_demo_was_begun(tmp_path: Path) -> None:
-    code, _, err = hubbub("demo", "--resume", cwd=tmp_path)
+    code, _, err = hubbub_here("demo", "--resume", cwd=tmp_path)
     assert code == 2 and is_one_line(err) and "hubbub demo" in err
-    code, _, err = hubbub("demo", ".", "--resume", cwd=tmp_path)
+    code, _, err = hubbub_here("demo", ".", "--resume", cwd=tmp_path)
     assert code == 2 and is_one_line(err) and "leave FOLDER out" in err
 
 
@@ -826,10 +872,10 @@ def test_a_chat_with_a_name_is_gone_on_with(here: Path) -> None:
     (here / "my_agents.py").write_text(COUNTING)
     name = "my_agents:counts"
     for expected in ("1 so far", "2 so far", "3 so far"):
-        code, out, err = hubbub("chat", name, "--session", "daily", say="hello\n", cwd=here)
+        code, out, err = hubbub_here("chat", name, "--session", "daily", say="hello\n", cwd=here)
         assert (code, err) == (0, "")
         assert expected in out
-    code, out, _ = hubbub("chat", name, say="hello\n", cwd=here)
+    code, out, _ = hubbub_here("chat", name, say="hello\n", cwd=here)
     assert "1 so far" in out, "without a name it is a new conversation"
-    code, _, err = hubbub("chat", name, "--session", "a/b", say="hello\n", cwd=here)
+    code, _, err = hubbub_here("chat", name, "--session", "a/b", say="hello\n", cwd=here)
     assert code == 2 and is_one_line(err)
