@@ -15,37 +15,31 @@ Rules
   not at all; of a value with several lines also each line of six characters and more.
 * Base64 is found at each of its three alignments, by the part that depends on the value alone.
 * A text is masked before it is cut: half a value is no longer found.
-* What it costs is bounded by ``MAX_CHARS`` and ``MAX_READ``, whatever the text: of one that is
+* What it costs is bounded by ``MAX_CHARS`` and ``MAX_WORK``, whatever the text: of one that is
   too large to be read in every way, only a beginning that is not too large is left.
 
 An exception is logged with its traceback, which shows the words of its causes, contexts, notes
 and members as well: ``Masker.error`` makes one to be shown in its place.
 """
 
-import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
+from hubbub.hub.masking.readings import TextReading, as_bytes, readings_of, without_breaks
 from hubbub.hub.tasks.cancelling import is_cancellation
 from hubbub.hub.tasks.raised import exit_in
 from hubbub.hub.texts import readable
 
-__all__ = ["LONG", "MASK", "Masker", "words_of"]
+__all__ = ["LONG", "MASK", "MAX_CHARS", "Masker", "words_of"]
 
 MASK: Final = "***"
 
 MAX_CHARS: Final = 1_100_000
 """How much of a text is looked at: the rest is cut off."""
 
-MAX_READ: Final = 8_000_000
-"""Bytes that one text may come to in all its readings together."""
-
 SHORTER: Final = 4
 """By how much a text is cut, again and again, that comes to more."""
-
-MAX_DEPTH: Final = 3
-"""How many encodings may lie one in another, such as JSON in the ``repr`` of a URL's query."""
 
 MAX_CHAIN: Final = 100
 """Exceptions behind one another that are shown."""
@@ -76,7 +70,7 @@ class Masker:
         given = {value for value in values if value.strip()}
         for value in tuple(given):
             given.update(line.strip() for line in value.splitlines() if len(line.strip()) >= LONG)
-        self._values: Final = [_Needle(_bytes(each), len(each) < LONG) for each in given]
+        self._values: Final = [_Needle(as_bytes(each), len(each) < LONG) for each in given]
         self._encoded: Final = [needle for each in given for needle in _encodings(each)]
         longest = max((len(n.text) for n in self._values), default=0)
         self._reach: Final = max(min(longest * 12, 200_000), longest)
@@ -87,13 +81,13 @@ class Masker:
         if not self._values:
             return text[:limit]
         window = text[: limit + self._reach]
-        readings = _readings(window)
+        readings = readings_of(window)
         while readings is None:
             limit = min(limit, len(text)) // SHORTER
             if not limit:
                 return MASK
             window = text[: limit + self._reach]
-            readings = _readings(window)
+            readings = readings_of(window)
         parts: list[str] = []
         at = 0
         for start, end in _united(self._found(readings)):
@@ -120,13 +114,13 @@ class Masker:
             isinstance(text, str) and self(text) != text for text in texts
         )
 
-    def _found(self, readings: Iterable["_Reading"]) -> Iterator[tuple[int, int]]:
+    def _found(self, readings: Iterable["TextReading"]) -> Iterator[tuple[int, int]]:
         """Where values stand in what was read, in no order."""
         for reading in readings:
             yield from _places(reading, self._values)
             yield from _places(reading, self._encoded)
             if b"\n" in reading.text:  # Base64 may be broken into lines.
-                yield from _places(_read(reading, _BREAK, lambda _: b""), self._encoded)
+                yield from _places(without_breaks(reading), self._encoded)
 
 
 # ── what is looked for ───────────────────────────────────────────────────────────────────────
@@ -142,13 +136,9 @@ class _Needle(NamedTuple):
     is_base64: bool = False
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 def _encodings(value: str) -> Iterator[_Needle]:
     """The base64 of a value, wherever it begins in what was encoded."""
-    data = _bytes(value)
+    data = as_bytes(value)
     is_short = len(value) < LONG
     for skipped in (0,) if is_short else (0, 1, 2):
         whole = b64encode(bytes(skipped) + data)
@@ -167,115 +157,9 @@ _WORD: Final = frozenset(
 )
 
 
-# ── ways to read a text ──────────────────────────────────────────────────────────────────────
-
-
-class _Reading(NamedTuple):
-    """A text read in some way: of each byte, where in the text what it stands for begins and
-    ends."""
-
-    text: bytes
-    starts: Sequence[int]
-    ends: Sequence[int]
-
-
-_Replace: TypeAlias = Callable[[re.Match[bytes]], bytes | None]
-
-_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
-_FORM: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\+")
-_BREAK: Final = re.compile(rb"[\r\n]+[ \t]*")
-_ESCAPE: Final = re.compile(
-    rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})"
-    rb"|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([\\'\"/abfnrtv]))"
-)
-_SIMPLE: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
-
-
-def _from_percent(found: re.Match[bytes]) -> bytes:
-    return bytes((int(found[1], 16),)) if found[1] else b" "
-
-
-def _from_escape(found: re.Match[bytes]) -> bytes | None:
-    """What an escape in a ``str`` or in JSON stands for."""
-    if found[6]:
-        return bytes((_SIMPLE.get(found[6][0], found[6][0]),))
-    if found[1]:
-        high, low = int(found[1], 16), int(found[2], 16)
-        code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)
-    else:
-        code = int(found[3] or found[4] or found[5], 16)
-    return _bytes(chr(code)) if code <= 0x10FFFF else None
-
-
-def _from_byte_escape(found: re.Match[bytes]) -> bytes | None:
-    """What an escape in ``bytes`` stands for."""
-    return bytes((int(found[5], 16),)) if found[5] else _from_escape(found)
-
-
-_WAYS: Final[tuple[tuple[bytes, re.Pattern[bytes], _Replace], ...]] = (
-    (b"\\", _ESCAPE, _from_escape),
-    (b"%", _PERCENT, _from_percent),
-    (b"\\x", _ESCAPE, _from_byte_escape),
-    (b"+", _FORM, _from_percent),
-)
-
-
-def _readings(text: str) -> list[_Reading] | None:
-    """``text`` as it is, and read in every way, and what that gives again.
-
-    ``None`` for one that is too large for that.
-    """
-    first = _plainly(text)
-    readings = [first]
-    seen, read = {first.text}, 0
-    at_hand = [first]
-    for _ in range(MAX_DEPTH):
-        made = []
-        for reading in at_hand:
-            for sign, pattern, replace in _WAYS:
-                if sign not in reading.text:
-                    continue
-                read += len(reading.text)
-                if read > MAX_READ:
-                    return None
-                other = _read(reading, pattern, replace)
-                if other.text not in seen:
-                    seen.add(other.text)
-                    made.append(other)
-        readings += made
-        at_hand = made
-    return readings
-
-
-def _plainly(text: str) -> _Reading:
-    data = _bytes(text)
-    if len(data) == len(text):
-        return _Reading(data, range(len(data)), range(1, len(data) + 1))
-    starts = [at for at, each in enumerate(text) for _ in range(len(_bytes(each)))]
-    return _Reading(data, starts, [at + 1 for at in starts])
-
-
-def _read(reading: _Reading, pattern: re.Pattern[bytes], replace: _Replace) -> _Reading:
-    text, starts, ends = reading
-    made, new_starts, new_ends, at = bytearray(), list[int](), list[int](), 0
-    for found in pattern.finditer(text):
-        new = replace(found)
-        if new is None:
-            continue
-        start, end = found.span()
-        made += text[at:start]
-        new_starts += starts[at:start]
-        new_ends += ends[at:start]
-        made += new
-        new_starts += [starts[start]] * len(new)
-        new_ends += [ends[end - 1]] * len(new)
-        at = end
-    return _Reading(bytes(made) + text[at:], [*new_starts, *starts[at:]], [*new_ends, *ends[at:]])
-
-
-def _places(reading: _Reading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
+def _places(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
     """Where needles stand in what a reading was made of."""
-    text, starts, ends = reading
+    text = reading.text
     for needle in needles:
         start = text.find(needle.text)
         while start >= 0:
@@ -284,7 +168,7 @@ def _places(reading: _Reading, needles: Iterable[_Needle]) -> Iterator[tuple[int
                 first, last = start, end
                 if needle.is_base64:
                     first, last = _widened(text, start, end, needle)
-                yield starts[first], ends[last - 1]
+                yield reading.place(first, last - 1)
             start = text.find(needle.text, start + 1)
 
 
