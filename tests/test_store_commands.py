@@ -102,6 +102,7 @@ WRONG = [
     (["import", "missing.jsonl"], "missing.jsonl: No such file or directory; name a file"),
     (["import", "noise.txt"], "noise.txt line 1: JSON is malformed"),
     (["import", "empty.txt"], "empty.txt line 0: the file ends before the export does"),
+    (["import", "/dev/zero"], "/dev/zero line 1: it is longer than 128 MiB"),
     (["import", "other.jsonl"], "other.jsonl line 1: Invalid value"),
     (["backup", "store"], "store: is not empty; name a new folder"),
     (["backup", "noise.txt"], "noise.txt: Not a directory"),

@@ -348,6 +348,9 @@ DEEDS: dict[str, Callable[[Path], object]] = {
     "log and its index removed": lambda x: [y.unlink() for y in x.glob("hubbub.db-[ws]*")],
     "index removed": lambda x: (x / "hubbub.db-shm").unlink(),
     "lock removed": lambda x: (x / "hubbub.db-lock").unlink(),
+    "database cut": lambda x: os.truncate(x / "hubbub.db", 4096),
+    "database emptied": lambda x: (x / "hubbub.db").write_bytes(b""),
+    "end of the log cut off": lambda x: os.truncate(x / "hubbub.db-wal", 0),
     "everything but agents removed": lambda x: [y.unlink() for y in x.glob("hubbub.db*")],
 }
 KEPT = ("log", "index", "lock")

@@ -30,8 +30,8 @@ from hubbub.runtime.stores.sqlite.lock import identity_of
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "FORMAT", "PRAGMAS", "connect", "connect_read_only", "is_damage", "is_io_error", "mark_failed",
-    "prepare", "store_failure",
+    "FORMAT", "MAX_LOG_BYTES", "PRAGMAS", "connect", "connect_read_only", "is_damage",
+    "is_io_error", "mark_failed", "prepare", "store_failure",
 ]  # fmt: skip
 
 FORMAT: Final = 1
@@ -47,9 +47,12 @@ DAMAGED: Final = (
     "folder agents/"
 )
 
+MAX_LOG_BYTES: Final = 64 * 1024 * 1024
+"""To what a log is cut that was longer, when SQLite begins it anew."""
+
 PRAGMAS: Final = (
     "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
-    "journal_size_limit=67108864", "fullfsync=1", "temp_store=MEMORY",
+    f"journal_size_limit={MAX_LOG_BYTES}", "fullfsync=1", "temp_store=MEMORY",
 )  # fmt: skip
 """How the writing connection is set; ``tests/runtime/test_crash_vfs.py`` shows why."""
 

@@ -1,16 +1,24 @@
 """``StoreWatch``: whether the files of an open store are still the ones that lie in its folder.
 
 SQLite goes on writing a file that was removed, renamed or replaced, and nobody would ever find
-what it writes.  Names are compared with device and inode; nothing is opened.
+what it writes.  Names are compared with device and inode; nothing is opened.  A file that was
+cut, or overwritten by a shorter one, is the same file: neither the database nor its log ever
+becomes shorter while the store is open, but for a log that was longer than its limit.  One that
+was overwritten by contents of the same length is noticed when it is read.
 """
 
 import os
 from pathlib import Path
+from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sqlite.lock import StoreLock, identity_of
+from hubbub.runtime.stores.sqlite.schema import MAX_LOG_BYTES
 
 __all__ = ["StoreWatch", "TakenAway"]
+
+
+_UNBOUNDED: Final = 1 << 63
 
 
 class TakenAway(OperatorError):
@@ -20,20 +28,25 @@ class TakenAway(OperatorError):
 class StoreWatch:
     """Begins with what lies there now: the database, its log, and the lock that is held on it."""
 
-    __slots__ = ("_files", "_known", "_owned")
+    __slots__ = ("_files", "_is_cut", "_kept", "_known", "_owned", "_sizes")
 
     def __init__(self, database: Path, lock: StoreLock) -> None:
         self._owned = (str(database), str(lock.path))
-        logs = (str(database.with_name(f"{database.name}{end}")) for end in ("-wal", "-shm"))
+        logs = [str(database.with_name(f"{database.name}{end}")) for end in ("-wal", "-shm")]
         found = ((name, identity_of(Path(name))) for name in (*self._owned, *logs))
         self._known = {name: identity for name, identity in found if identity is not None}
         for name in self._owned:
             if name not in self._known:
                 raise _taken_away(name, "it is gone")
         self._files = tuple(self._known.items())
+        self._kept = {str(database): _UNBOUNDED, logs[0]: MAX_LOG_BYTES}
+        """Up to which size a file keeps what it has."""
+        self._sizes = dict.fromkeys(self._kept, 0)
+        self._is_cut = False
+        self.check()
 
     def check(self) -> None:
-        """Raise ``TakenAway`` for a file that is gone, or is another one."""
+        """Raise ``TakenAway`` for a file that is gone, is another one, or was cut."""
         for name, known in self._files:
             try:
                 found = os.stat(name)
@@ -41,10 +54,17 @@ class StoreWatch:
                 raise _taken_away(name, error.strerror or str(error)) from None
             if (found.st_dev, found.st_ino) != known:
                 raise _taken_away(name, "another file has its name")
+            if (kept := self._kept.get(name)) is not None:
+                if found.st_size < self._sizes[name]:
+                    self._is_cut = True
+                    raise _taken_away(name, f"it was cut to {found.st_size:,} bytes")
+                self._sizes[name] = min(found.st_size, kept)
 
     def is_owned(self) -> bool:
-        """Whether the database is in its place, and so is the lock on it."""
-        return all(identity_of(Path(name)) == self._known.get(name) for name in self._owned)
+        """Whether the database is in its place, whole, and so is the lock on it."""
+        return not self._is_cut and all(
+            identity_of(Path(name)) == self._known.get(name) for name in self._owned
+        )
 
 
 def _taken_away(name: str, what: str) -> TakenAway:
