@@ -38,7 +38,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Delivery, NewRun
 from hubbub.hub.values import NULL, Secret
 
-__all__ = ["SCHEDULES", "Addressing", "identity_of", "is_from_user", "is_run_id"]
+__all__ = ["SCHEDULES", "Addressing", "identity_of", "is_from_user", "is_minted", "is_run_id"]
 
 SCHEDULES: Final = "schedule"
 """The source of what a schedule sends, and begins."""
@@ -73,13 +73,18 @@ def is_run_id(text: str) -> bool:
     return _RUN_ID.fullmatch(text) is not None
 
 
+def is_minted(text: str) -> bool:
+    """Whether it is the id that a run gets which nobody has given one."""
+    return _MINTED.fullmatch(text) is not None
+
+
 def is_from_user(event: SessionMessage) -> bool:
     """Whether a person said it, rather than another run or a program unseen by people."""
     return (
         event.role == "user"
         and not event.silent
         and not event.from_run
-        and not _MINTED.fullmatch(event.source)
+        and not is_minted(event.source)
     )
 
 

@@ -191,6 +191,31 @@ async def test_a_link_to_a_folder_is_told_of_and_not_followed(made: Made, tmp_pa
     assert made.chat not in places_of(folder) and made.child in places_of(folder)
 
 
+@pytest.mark.spec("G-05", "P-03")
+async def test_what_a_project_keeps_in_a_folder_of_that_name_is_nobodys_broken_agent(
+    made: Made, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    for name in ("research", "research/tools", "my.agent", "__pycache__", "empty"):
+        (project / "agents" / name).mkdir(parents=True)
+        (project / "agents" / name).chmod(0o755)
+    (project / "agents" / "__init__.py").write_text("")
+    (project / "agents" / "research" / "state.json").write_text("{}")
+    (project / "shared").mkdir()
+    (project / "agents" / "shared").symlink_to(project / "shared")
+    before = sorted(project.rglob("*"))
+    store = SqliteStore(project / "hubbub.db", ports=virtual_ports())
+    async with Runtime(agents(), store=store, grace=0) as rt:
+        run = await rt.start("bot", "hello", session_key="chat_1_2")
+        await run.result()
+        await store.projected()
+        assert list(store.problems) == []
+    assert (project / "agents" / run.run_id / "descriptor.json").exists()
+    assert [x for x in before if not x.exists()] == []
+    assert (project / "agents" / "research").stat().st_mode & 0o777 == 0o755
+    assert [x.text for x in StoreCheck(f"sqlite:{project / 'hubbub.db'}").problems()] == []
+
+
 @pytest.mark.spec("G-04", "P-03")
 async def test_a_file_in_the_place_of_all_folders_is_told_of(made: Made, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made.folder, tmp_path / "store"))

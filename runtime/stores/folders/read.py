@@ -23,6 +23,7 @@ from hubbub.agents.folders.read_back import ReadBack, read_back
 from hubbub.agents.folders.state_file import Record, StateText, begin, read_state
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
+from hubbub.hub.addressing import is_minted
 from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import encode_event
@@ -182,17 +183,27 @@ def parent_in(disk: Disk, path: str, run_id: str) -> str | None:
 
 def misplaced(disk: Disk, path: str, run_id: str | None) -> str | None:
     """Why what stands there is no folder of an agent; empty for one, ``None`` for what was
-    never meant to be one."""
-    if disk.is_link(path):
+    never meant to be one.
+
+    A project may keep code of its own in a folder of that name.
+    """
+    is_link = disk.is_link(path)
+    if not (is_link or disk.is_folder(path)) or not _is_certainly_ours(disk, path):
+        return None
+    if is_link:
         return "a link, which is not followed"
-    if not disk.is_folder(path):
-        return None
-    try:
-        if path.rpartition("/")[2].startswith(".") and "descriptor.json" not in disk.listdir(path):
-            return None
-    except OSError:
-        return None
     return "its name is that of no run" if run_id is None else ""
+
+
+def _is_certainly_ours(disk: Disk, path: str) -> bool:
+    """Whether a folder has the id of a run as its name, or what nobody else writes in it."""
+    if is_minted(path.rpartition("/")[2]):
+        return True
+    try:
+        names = disk.listdir(path)
+    except OSError:
+        return False
+    return "descriptor.json" in names or {"state.json", "history.jsonl"} <= {*names}
 
 
 def out_of_place(path: str, what: str) -> Broken:

@@ -572,14 +572,15 @@ async def test_a_state_with_any_value_anywhere_is_adopted_or_reported(
 @pytest.mark.spec("P-02")
 def test_a_half_created_agent_is_repaired_and_an_unreadable_one_reported(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    new, bad, bare = (home.root / name for name in ("new", "bad", "bare"))
+    made_by_us = "019b76da-a800-7000-a3b8-9af8ed993d2a"
+    new, bad, bare = (home.root / name for name in ("new", "bad", made_by_us))
     for folder in (new, bad, bare):
         folder.mkdir(parents=True)
     of_new = SubagentDescriptor(id="new", parent_agent_id="boss", name="helper")
     (new / "descriptor.json").write_bytes(bytes(encode_descriptor(of_new)))
     (bad / "descriptor.json").write_text('{"type": "robot"}')
     found = home.folders.foreign(lambda _: None, default_agent="assistant")
-    broken_bad, broken_bare, adopted = found
+    broken_bare, broken_bad, adopted = found
     assert isinstance(broken_bad, Broken) and broken_bad.line == 1
     assert isinstance(broken_bare, Broken) and "missing" in str(broken_bare)
     assert isinstance(adopted, Adopted)
@@ -588,7 +589,7 @@ def test_a_half_created_agent_is_repaired_and_an_unreadable_one_reported(tmp_pat
     assert any("its parent boss is not here" in text for text in adopted.warnings)
     assert (adopted.info.agent, adopted.info.status) == ("assistant", "parked")
     assert fold_all(EMPTY, adopted.events).transcript == ()
-    assert sorted(x.name for x in home.root.iterdir()) == ["bad", "bare", "new"]
+    assert sorted(x.name for x in home.root.iterdir()) == [made_by_us, "bad", "new"]
     assert home.folders.foreign(lambda run_id: run_id) == []
 
 
