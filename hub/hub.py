@@ -143,7 +143,7 @@ class Hub:
         return self.pipeline.is_closed
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Name who is told of deliveries; a hub has one owner at a time."""
+        """Name who hears of deliveries; a hub has one owner at a time."""
         if owner is not None and self.dispatcher.owner is not None:
             raise BadValue("Hub", "this hub already has a runtime; use one Runtime per hub")
         self.dispatcher.owner = owner
@@ -364,7 +364,7 @@ class Hub:
     ) -> Any:
         """Ask and wait for the answer.
 
-        ``address`` is ``"user"`` (whoever answers ``session:prompt`` events), a service such as
+        ``address`` is ``"user"`` (anybody who answers ``session:prompt`` events), a service such as
         ``"runtime"``, or a run id: the run gets the question as a message with a ``prompt_id``
         and answers with ``hub.reply``.  Raises ``PromptTimeout`` after ``timeout`` seconds,
         ``PromptClosed`` when the run asked is gone, ``Closed`` when the hub closes, and what a

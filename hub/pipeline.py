@@ -8,7 +8,7 @@
 * ``submit`` hands a commit to the store, which calls ``committed`` in the order of submission.
 * ``committed`` settles what the commit said: its receipt first, then one dispatch of all that it
   wrote, of the letters for what nobody will handle, and of the ephemeral events that waited for
-  it; then the prompts of a run that ended; then whoever submitted it.
+  it; then the prompts of a run that ended; then the ``after`` of who submitted it.
 * Everything here acts at the call and awaits nothing.
 
 A run's own lane (``own_lane``), prompts, the scope of a run and the runtime submit here; ``Hub``
@@ -24,6 +24,7 @@ from msgspec import structs
 
 from hubbub.hub.addressing import Addressing
 from hubbub.hub.delivery import scope
+from hubbub.hub.delivery.dead_letters import letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent, WrongThread
 from hubbub.hub.events import (
@@ -152,7 +153,7 @@ class Pipeline:
             if isinstance(event, SessionReply):
                 self._emit_reply(event, done)
                 return None
-            # Where a run stands in its tree is not the sender's to say.
+            # A sender does not decide where a run is in its tree.
             event = structs.replace(event, root_run_id="", parent_run_id=None)
             self.deliver(event, done)  # type: ignore[arg-type]
             return None
@@ -374,34 +375,16 @@ class Pipeline:
     # ── what nobody will handle ──────────────────────────────────────────────────────────────
 
     def _letters(self, commit: Commit) -> list[HubDeadLetter]:
-        """What nobody will handle, because of this commit."""
-        found: list[tuple[str, str, InLane]] = []
-        if commit.receipt is None:
-            refused = (x for x in commit.deliveries if x.outcome == "rejected")
-            found += [(each.to, each.reason, each.event) for each in refused]
-        if commit.status == "ended":
-            ending = commit.events[-1] if commit.events else None
-            reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
-            found += [(commit.run_id, reason, item) for item in commit.leftovers]
         letters = []
-        for each in found:
-            if (letter := self._letter(*each)) is not None:
+        for each in unhandled(commit):
+            if (letter := letter_of(*each, at=self.ports.clock.now())) is not None:
                 self.dispatcher.number += 1
                 letters.append(structs.replace(letter, seq=self.dispatcher.number))
         return letters
 
     def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
-        if (letter := self._letter(to, reason, event)) is not None:
+        if (letter := letter_of(to, reason, event, at=self.ports.clock.now())) is not None:
             self.dispatcher.tell(letter)
-
-    def _letter(self, to: str, reason: str, event: InLane) -> HubDeadLetter | None:
-        if not isinstance(event, SessionMessage | SessionResult | SessionReply):
-            return None
-        log.info("message.undeliverable", to=to, reason=reason)
-        return HubDeadLetter(
-            to=to, reason=reason, message=event, at=self.ports.clock.now(), run_id=to,
-            root_run_id=event.root_run_id, agent=event.agent,
-        )  # fmt: skip
 
 
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)

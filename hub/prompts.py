@@ -2,7 +2,7 @@
 
 A prompt has an id, and the first reply to it counts.  Whom it is for decides how it travels:
 
-    user, or any name nobody serves   a ``session:prompt`` event; whoever listens may reply
+    user, or any name nobody serves   a ``session:prompt`` event; any listener may reply
     a run                             a message to the run, carrying the ``prompt_id``
     a service (``hub.serve``)         a call of the handler
 
@@ -13,7 +13,7 @@ A prompt ends exactly once, with a reason, by ``session:prompt:end``: in the lan
 asked, as soon as that decides so (its reply taken, its asker timed out, interrupted, at its end,
 or found to be lost with its process); in the hub's lane, where nobody's run asked, by its reply,
 its timeout, its asker's cancellation, with the hub, or at the next opening of the store.  From
-that record on, in the same breath, a reply is rejected.  An interruption or termination of the
+that record on, at once, a reply is rejected.  An interruption or termination of the
 asker that is on its way to the store counts already: it would come first.
 """
 
@@ -65,9 +65,13 @@ class Asker(Protocol):
     """The run that asks, by whose lane a prompt opens and ends."""
 
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """The run in whose name it asks."""
+        ...
 
-    def open_prompt(self, event: SessionPrompt) -> None: ...
+    def open_prompt(self, event: SessionPrompt) -> None:
+        """Record that a prompt is open."""
+        ...
 
     def end_prompt(self, event: SessionPromptEnd) -> None:
         """Record that it has ended, unless that is on record."""
@@ -226,7 +230,7 @@ class Prompts:
             except BaseException as error:
                 if isinstance(error, Exception) or not is_contained(error):
                     raise
-                # Passed on, it would end whoever asks.
+                # Passed on, it would end the asker.
                 reason = f"who answers it raised {type(error).__name__}: {words_of(error)}"
                 raise PromptClosed(
                     "of a service", self._pipeline.dispatcher.masker()(reason, 2000)
@@ -250,6 +254,7 @@ class Prompts:
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
     def reply(self, prompt_id: str, content: str, source: str) -> Receipt:
+        """Answer a prompt; the first reply wins."""
         prompt = self._open.get(prompt_id)
         if prompt is None:
             return Receipt("rejected", self._ended.get(prompt_id, "unknown"))
@@ -260,7 +265,7 @@ class Prompts:
         prompt.answer = content
         event = SessionReply(prompt_id=prompt_id, content=content, source=source)
         if prompt.asker:
-            # The asking run is told through its inbox; by taking it, it ends the prompt.
+            # The asking run gets it through its inbox; by taking it, it ends the prompt.
             receipt = self._pipeline.deliver(event, to=prompt.asker)
             if receipt.status == "pending":
                 receipt.watch(lambda receipt: self._rejected(prompt, receipt))
@@ -276,9 +281,9 @@ class Prompts:
     # ── ending ───────────────────────────────────────────────────────────────────────────────
 
     def end(self, prompt_id: str, reason: str, *, is_with_run: bool = False) -> None:
-        """A prompt has ended: its asker goes on, and no reply is accepted any more.
+        """A prompt has ended: its asker continues, and no reply is accepted any more.
 
-        ``is_with_run``: its asker's run ends with it, and goes on nowhere until that is on record.
+        ``is_with_run``: its asker's run ends with it; the asker waits until that is on record.
         """
         prompt = self._open.pop(prompt_id, None)
         if prompt is None:
@@ -303,7 +308,7 @@ class Prompts:
             self._ended.popitem(last=False)
 
     def run_ended(self, run_id: str) -> None:
-        """A run is over: whoever asks it gets no answer.  What it asked, its lane has ended."""
+        """A run is over: its askers get no answer.  What it asked, its lane has ended."""
         for prompt in self._asleep.pop(run_id, ()):
             prompt.wake()
         for prompt in tuple(self._of_run.get(run_id, {}).values()):
@@ -340,6 +345,7 @@ class Prompts:
     # ── services ─────────────────────────────────────────────────────────────────────────────
 
     def serve(self, address: str, handler: Service) -> Callable[[], None]:
+        """Answer what is asked of an address; returns what stops it."""
         if address in self._services or address == "user" or _is_run_id(address):
             raise BadValue("serve", f"the address {address!r} is taken; choose another")
         self._services[address] = handler

@@ -45,14 +45,17 @@ class Receipt:
 
     @property
     def accepted(self) -> bool:
+        """Whether it is in the inbox, durably."""
         return self.status == "accepted"
 
     @property
     def rejected(self) -> bool:
+        """Whether nothing was added, for ``reason``."""
         return self.status == "rejected"
 
     @property
     def duplicate(self) -> bool:
+        """Whether it was accepted before."""
         return self.status == "duplicate"
 
     def raise_if_rejected(self) -> "Receipt":

@@ -44,14 +44,18 @@ _PLACES: Final = ("side", "label", "turn", "call_id")
 class Closable(Protocol):
     """A subscription or stream."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Leave; idempotent."""
+        ...
 
 
 class RunScope(Protocol):
     """What a run lets its scope do."""
 
     @property
-    def lane(self) -> OwnLane: ...
+    def lane(self) -> OwnLane:
+        """The pen of the run's own lane."""
+        ...
 
     @property
     def is_live(self) -> bool:
@@ -237,15 +241,19 @@ class RunHub:
         return self.hub.has(type_, run_id=lane.run_id, root_run_id=lane.root_run_id)
 
     def scoped(self, **fields: Any) -> AbstractContextManager[None]:
+        """See ``Hub.scoped``."""
         return self.hub.scoped(**fields)
 
     def send_to_run(self, run_id: str, message: Sayable) -> Receipt:
+        """Put a message into a run's inbox, in this run's name."""
         return self._pipeline.deliver(self._said(message), to=run_id)
 
     def send_to(self, agent_name: str, message: Sayable) -> Receipt:
+        """Send to the one live run of an agent, in this run's name."""
         return self._pipeline.deliver(self._said(message), to=agent_name, by="name")
 
     def send(self, message: Sayable, *, session_key: str | None = None) -> Receipt:
+        """Send to a conversation by its key, or to the only open one."""
         if session_key is None:
             return self._pipeline.deliver(self._said(message), to="", by="only")
         return self._pipeline.deliver(self._said(message), to=session_key, by="key")
@@ -267,7 +275,7 @@ class RunHub:
         options: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Any:
-        """Ask as this run: the prompt and its reply stand in this run's journal.
+        """Ask as this run: the prompt and its reply are in this run's journal.
 
         Raises ``WaitCycle`` for the run itself, and for one that waits for it.
         """
@@ -301,24 +309,31 @@ class RunHub:
         return structs.replace(event, **{k: v for k, v in fields.items() if k in _PLACES})
 
     def reply(self, prompt_id: str, content: str) -> Receipt:
+        """Answer a prompt in this run's name; the first reply wins."""
         return self.hub.reply(prompt_id, content, source=self._run.lane.run_id)
 
     def interrupt(self, run_id: str, reason: str = "") -> Receipt:
+        """See ``Hub.interrupt``."""
         return self.hub.interrupt(run_id, reason)
 
     def close_run(self, run_id: str, reason: str = "") -> Receipt:
+        """See ``Hub.close_run``."""
         return self.hub.close_run(run_id, reason)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
+        """See ``Hub.terminate``."""
         return self.hub.terminate(run_id, reason)
 
     async def read(self, run_id: str | None = None, **options: Any) -> list[Event]:
+        """See ``Hub.read``."""
         return await self.hub.read(run_id, **options)
 
     def cursor(self, event: Event) -> str:
+        """The cursor after a durable event."""
         return self.hub.cursor(event)
 
     def statistics(self) -> HubStatistics:
+        """How much there is of everything in the hub, now."""
         return self.hub.statistics()
 
 
@@ -331,6 +346,7 @@ class RunSubscription:
         self.parts = parts
 
     def close(self) -> None:
+        """Leave both."""
         for part in self.parts:
             part.close()
 

@@ -48,9 +48,11 @@ class TaskHost:
 
     @property
     def is_open(self) -> bool:
+        """Whether tasks can be started."""
         return self._group is not None
 
     async def open(self) -> None:
+        """Make the task group; on Trio it is the calling task's."""
         if is_on_asyncio():
             self._leave, self._ended = anyio.Event(), anyio.Event()
             # What a thread calls here runs in no task, by which anyio would know asyncio.
@@ -91,7 +93,7 @@ class TaskHost:
         """Start a task in an empty context: nothing of the caller's variables leaks in.
 
         One that ``lives_on`` ends with the host and not before, for others wait for it to leave:
-        on Trio, whoever has opened the host may be cancelled, and the tasks in its group with it.
+        on Trio, the task that opened the host may be cancelled, and the tasks in its group with it.
         """
         if self._group is None:
             coroutine.close()

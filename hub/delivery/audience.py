@@ -70,10 +70,12 @@ class Audience:
         self.rows: dict[str, tuple[Subscription, ...]] = {}
 
     def add(self, subscription: Subscription) -> None:
+        """Let one more listen."""
         self.subscriptions += (subscription,)
         self.rows.clear()
 
     def remove(self, subscription: Subscription) -> None:
+        """Let one listen no more."""
         self.subscriptions = tuple(s for s in self.subscriptions if s is not subscription)
         self.rows.clear()
 

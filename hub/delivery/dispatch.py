@@ -8,8 +8,8 @@ Rules
 * Rows of listeners are immutable tuples, looked up before any of them is called: who subscribes
   during a dispatch does not get that event, who leaves before its turn is not called.
 * A listener that raises is reported once, as ``hub:error``, and holds up nobody.  One that ends
-  the program ends it from a task of the hub's: whoever commits goes on until it is left.
-* The owner of runs is told of what entered their inboxes after the dispatch, in the order of
+  the program ends it from a task of the hub's, and the commit at work is finished first.
+* The owner of runs hears of what entered their inboxes after the dispatch, in the order of
   the commits.
 * Deltas are void once a later durable event of their run has been dispatched.
 """
@@ -38,9 +38,11 @@ MAX_NESTED: Final = 100_000
 
 
 class Owner(Protocol):
-    """Whoever makes runs happen: told of every item that enters an inbox, after its commit."""
+    """What makes runs happen; it hears of every item that enters an inbox, after its commit."""
 
-    def wake(self, item: InLane) -> None: ...
+    def wake(self, item: InLane) -> None:
+        """An item has entered an inbox."""
+        ...
 
     def expect(self, opening: SessionOpen) -> None:
         """A new run is being opened; the store has yet to say so."""
@@ -85,7 +87,7 @@ class OpenStream(Protocol):
 
 
 class Dispatcher:
-    """Who listens to what, and the one order in which they are told."""
+    """Who listens to what, and the one order in which events reach them."""
 
     __slots__ = (
         "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
@@ -125,6 +127,7 @@ class Dispatcher:
 
     @property
     def audiences(self) -> tuple[Audience, ...]:
+        """Everybody who listens."""
         return (self._everyone, *self._trees.values(), *self._runs.values())
 
     def close(self) -> None:
@@ -153,6 +156,7 @@ class Dispatcher:
         )
 
     def attach(self, subscription: Subscription) -> None:
+        """Let a subscription get what is dispatched from now on."""
         if self.is_closed:
             return
         self.changes += 1
@@ -165,6 +169,7 @@ class Dispatcher:
         audience.add(subscription)
 
     def detach(self, subscription: Subscription) -> None:
+        """Let a subscription get nothing more."""
         self.changes += 1
         if subscription.run_id is not None:
             key, audiences = subscription.run_id, self._runs
@@ -253,6 +258,7 @@ class Dispatcher:
         return found
 
     def is_void(self, event: Event) -> bool:
+        """Whether a later durable event has overtaken this delta."""
         after = getattr(event, "after_seq", None)
         return after is not None and self._floors.get(event.run_id) != after
 

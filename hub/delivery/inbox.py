@@ -16,7 +16,9 @@ class Inbox(Protocol):
     """Called when there is a message to read, or will never be one again."""
 
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """The run whose messages these are."""
+        ...
 
     @property
     def is_over(self) -> bool:
@@ -27,9 +29,13 @@ class Inbox(Protocol):
         """The next is asked for, so the one before is consumed; raises ``InboxInUse``."""
         ...
 
-    def next_nowait(self) -> SessionMessage | None: ...
+    def next_nowait(self) -> SessionMessage | None:
+        """The next message, if one waits."""
+        ...
 
-    def consume(self) -> None: ...
+    def consume(self) -> None:
+        """The message that was yielded is done with."""
+        ...
 
     def waiting(self, *, for_others: bool = False) -> AbstractContextManager[None]:
         """Inside, the code waits for a message; ``for_others``: or for what other runs do."""

@@ -41,6 +41,7 @@ class Patterns:
         self.prefixes = tuple(part[:-1] for part in parts if part.endswith(":*"))
 
     def match(self, type_: str) -> bool:
+        """Whether an event of this type is meant."""
         return self.everything or type_ in self.exact or type_.startswith(self.prefixes)
 
     @property

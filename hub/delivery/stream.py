@@ -171,6 +171,7 @@ class EventStream:
 
     @property
     def buffered(self) -> int:
+        """How many events wait to be read."""
         return len(self._buffer)
 
     @property
@@ -270,7 +271,7 @@ class EventStream:
         )
         self._position = reached
         self._buffer.extend(self._without_messages(events))
-        # No await from here on: compared and attached in one breath.
+        # No await from here on: what is compared must hold when it is attached.
         if reached >= self._dispatcher.dispatched:
             self._reading = False
             self._room = self._limit + len(self._buffer)  # What was read is not in arrears.

@@ -20,10 +20,12 @@ PAGE: Final = 1000
 
 
 def cursor_of(store: str, event: Event) -> str:
+    """The cursor after an event of the store of that name."""
     return f"{store}|{event.run_id}/{event.lane}/{event.seq}"
 
 
 def cursor_at(store: str, position: int) -> str:
+    """The cursor after a position."""
     return f"{store}@{position}"
 
 

@@ -13,12 +13,13 @@ events of the store in that order.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.descriptors import Descriptor
+from hubbub.hub.receipt import Receipt
 
 __all__ = [
     "Addressing",
@@ -116,7 +117,32 @@ class Delivery:
         self.run_ids: tuple[str, ...] = ()
 
 
-class Commit:
+class HubNotes:
+    """What the hub notes on a commit that is on its way; no store looks at it."""
+
+    __slots__ = ("about", "after", "before", "lane", "receipt", "trailing")
+
+    about: str
+    """The run that it is about: what that emits without a lane meanwhile waits for it."""
+    lane: "InFlight | None"
+    """The own lane that submitted it, and counts what is in flight."""
+    before: "Callable[[Commit], None] | None"
+    """Called when it is committed or refused, ahead of everything else."""
+    receipt: "Receipt | None"
+    """What the sender of its one delivery holds, to be settled next."""
+    trailing: list[Event] | None
+    """Ephemeral events that are dispatched with it, behind its own."""
+    after: "Callable[[Commit], None] | None"
+    """Called last, when the dispatch is done or queued behind one at work."""
+
+
+class InFlight(Protocol):
+    """What counts its commits that the store has yet to write."""
+
+    in_flight: int
+
+
+class Commit(HubNotes):
     """What is written together.
 
     ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
@@ -127,9 +153,8 @@ class Commit:
     """
 
     __slots__ = (
-        "about", "after", "agent", "before", "deliveries", "done", "error", "events", "expect",
-        "lane", "leave_to", "leftovers", "lent", "notes", "receipt", "run_id", "status", "taken",
-        "trailing", "written",
+        "agent", "deliveries", "done", "error", "events", "expect", "leave_to", "leftovers",
+        "lent", "notes", "run_id", "status", "taken", "written",
     )  # fmt: skip
 
     def __init__(
@@ -166,14 +191,9 @@ class Commit:
         self.leftovers: Sequence[InLane] = ()
         self.error = ""
         self.done: Callable[[Commit], None] | None = None
-        # The hub's own notes; the store does not look at them.
+        """For the store to call, once it is written or refused."""
         self.about = run_id
-        """The run that it is about: what that emits without a lane meanwhile waits for it."""
-        self.lane: Any = None
-        self.before: Callable[[Commit], None] | None = None
-        self.after: Callable[[Commit], None] | None = None
-        self.receipt: Any = None
-        self.trailing: list[Event] | None = None
+        self.lane = self.before = self.receipt = self.trailing = self.after = None
 
     def forget_outcome(self) -> None:
         """Be as before it was tried to be written; for a store that tries once more."""
@@ -227,6 +247,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     match: Callable[[str], bool] | None = None
 
     def wants(self, event: Event) -> bool:
+        """Whether an event is one of them."""
         return (
             (self.run_id is None or event.run_id == self.run_id)
             and (self.root_run_id is None or event.root_run_id == self.root_run_id)
@@ -257,13 +278,17 @@ class Journal(Protocol):
         """What people must hear of the opening, one line each."""
         ...
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Begin: everything else is for an open journal.  Raises ``OperatorError``s."""
+        ...
 
     async def aclose(self) -> None:
         """Flush and let go of every resource; idempotent."""
         ...
 
-    def submit(self, commit: Commit) -> None: ...
+    def submit(self, commit: Commit) -> None:
+        """Write a commit, now or later; ``commit.done`` is called when it is written or refused."""
+        ...
 
     async def flush(self) -> None:
         """Return when everything submitted so far is done."""
@@ -277,7 +302,9 @@ class Journal(Protocol):
         """The last event in a run's own lane that is of one of these types."""
         ...
 
-    async def info(self, run_id: str) -> RunInfo | None: ...
+    async def info(self, run_id: str) -> RunInfo | None:
+        """What the store knows of a run; ``None`` for an unknown one."""
+        ...
 
     async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
         """Every live run (or every run), of one tree or of all, by creation."""

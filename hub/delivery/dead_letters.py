@@ -1,0 +1,38 @@
+"""Dead letters: what nobody will handle, told once as ``hub:dead_letter``.
+
+Only what somebody counts on becomes one: a message, a child's result, a reply.
+"""
+
+from hubbub.hub.events import HubDeadLetter, InLane, SessionMessage, SessionReply, SessionResult
+from hubbub.hub.logs import log
+from hubbub.hub.store.journal import Commit
+
+__all__ = ["letter_of", "unhandled"]
+
+
+def letter_of(to: str, reason: str, event: InLane, *, at: int) -> HubDeadLetter | None:
+    """The letter that says so of an item for run ``to``; ``None`` where nobody counts on it."""
+    if not isinstance(event, SessionMessage | SessionResult | SessionReply):
+        return None
+    log.info("message.undeliverable", to=to, reason=reason)
+    return HubDeadLetter(
+        to=to, reason=reason, message=event, at=at, run_id=to, root_run_id=event.root_run_id,
+        agent=event.agent,
+    )  # fmt: skip
+
+
+def unhandled(commit: Commit) -> list[tuple[str, str, InLane]]:
+    """What nobody will handle because of a commit: for whom it was, why, and what.
+
+    Without a receipt nobody hears otherwise that a delivery was rejected; and a run that ends
+    leaves what its inbox still holds.
+    """
+    found: list[tuple[str, str, InLane]] = []
+    if commit.receipt is None:
+        refused = (x for x in commit.deliveries if x.outcome == "rejected")
+        found += [(each.to, each.reason, each.event) for each in refused]
+    if commit.status == "ended":
+        ending = commit.events[-1] if commit.events else None
+        reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
+        found += [(commit.run_id, reason, item) for item in commit.leftovers]
+    return found
