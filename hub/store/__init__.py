@@ -1,1 +1,1 @@
-"""The store as the hub sees it: the journal's port, the rules of inboxes, and memory journals."""
+"""The store as the hub sees it: its ports, the ledger that decides commits, memory stores."""

@@ -17,7 +17,7 @@ new item where it comes to: accepted already, so neither a limit nor a key is as
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import structs
 
@@ -30,32 +30,19 @@ from hubbub.hub.events import (
     SessionResult,
     SessionVariables,
 )
-from hubbub.hub.store.journal import Commit, Delivery, NewRun, RunStatus
+from hubbub.hub.store.journal import Commit, Delivery, NewRun
+from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
-    "InboxRow", "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
+    "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
     "numbered", "placed", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
-R = TypeVar("R", bound="InboxRow")
+R = TypeVar("R", bound=LedgerRow)
 
 
-class InboxRow(Protocol):
-    """What a store has of an address, as far as its inbox goes."""
-
-    run_id: str
-    root_run_id: str
-    parent_run_id: str | None
-    agent: str
-    status: RunStatus
-    inbox: str
-    messages: int
-    in_seq: int
-    waiting: dict[int, InLane]
-
-
-def found_instead(row: InboxRow, delivery: Delivery) -> bool:
+def found_instead(row: LedgerRow, delivery: Delivery) -> bool:
     """Settle what an opening means for the run it came to; whether that is all there is to do.
 
     Another run than the one to be made was found: it is told what the opener wanted to say.
@@ -78,7 +65,7 @@ def found_instead(row: InboxRow, delivery: Delivery) -> bool:
 
 
 def placed(
-    new: NewRun, delivery: Delivery, find: Callable[[str], InboxRow | None]
+    new: NewRun, delivery: Delivery, find: Callable[[str], LedgerRow | None]
 ) -> NewRun | None:
     """A child that names its parent alone, where it stands; ``None``, and refused, if it cannot."""
     parent = find(new.parent_run_id or "")
@@ -96,7 +83,7 @@ def without_key(new: NewRun, delivery: Delivery) -> NewRun:
     return structs.replace(new, session_key="")
 
 
-def judge(row: InboxRow, delivery: Delivery, known: Event | None) -> bool:
+def judge(row: LedgerRow, delivery: Delivery, known: Event | None) -> bool:
     """Whether the inbox takes the delivery; if not, its outcome and reason say why.
 
     ``known`` is what was accepted under the delivery's source and key.
@@ -126,7 +113,7 @@ def judge(row: InboxRow, delivery: Delivery, known: Event | None) -> bool:
     return False
 
 
-def _is_closed(row: InboxRow, delivery: Delivery, event: InLane) -> bool:
+def _is_closed(row: LedgerRow, delivery: Delivery, event: InLane) -> bool:
     if row.status == "ended":
         return True
     if row.inbox == "closing":
@@ -134,7 +121,7 @@ def _is_closed(row: InboxRow, delivery: Delivery, event: InLane) -> bool:
     return not (row.inbox == "terminated" and delivery.closes == "terminated")
 
 
-def numbered(row: InboxRow, event: E) -> E:
+def numbered(row: LedgerRow, event: E) -> E:
     """``event`` as the next item of the run's in lane, which has been counted already."""
     return structs.replace(
         event,
@@ -176,7 +163,7 @@ def lenders(
     return found
 
 
-def take_out(row: InboxRow, seq: int) -> None:
+def take_out(row: LedgerRow, seq: int) -> None:
     """An item does not wait any more."""
     if row.waiting.pop(seq).__class__ is SessionMessage:
         row.messages -= 1
@@ -197,7 +184,7 @@ def heir_of(commit: Commit, find: Callable[[str], R | None]) -> R | None:
     return row
 
 
-def moved(commit: Commit, heir: InboxRow | None) -> list[SessionMessage]:
+def moved(commit: Commit, heir: LedgerRow | None) -> list[SessionMessage]:
     """The messages among a commit's leftovers as the next items of ``heir``, in order.
 
     They are leftovers no more.  An heir that takes no messages gets none.

@@ -171,7 +171,7 @@ async def test_variable_of_an_opening_reaches_the_secrets_port_and_nothing_else(
         loaded = await journal.load(opened.run_id)
         inner = getattr(journal, "_inner", journal)
         assert len(found[0]) >= 5
-        assert not reaches(found, receipts, loaded, inner._rows, inner._chunks)
+        assert not reaches(found, receipts, loaded, vars(inner._rows), inner._chunks)
         assert not reaches(hub.statistics(), await journal.runs())
         assert PLANTED not in caplog.text
         assert "listener.failed" in caplog.text

@@ -5,7 +5,7 @@ else.  ``PLANTED`` has them by name; ``WORLDS`` says how many it may take to fin
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, TypeAlias
 from unittest.mock import patch
 
@@ -22,13 +22,13 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store import inbox_rules
 from hubbub.hub.store.journal import Commit, NewRun
-from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.memory_rows import MemoryRows
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.schedules.scheduler import _Loop
-from hubbub.runtime.stores.sqlite import writer as sqlite_writer
+from hubbub.runtime.stores.sqlite.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
 
 __all__ = ["PLANTED", "WORLDS", "Plant"]
@@ -60,29 +60,22 @@ def missing_dedupe() -> Iterator[None]:
     def judge(row: Any, delivery: Any, known: Event | None) -> bool:
         return inbox_rules.judge(row, delivery, None)
 
-    with (
-        patch("hubbub.hub.store.memory.judge", judge),
-        patch("hubbub.runtime.stores.sqlite.writer.judge", judge),
-    ):
+    with patch("hubbub.hub.store.ledger.judge", judge):
         yield
 
 
 @contextmanager
 def second_agent() -> Iterator[None]:
     """An opening by a descriptor looks for no agent that stands for it already."""
-    found, found_for = MemoryJournal._found, sqlite_writer.found_for
-
-    def by_key(journal: MemoryJournal, new: NewRun) -> str | None:
-        return None if new.by_descriptor else found(journal, new)
-
-    def by_key_too(db: Any, new: NewRun) -> str | None:
-        return None if new.by_descriptor else found_for(db, new)
-
-    with (
-        patch.object(MemoryJournal, "_found", by_key),
-        patch.object(sqlite_writer, "found_for", by_key_too),
-    ):
+    with ExitStack() as stack:
+        for rows in (MemoryRows, StoredRows):
+            stack.enter_context(patch.object(rows, "opened", _by_key(rows)))
         yield
+
+
+def _by_key(rows: type[Any]) -> Callable[[Any, NewRun], str | None]:
+    opened = rows.opened
+    return lambda self, new: None if new.by_descriptor else opened(self, new)
 
 
 @contextmanager

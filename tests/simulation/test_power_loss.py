@@ -22,6 +22,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit, Delivery, NewRun
+from hubbub.hub.store.ledger import Ledger
 from hubbub.runtime.simulation import (
     ChannelFault,
     Crash,
@@ -358,16 +359,17 @@ def told_before_it_is_committed() -> Iterator[None]:
 @contextmanager
 def two_transactions() -> Iterator[None]:
     """What a run writes is committed, and then what it sends with it."""
-    write_own = SqliteWriter._write_own
+    deliver = Ledger._deliver
 
-    def write_and_commit(writer: SqliteWriter, commit: Commit) -> None:
-        write_own(writer, commit)
-        if commit.deliveries and not commit.error:
-            writer._flush()
-            writer._db.execute("COMMIT")
-            writer._db.execute("BEGIN IMMEDIATE")
+    def commit_and_deliver(ledger: Ledger[Any], commit: Commit, delivery: Delivery) -> None:
+        if commit.run_id and delivery is commit.deliveries[0]:
+            rows: Any = ledger._rows
+            rows._keep()
+            rows._db.execute("COMMIT")
+            rows._db.execute("BEGIN IMMEDIATE")
+        deliver(ledger, commit, delivery)
 
-    with patch.object(SqliteWriter, "_write_own", write_and_commit):
+    with patch.object(Ledger, "_deliver", commit_and_deliver):
         yield
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from hubbub import AgentDefinition, PromptDefinition, SideConfig, tool
 from hubbub.agents.model import ModelReply, ModelRequest, UserMessage
 from hubbub.hub import events as e
-from hubbub.hub.store.inbox_rules import found_instead, judge
+from hubbub.hub.store import ledger
+from hubbub.hub.store.inbox_rules import judge
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
@@ -96,7 +97,7 @@ class _UnsyncedJournal(MemoryJournal):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._options = options
-        self._began = self._hub_seq
+        self._began = self._ledger.hub_seq
         self._log: list[Commit] = []
 
     def submit(self, commit: Commit) -> None:
@@ -106,7 +107,7 @@ class _UnsyncedJournal(MemoryJournal):
     def forget_last(self) -> None:
         log, name, began = self._log[:-1], self.name, self._began
         again = MemoryJournal(keep=10**9, keep_hub_events=10**9)
-        again.name, again._hub_seq = name, began
+        again.name, again._ledger.hub_seq = name, began
         for commit in log:
             again.submit(_fresh(commit))
         vars(self).update(vars(again))
@@ -124,10 +125,10 @@ def _fresh(commit: Commit) -> Commit:
 def plant_no_dedupe(monkeypatch: Any) -> None:
     """Have inboxes forget under which keys they have accepted something."""
 
-    def takes(row: Any, delivery: Any) -> bool:
-        return not found_instead(row, delivery) and judge(row, delivery, None)
+    def forgetful(row: Any, delivery: Any, known: Any) -> bool:
+        return judge(row, delivery, None)
 
-    monkeypatch.setattr(MemoryJournal, "_takes", staticmethod(takes))
+    monkeypatch.setattr(ledger, "judge", forgetful)
 
 
 def keys_hold(history: History) -> Iterator[str]:

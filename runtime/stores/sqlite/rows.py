@@ -1,83 +1,65 @@
 """The rows of runs in the store, as its writer holds them."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import InLane
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import (
-    Descriptor,
     encode_descriptor,
     kind_of_descriptor,
     read_descriptor,
 )
-from hubbub.hub.store.journal import NewRun, RunInfo, RunStatus
+from hubbub.hub.store.journal import Addressing, NewRun
+from hubbub.hub.store.ledger_row import LedgerRow
+from hubbub.runtime.stores.sqlite.addresses import candidates, found_for, is_key_free
 
-__all__ = ["Row", "Rows", "check_row"]
+__all__ = ["Depths", "Row", "StoredRows", "check_row", "depths_of"]
+
+Depths: TypeAlias = tuple[int, int, int]
+"""Live runs, parked runs, items waiting."""
 
 KEPT_ROWS: Final = 256
 """Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
 
 
-class Row:
-    """A run as its next commit needs it."""
+class Row(LedgerRow):
+    """A run as its next commit needs it, and as the database last had it."""
 
-    __slots__ = (
-        "agent", "born", "chain", "created_at", "descriptor", "in_seq", "inbox", "is_new", "kind",
-        "messages", "name", "number", "parent_run_id", "recent", "root", "root_run_id", "run_id",
-        "seq", "session_key", "status", "waiting", "wake_at",
-    )  # fmt: skip
+    __slots__ = ("born", "chain", "counted", "kind", "number", "root")
 
-    def __init__(self, number: int, root: int, new: NewRun, at: int) -> None:
-        self.number = number
-        self.root = root
-        self.run_id = new.run_id
-        self.root_run_id = new.root_run_id
-        self.parent_run_id = new.parent_run_id
-        self.agent = new.agent
-        self.name = new.name
-        self.session_key = new.session_key
-        self.descriptor: Descriptor | None = new.descriptor
-        self.kind = kind_of_descriptor(new.descriptor)
-        self.created_at = at
-        self.wake_at = new.wake_at
-        self.status: RunStatus = "active"
-        self.inbox: Any = "open"
-        self.seq = 0
-        self.in_seq = 0
-        self.chain = 0
-        self.born = 0
-        self.recent = 0
-        self.waiting: dict[int, InLane] = {}
-        self.messages = 0
-        self.is_new = True
+    number: int
+    root: int
+    kind: str
+    chain: int
+    """The checksum of its last event, which goes into that of the next."""
+    born: int
+    """The position of its first event; 0 until that is written."""
+    counted: Depths
+    """What it adds to the store's depths, as far as they say."""
 
     @property
     def is_idle(self) -> bool:
         return not self.waiting and self.status in ("parked", "ended")
 
-    def info(self) -> RunInfo:
-        return RunInfo(
-            run_id=self.run_id, root_run_id=self.root_run_id, parent_run_id=self.parent_run_id,
-            agent=self.agent, name=self.name, session_key=self.session_key, status=self.status,
-            inbox=self.inbox, waiting=len(self.waiting), created_at=self.created_at,
-            wake_at=self.wake_at, descriptor=self.descriptor,
-        )  # fmt: skip
 
+class StoredRows:
+    """``Rows`` of a database: those at hand, and the numbers that stand for run ids.
 
-class Rows:
-    """The rows at hand, and the numbers that stand for run ids.  What is ``changed`` is written
-    with ``flush``."""
+    ``keep`` gives the database what has been decided so far: what is searched there must be.
+    """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, keep: Callable[[], None]) -> None:
         self._db = db
+        self._keep = keep
         self._rows: dict[str, Row] = {}
         self._numbers: dict[str, int] = {}
-        self.changed: dict[Row, None] = {}
 
-    def find(self, run_id: str) -> Row | None:
+    # ── what a ledger asks ───────────────────────────────────────────────────────────────────
+
+    def find(self, run_id: str, /) -> Row | None:
         """The row of a run.  Raises ``BadValue`` for one that is damaged."""
         row = self._rows.get(run_id)
         if row is None:
@@ -87,10 +69,33 @@ class Rows:
         return row
 
     def create(self, new: NewRun, at: int) -> Row:
-        row = Row(self.number(new.run_id), self.number(new.root_run_id), new, at)
+        row = Row(new, at)
+        row.number, row.root = self.number(new.run_id), self.number(new.root_run_id)
+        row.kind = kind_of_descriptor(new.descriptor)
+        row.chain = row.born = 0
+        row.counted = (0, 0, 0)
         self._rows[new.run_id] = row
-        self.changed[row] = None
         return row
+
+    def candidates(self, to: str, by: Addressing) -> Sequence[str]:
+        self._keep()
+        return candidates(self._db, to, by)
+
+    def opened(self, new: NewRun) -> str | None:
+        self._keep()
+        return found_for(self._db, new)
+
+    def is_key_free(self, session_key: str) -> bool:
+        return is_key_free(self._db, session_key)
+
+    def known(self, row: Row, source: str, key: str) -> InLane | None:
+        found = self._db.execute(_SELECT_ACCEPTED, (row.number, source, key)).fetchone()
+        return decode_event(found[0]) if found is not None else None  # type: ignore[return-value]
+
+    def readdress(self, row: Row) -> None:
+        """The database knows, once it is given the row."""
+
+    # ── what the writer asks ─────────────────────────────────────────────────────────────────
 
     def number(self, run_id: str) -> int:
         number = self._numbers.get(run_id)
@@ -105,11 +110,9 @@ class Rows:
         assert number is not None
         return number
 
-    def flush(self) -> None:
-        """Give the database what has changed, new rows too."""
-        if self.changed:
-            self._db.executemany(_PUT_ROW, [_values(row) for row in self.changed])
-            self.changed.clear()
+    def put(self, rows: Iterable[Row]) -> None:
+        """Give the database rows that are new, or have changed."""
+        self._db.executemany(_PUT_ROW, [_values(row) for row in rows])
 
     def trim(self) -> None:
         """Let go of rows with nothing to do, once there are many."""
@@ -117,6 +120,11 @@ class Rows:
             self._rows = {run_id: row for run_id, row in self._rows.items() if not row.is_idle}
         if len(self._numbers) > 4 * KEPT_ROWS:
             self._numbers.clear()
+
+
+def depths_of(row: Row) -> Depths:
+    """What a run adds to the depths of its store."""
+    return row.status != "ended", row.status in _PARKED, len(row.waiting)
 
 
 def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], int]) -> Row | None:
@@ -137,14 +145,16 @@ def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], in
         session_key=session_key, wake_at=wake_at,
         descriptor=None if descriptor is None else read_descriptor(descriptor),
     )  # fmt: skip
-    row = Row(number, number_of(root), new, created_at)
+    row = Row(new, created_at)
+    row.number, row.root, row.kind = number, number_of(root), kind_of_descriptor(new.descriptor)
     row.status, row.inbox, row.seq, row.in_seq, row.chain = status, inbox, seq, in_seq, chain
-    row.messages, row.born, row.recent, row.is_new = messages, born, recent, False
+    row.messages, row.born, row.recent = messages, born, recent
     if waiting:
         items = [decode_event(body) for (body,) in db.execute(_SELECT_WAITING, (number,))]
         row.waiting = {item.seq: item for item in items}  # type: ignore[misc]
     if len(row.waiting) != waiting:
         raise BadValue(f"run {run_id}", f"{waiting} items wait for it, not all are there; see fsck")
+    row.counted = depths_of(row)
     return row
 
 
@@ -155,6 +165,7 @@ def check_row(run_id: Any, status: Any, inbox: Any, numbers: Iterable[Any]) -> N
         raise BadValue(f"run {run_id}", "its row has changed; see fsck")
 
 
+_PARKED: Final = ("parked", "waiting")
 _STATUSES: Final = frozenset(("active", "waiting", "parked", "ended"))
 _INBOXES: Final = frozenset(("open", "closing", "terminated", "ended"))
 
@@ -167,6 +178,10 @@ _SELECT_ROW: Final = (
 _SELECT_WAITING: Final = (
     "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
     "ORDER BY waiting.seq"
+)
+_SELECT_ACCEPTED: Final = (
+    "SELECT body FROM event WHERE position = "
+    "(SELECT position FROM accepted WHERE run = ? AND source = ? AND key = ?)"
 )
 _PUT_ROW: Final = (
     "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "

@@ -56,7 +56,7 @@ async def test_suite_notices_a_store_that_forgets_to_deduplicate():
 async def test_suite_notices_a_store_for_which_a_descriptor_is_no_identity():
     class Forgetful(MemoryJournal):
         def submit(self, commit):
-            self._by_descriptor.clear()
+            self._rows._by_descriptor.clear()
             super().submit(commit)
 
     broken = {check.__name__ for check in CHECKS if await _fails(check, Forgetful)}
@@ -70,8 +70,8 @@ async def test_suite_notices_a_store_for_which_a_descriptor_is_no_identity():
 async def test_suite_notices_a_store_without_fences():
     class Unfenced(MemoryJournal):
         def submit(self, commit):
-            if commit.run_id in self._rows:
-                commit.expect = self._rows[commit.run_id].seq
+            if (row := self._rows.find(commit.run_id)) is not None:
+                commit.expect = row.seq
             super().submit(commit)
 
     assert await _fails(

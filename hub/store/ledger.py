@@ -1,0 +1,282 @@
+"""``Ledger``: what a commit comes to.  Rows in, writes out; no input or output of its own.
+
+    commits ─► Ledger.apply ─► each commit's error, written, leftovers, outcomes
+                 │    ▲          └► Ledger.writes: what the store must keep, in order
+                 ▼    │
+                 Rows: the store's rows and its address book
+
+Every store decides by this ledger, so that there is one place for the rules: who may write a lane,
+which items are taken, lent, moved, left over, what an address finds, what an inbox accepts
+(``inbox_rules``), and how everything is numbered.
+
+* A row is changed in place as soon as something is decided about it; ``Rows`` is told by
+  ``readdress`` where that changes whom an address finds.
+* ``writes`` grows over as many commits as the store likes to keep together.  The store keeps all
+  of it, and puts a new one in its place, or nothing: then it goes on with a new ledger and with
+  rows read again.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field, structs
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.events.descriptors import is_identity
+from hubbub.hub.store.inbox_rules import (
+    can_be_left_over,
+    found_instead,
+    heir_of,
+    judge,
+    lenders,
+    moved,
+    numbered,
+    placed,
+    take_out,
+    without_key,
+)
+from hubbub.hub.store.journal import Addressing, Commit, Delivery, NewRun
+from hubbub.hub.store.ledger_row import LedgerRow
+
+__all__ = ["Ledger", "Rows", "Writes"]
+
+R = TypeVar("R", bound=LedgerRow)
+
+
+class Rows(Protocol[R]):
+    """The rows of a store, as they are with everything that its ledger has decided.
+
+    ``find`` and ``known`` raise ``BadValue`` for what is damaged: that fails the commit, or the
+    one delivery, that needs it.
+    """
+
+    def find(self, run_id: str, /) -> R | None:
+        """The row of a run; the same object each time until the store has kept its changes."""
+        ...
+
+    def create(self, new: NewRun, at: int) -> R:
+        """The row of a run that there is from now on."""
+        ...
+
+    def candidates(self, to: str, by: Addressing) -> Sequence[str]:
+        """The runs that an address is meant for."""
+        ...
+
+    def opened(self, new: NewRun) -> str | None:
+        """The open run that an opening is for, by its key or by what it stands for."""
+        ...
+
+    def is_key_free(self, session_key: str) -> bool:
+        """Whether no open run is found by the key."""
+        ...
+
+    def known(self, row: R, source: str, key: str) -> InLane | None:
+        """What the run's inbox has accepted under a source and key, as far as it is kept."""
+        ...
+
+    def readdress(self, row: R) -> None:
+        """Its agent, status, inbox, or how recently a user spoke to it has changed."""
+        ...
+
+
+class Writes(Struct, Generic[R]):
+    """What a store must keep; each part in order, the parts in any."""
+
+    events: list[tuple[R | None, Sequence[Event]]] = field(default_factory=list)
+    """By run; ``None`` for the hub lane.  Their order is that of positions.  What stands in an in
+    lane waits from now on if it is among the row's ``waiting``."""
+    rows: dict[R, None] = field(default_factory=dict)
+    """Created or changed."""
+    taken: list[tuple[R, int]] = field(default_factory=list)
+    """Numbers of items that wait no more."""
+    accepted: dict[tuple[R, str, str], InLane] = field(default_factory=dict)
+    """By run, source and key; of no use once the run is ended."""
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+class Ledger(Generic[R]):
+    """Applies commits to the rows of a store, one after the other.
+
+    ``hub_seq`` is the number of the last event in the hub lane, ``recent`` when a user spoke to
+    anybody last.
+    """
+
+    def __init__(self, rows: Rows[R], *, hub_seq: int = 0, recent: int = 0) -> None:
+        self.writes: Writes[R] = Writes()
+        self.hub_seq = hub_seq
+        self._rows = rows
+        self._recent = recent
+        """Grows even while the clock is set back (µs)."""
+
+    def apply(self, commit: Commit) -> None:
+        """Decide a commit, and add what it writes to ``writes``.
+
+        Its ``error``, ``written`` and ``leftovers`` are filled in, and the outcome of each
+        delivery.  With an ``error`` nothing of it is written.  Raises what comes of contents that
+        no event can have; the store is then to forget what was decided since it kept something.
+        """
+        if commit.run_id:
+            try:
+                row = self._rows.find(commit.run_id)
+                lent = lenders(commit, row, self._rows.find) if row and commit.lent else ()
+            except BadValue as error:  # A damaged row.
+                commit.error = str(error)
+                return
+            if (
+                row is None
+                or row.seq != commit.expect
+                or row.status == "ended"
+                or lent is None
+                or (commit.taken and not row.waiting.keys() >= set(commit.taken))
+            ):
+                commit.error = "conflict"
+                return
+            self.writes.rows[row] = None
+            if commit.events:
+                self.writes.events.append((row, commit.events))
+                row.seq += len(commit.events)
+                commit.written.extend(commit.events)
+            if commit.taken or lent:
+                self._take(commit, row, lent)
+            if commit.agent:
+                row.agent = commit.agent
+                self._rows.readdress(row)
+            if commit.status is not None:
+                row.status = commit.status
+                if commit.status == "ended":
+                    self._end(commit, row)
+        elif commit.events:
+            self._write_hub(commit)
+        for delivery in commit.deliveries:
+            try:
+                self._deliver(commit, delivery)
+            except BadValue:  # What waits there is damaged: that is one run's trouble.
+                delivery.outcome, delivery.reason = "rejected", "unreadable"
+        if commit.notes:
+            self.writes.notes.update(commit.notes)
+
+    # ── lanes of their own ───────────────────────────────────────────────────────────────────
+
+    def _take(self, commit: Commit, row: R, lent: Sequence[tuple[R, int]]) -> None:
+        """Let the items wait no more that a commit takes, of its own inbox and of others."""
+        for seq in commit.taken:
+            if row.waiting.pop(seq).__class__ is SessionMessage:
+                row.messages -= 1
+            self.writes.taken.append((row, seq))
+        for lender, seq in lent:
+            take_out(lender, seq)
+            self.writes.rows[lender] = None
+            self.writes.taken.append((lender, seq))
+
+    def _end(self, commit: Commit, row: R) -> None:
+        """Close a run's inbox, and dispose of what it holds."""
+        waiting = row.waiting
+        if waiting:
+            commit.leftovers = [item for item in waiting.values() if can_be_left_over(item)]
+            self.writes.taken.extend((row, seq) for seq in waiting)
+            waiting.clear()
+            row.messages = 0
+        if row.inbox != "terminated":
+            row.inbox = "ended"
+        self._rows.readdress(row)
+        if not commit.leave_to:
+            return
+        try:
+            heir = heir_of(commit, self._rows.find)
+        except BadValue:  # What waits there is damaged: that must not keep this run from ending.
+            return
+        for message in moved(commit, heir):
+            assert heir is not None
+            self._put(commit, heir, message)
+
+    def _write_hub(self, commit: Commit) -> None:
+        first = self.hub_seq + 1
+        self.hub_seq += len(commit.events)
+        events = [
+            structs.replace(event, lane="hub", seq=seq)
+            for seq, event in enumerate(commit.events, first)
+        ]
+        self.writes.events.append((None, events))
+        commit.written.extend(events)
+
+    # ── inboxes ──────────────────────────────────────────────────────────────────────────────
+
+    def _deliver(self, commit: Commit, delivery: Delivery) -> None:
+        if delivery.by in _TO_MANY:
+            self._deliver_to_many(commit, delivery)
+            return
+        new = delivery.new
+        row = self._open(new, delivery) if new is not None else self._addressed(delivery)
+        if row is None:
+            return
+        if row.in_seq:  # What opens a run is always taken.
+            if found_instead(row, delivery):
+                return
+            if not judge(row, delivery, self._known(row, delivery) if delivery.key else None):
+                return
+        row.in_seq += 1
+        event = delivery.event = numbered(row, delivery.event)
+        delivery.outcome = "accepted"
+        self._put(commit, row, event)
+        if delivery.key:
+            self.writes.accepted[row, delivery.source, delivery.key] = event
+        closes = delivery.closes and row.inbox != "terminated"
+        if closes:
+            row.inbox = delivery.closes
+        if delivery.touches:
+            self._recent = row.recent = max(event.at, self._recent + 1)
+        if closes or delivery.touches:
+            self._rows.readdress(row)
+
+    def _put(self, commit: Commit, row: R, item: InLane) -> None:
+        """Let the next item of a run's in lane wait."""
+        row.waiting[item.seq] = item
+        if item.__class__ is SessionMessage:
+            row.messages += 1
+        self.writes.rows[row] = None
+        self.writes.events.append((row, (item,)))
+        commit.written.append(item)
+
+    def _deliver_to_many(self, commit: Commit, delivery: Delivery) -> None:
+        for run_id in self._rows.candidates(delivery.to, delivery.by):
+            one = Delivery(delivery.event, run_id, closes=delivery.closes)
+            self._deliver(commit, one)
+            if one.outcome == "accepted":
+                delivery.run_ids += (run_id,)
+        delivery.outcome = "accepted"
+
+    def _known(self, row: R, delivery: Delivery) -> InLane | None:
+        if row.status == "ended":
+            return None
+        known = self.writes.accepted.get((row, delivery.source, delivery.key))
+        return known or self._rows.known(row, delivery.source, delivery.key)
+
+    def _addressed(self, delivery: Delivery) -> R | None:
+        if delivery.by == "run":
+            found: Sequence[str] = (delivery.to,)
+        else:
+            found = self._rows.candidates(delivery.to, delivery.by)
+        delivery.run_ids = tuple(found)
+        row = self._rows.find(found[0]) if len(found) == 1 else None
+        if row is None:
+            delivery.outcome = "rejected"
+            delivery.reason = "ambiguous" if len(found) > 1 else "unknown"
+        return row
+
+    def _open(self, new: NewRun, delivery: Delivery) -> R | None:
+        """The run that an opening is for, created if there is none."""
+        found = None
+        if new.session_key or is_identity(new.descriptor):
+            found = self._rows.opened(new)
+        delivery.run_ids = (found or new.run_id,)
+        row = self._rows.find(delivery.run_ids[0])
+        if row is not None:
+            return row
+        if new.by_descriptor and not self._rows.is_key_free(new.session_key):
+            new = without_key(new, delivery)
+        made = new if new.root_run_id else placed(new, delivery, self._rows.find)
+        return None if made is None else self._rows.create(made, delivery.event.at)
+
+
+_TO_MANY: Final[frozenset[Any]] = frozenset(("every", "below"))

@@ -1,0 +1,166 @@
+"""The rows of the memory store, and by what they are found."""
+
+from array import array
+from collections.abc import Sequence
+from typing import assert_never
+
+from hubbub.hub.events import Event, InLane
+from hubbub.hub.events.descriptors import (
+    Descriptor,
+    descriptor_of_key,
+    is_addressed,
+    is_identity,
+    read_descriptor,
+    recency_of,
+)
+from hubbub.hub.store.journal import Addressing, NewRun
+from hubbub.hub.store.ledger_row import LedgerRow
+
+__all__ = ["MemoryRow", "MemoryRows"]
+
+
+class MemoryRow(LedgerRow):
+    """A run with its events of both lanes."""
+
+    __slots__ = ("events", "keys", "named", "positions", "recency", "spoken_to")
+
+    events: list[Event]
+    positions: "array[int]"
+    keys: dict[tuple[str, str], InLane] | None
+    """What was accepted, by source and key."""
+    named: str
+    """The agent by whose name it is found; empty once it is ended."""
+    recency: str
+    spoken_to: int
+    """``recent`` as the order of those spoken to has it."""
+
+
+class MemoryRows:
+    """``Rows`` in dicts.  ``find`` is that of the dict itself: it is asked for all the time."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, MemoryRow] = {}
+        self.find = self.by_id.get
+        self.live: dict[str, None] = {}
+        self._by_name: dict[str, dict[str, None]] = {}
+        self._by_key: dict[str, str] = {}
+        self._by_descriptor: dict[Descriptor | None, str] = {}
+        """Open runs by what they stand for; children are not asked for by it."""
+        self._recent: dict[str, dict[str, None]] = {"user": {}, "heartbeat": {}}
+        """Open runs by type of descriptor, the one a user spoke to last at the end."""
+        self._trees: dict[str, list[str]] = {}
+        """The runs of each tree of more than one, by creation."""
+
+    # ── what a ledger asks ───────────────────────────────────────────────────────────────────
+
+    def create(self, new: NewRun, at: int) -> MemoryRow:
+        row = MemoryRow(new, at)
+        run_id = new.run_id
+        row.events, row.positions, row.keys = [], array("Q"), None
+        row.named, row.recency, row.spoken_to = new.agent, "", 0
+        if new.descriptor is not None:
+            if is_identity(new.descriptor):
+                self._by_descriptor[new.descriptor] = run_id
+            row.recency = recency_of(run_id, new.descriptor)
+        if row.recency:
+            self._recent[row.recency][run_id] = None
+        self.by_id[run_id] = row
+        if new.parent_run_id is not None:
+            self._trees.setdefault(new.root_run_id, [new.root_run_id]).append(run_id)
+        self.live[run_id] = None
+        self._by_name.setdefault(new.agent, {})[run_id] = None
+        if row.session_key and is_addressed(new.descriptor):
+            self._by_key[row.session_key] = run_id
+        return row
+
+    def opened(self, new: NewRun) -> str | None:
+        found = None if new.by_descriptor else self._by_key.get(new.session_key)
+        if found is None and new.descriptor is not None:
+            found = self._by_descriptor.get(new.descriptor)
+        return found
+
+    def is_key_free(self, session_key: str) -> bool:
+        return session_key not in self._by_key
+
+    def known(self, row: MemoryRow, source: str, key: str) -> InLane | None:
+        return row.keys.get((source, key)) if row.keys is not None else None
+
+    def candidates(self, to: str, by: Addressing) -> Sequence[str]:
+        match by:
+            case "run":
+                return (to,)
+            case "name":
+                return tuple(self._by_name.get(to, ()))
+            case "key":
+                found = self._by_key.get(to) or self._by_descriptor.get(descriptor_of_key(to))
+                return (found,) if found is not None else ()
+            case "descriptor":
+                found = self._by_descriptor.get(read_descriptor(to))
+                return (found,) if found is not None else ()
+            case "only":
+                held = tuple(self._recent["user"])
+                return held or [x for x in self.live if self.by_id[x].parent_run_id is None]
+            case "newest":
+                recent = self._recent.get(to)
+                return (next(reversed(recent)),) if recent else ()
+            case "every":
+                return tuple(self.live)
+            case "below":
+                return self._below(to)
+            case _:
+                assert_never(by)
+
+    def _below(self, run_id: str) -> Sequence[str]:
+        row = self.by_id.get(run_id)
+        reached = {run_id}
+        found = []
+        # By creation: a parent always stands before its children.
+        for each in self._trees.get(row.root_run_id, ()) if row is not None else ():
+            child = self.by_id.get(each)
+            if child is not None and child.parent_run_id in reached:
+                reached.add(each)
+                if child.status != "ended" and child.inbox != "terminated":
+                    found.append(each)
+        return found
+
+    def readdress(self, row: MemoryRow) -> None:
+        """Have addresses find the run by what it is now."""
+        agent = row.agent if row.status != "ended" else ""
+        if agent != row.named:
+            names = self._by_name[row.named]
+            del names[row.run_id]
+            if not names:
+                del self._by_name[row.named]
+            row.named = agent
+            if agent:
+                self._by_name.setdefault(agent, {})[row.run_id] = None
+            else:
+                del self.live[row.run_id]
+        if row.inbox != "open":  # Nothing more is meant for the run unless it names it.
+            if row.session_key and self._by_key.get(row.session_key) == row.run_id:
+                del self._by_key[row.session_key]
+            if self._by_descriptor.get(row.descriptor) == row.run_id:
+                del self._by_descriptor[row.descriptor]
+            if row.recency:
+                self._recent[row.recency].pop(row.run_id, None)
+        elif row.recency and row.recent != row.spoken_to:
+            row.spoken_to = row.recent
+            self._recent[row.recency].pop(row.run_id, None)
+            self._recent[row.recency][row.run_id] = None
+
+    # ── what the store asks ──────────────────────────────────────────────────────────────────
+
+    def at_work(self) -> list[MemoryRow]:
+        """The live runs, by creation."""
+        return [self.by_id[run_id] for run_id in self.live]
+
+    def tree(self, root_run_id: str) -> Sequence[str]:
+        """The runs of a tree that are kept or have been, by creation."""
+        return self._trees.get(root_run_id, (root_run_id,))
+
+    def forget(self, run_id: str) -> MemoryRow:
+        """Let go of an ended run."""
+        gone = self.by_id.pop(run_id)
+        if gone.parent_run_id is None:
+            self._trees.pop(run_id, None)
+        return gone
