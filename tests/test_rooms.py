@@ -123,9 +123,6 @@ DEBTS: Final[frozenset[tuple[str, str]]] = frozenset(
         ("runtime/activities/perform.py", "agents/standalone/stack.py"),
         ("runtime/activities/thread_state.py", "agents/standalone/turns.py"),
         ("runtime/runs/code_run.py", "agents/standalone/stack.py"),
-        ("runtime/stores/sqlite/store.py", "runtime/stores/folders/adopt.py"),
-        ("runtime/stores/sqlite/store.py", "runtime/stores/folders/disk.py"),
-        ("runtime/stores/sqlite/store.py", "runtime/stores/folders/projection.py"),
     }
 )
 """Arrows between files that run against the plan."""

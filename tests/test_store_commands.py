@@ -20,7 +20,7 @@ from hubbub.__main__ import main
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.schedules.schedules import Cron
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -198,7 +198,7 @@ def test_show_tells_who_took_a_conversation_over_and_what_was_said_there(
             ),
             frame(ScriptedModel(["Which\x1b one?", complete("two pages")]), name="research"),
         )  # fmt: skip
-        store = SqliteStore(tmp_path, mirror=False)
+        store = sqlite_store(tmp_path, mirror=False)
         async with frames_runtime(*agents, journal=store, ports=Ports()) as runtime:
             talk = Talk(runtime)
             for line in lines:

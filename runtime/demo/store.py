@@ -15,7 +15,7 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.demo.documents import is_document
 from hubbub.runtime.demo.survey import Demo
 from hubbub.runtime.demo.survey_model import many
-from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.private_files import open_private
@@ -56,7 +56,7 @@ def begin_demo(demo: Demo, *, own: bool, ports: Ports, folder: Path = DEMO_FOLDE
             told.write(msgspec.json.encode(what))
     finally:
         lock.release()
-    return SqliteStore(folder, ports=ports)
+    return sqlite_store(folder, ports=ports)
 
 
 def resume_demo(*, ports: Ports, folder: Path = DEMO_FOLDER) -> tuple[Demo, SqliteStore]:
@@ -68,7 +68,7 @@ def resume_demo(*, ports: Ports, folder: Path = DEMO_FOLDER) -> tuple[Demo, Sqli
             f"{folder}: there is no demo to go on with; start one here: hubbub demo"
         ) from None
     wanted = is_document if what.own else (lambda _name: True)
-    return Demo(folder=Path(what.folder), wanted=wanted), SqliteStore(folder, ports=ports)
+    return Demo(folder=Path(what.folder), wanted=wanted), sqlite_store(folder, ports=ports)
 
 
 def resumed_line(demo: Demo, *, folder: Path = DEMO_FOLDER) -> str:

@@ -9,6 +9,7 @@ __all__ = [
     "SqliteStore",
     "folder_of_store",
     "open_store",
+    "sqlite_store",
 ]
 
 _EXPORTS: Final = {
@@ -16,6 +17,7 @@ _EXPORTS: Final = {
         "DEFAULT_STORE",
         "folder_of_store",
         "open_store",
+        "sqlite_store",
     ),
     "hubbub.runtime.stores.sqlite.store": ("SqliteStore",),
 }
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         DEFAULT_STORE,
         folder_of_store,
         open_store,
+        sqlite_store,
     )
     from hubbub.runtime.stores.sqlite.store import (
         SqliteStore,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING, Final
 
 from hubbub.hub.errors import BadValue, OperatorError
@@ -13,9 +15,13 @@ from hubbub.hub.store.store import Store
 from hubbub.hub.texts import check_label
 
 if TYPE_CHECKING:
+    from hubbub.runtime.stores.folders.disk import Disk
     from hubbub.runtime.stores.sqlite.folder import DataFolder
+    from hubbub.runtime.stores.sqlite.store import SqliteStore
 
-__all__ = ["DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store"]
+__all__ = [
+    "DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store", "sqlite_store",
+]  # fmt: skip
 
 DEFAULT_STORE: Final = "sqlite:.hubbub"
 """A folder where the program runs."""
@@ -32,9 +38,28 @@ def open_store(
         return store
     if store == "memory":
         return MemoryJournal(keep=keep, ids=ports.ids)
+    return sqlite_store(_path(store), ports=ports, default_agent=default_agent)
+
+
+def sqlite_store(
+    path: str | PathLike[str],
+    *,
+    ports: Ports | None = None,
+    disk: "Disk | None" = None,
+    default_agent: str = "",
+    mirror: bool = True,
+) -> "SqliteStore":
+    """A SQLite store with folders of agents beside it, not open yet.
+
+    ``path`` is the folder, or a file that ends in ``.db``.  ``mirror=False`` leaves out the folders
+    of agents.  ``default_agent`` is what an adopted agent is taken for whose folder does not say;
+    ``disk`` is where folders are written.  Raises as ``SqliteStore`` does.
+    """
+    from hubbub.runtime.stores.folders.projection import Projection
     from hubbub.runtime.stores.sqlite.store import SqliteStore
 
-    return SqliteStore(_path(store), ports=ports, default_agent=default_agent)
+    make = partial(Projection, disk=disk, default_agent=default_agent) if mirror else None
+    return SqliteStore(path, ports=ports, mirror=make)
 
 
 @contextmanager

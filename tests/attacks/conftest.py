@@ -9,7 +9,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 sys.path.append(str(Path(__file__).parent.parent))
 
@@ -22,4 +22,4 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journ
         case "late":
             return LateJournal(MemoryJournal())
         case _:
-            return SqliteStore(tmp_path / "store", ports=ports)
+            return sqlite_store(tmp_path / "store", ports=ports)

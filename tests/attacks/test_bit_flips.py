@@ -20,7 +20,7 @@ from hubbub.hub.errors import HubbubError, OperatorError
 from hubbub.hub.events import HubErrorEvent
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ for line in sys.stdin:
 
 
 def runtime(folder: Path, ports: Ports) -> Runtime:
-    store = SqliteStore(folder, ports=ports, mirror=False)
+    store = sqlite_store(folder, ports=ports, mirror=False)
     return Runtime(agents(), store=store, ports=ports, grace=1)
 
 

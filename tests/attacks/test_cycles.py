@@ -20,7 +20,7 @@ from hubbub import Runtime
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 BACKENDS = ("asyncio", "trio")
 MiB = 1 << 20
@@ -40,8 +40,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     stores = {
         "memory": Store(MemoryJournal, 1000),
         "late": Store(lambda: LateJournal(MemoryJournal()), 300),
-        "sqlite": Store(lambda: SqliteStore(tmp_path), 20),
-        "sqlite, no folders": Store(lambda: SqliteStore(tmp_path, mirror=False), 20),
+        "sqlite": Store(lambda: sqlite_store(tmp_path), 20),
+        "sqlite, no folders": Store(lambda: sqlite_store(tmp_path, mirror=False), 20),
     }
     return stores[request.param]
 

@@ -21,7 +21,7 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 
 class Own(BaseException):
@@ -78,7 +78,7 @@ KINDS: dict[str, Trap] = {
 
 STORES: dict[str, Callable[[Path, Ports], Journal]] = {
     "late": lambda folder, ports: LateJournal(MemoryJournal()),
-    "sqlite": lambda folder, ports: SqliteStore(folder, ports=ports),
+    "sqlite": lambda folder, ports: sqlite_store(folder, ports=ports),
     "memory": lambda folder, ports: MemoryJournal(),
 }
 SHORT = [

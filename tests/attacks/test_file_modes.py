@@ -27,7 +27,7 @@ from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.stores.exchange.export import export_run
 from hubbub.runtime.stores.folders.disk import RealDisk
-from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 from hubbub.runtime.stores.sqlite.private_files import open_private
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
@@ -138,7 +138,7 @@ async def test_no_file_is_open_to_others_at_any_moment(
     folder = open_folder(tmp_path / "store")
     with Looks(folder) as looks:
         for life in range(2):  # What is there is opened, too.
-            store = SqliteStore(folder / name, ports=ports)
+            store = sqlite_store(folder / name, ports=ports)
             await lived(store, ports)
             (folder / "copy").rename(tmp_path / f"copy-{life}")
     sqlite = {f"stores/sqlite/{name}.py" for name in ("lock", "private_files", "store", "writer")}
@@ -154,7 +154,7 @@ async def test_what_is_written_with_real_threads_is_private_after_every_commit(
     tmp_path: Path, careless: None
 ) -> None:
     folder = open_folder(tmp_path / "store")
-    store = SqliteStore(folder)
+    store = sqlite_store(folder)
     agents = [model_agent(echo_model(0))]
     async with Runtime(agents, store=store, ports=Ports(), grace=0) as rt:
         run = await rt.start("assistant", session_key="a_b_c", env={"TOKEN": SECRET})
@@ -169,14 +169,14 @@ async def test_what_was_wide_is_narrowed_and_told_of(
     tmp_path: Path, ports: Ports, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = open_folder(tmp_path / "store")
-    run_id = await lived(SqliteStore(folder, ports=ports), ports)
+    run_id = await lived(sqlite_store(folder, ports=ports), ports)
     draw = Random(1)
     for path in sorted(folder.rglob("*")):  # As a store was made formerly.
         path.chmod(0o755 if path.is_dir() else draw.choice([0o644, 0o666]))
     for end in ("-wal", "-shm"):  # As a killed process leaves them.
         (folder / f"hubbub.db{end}").touch()
         (folder / f"hubbub.db{end}").chmod(0o644)
-    store = SqliteStore(folder, ports=ports)
+    store = sqlite_store(folder, ports=ports)
     async with Runtime(little_stores.agents(), store=store, ports=ports, grace=0) as rt:
         wide = {line.split(":")[0] for line in open_to_others(folder)}
         # Others cannot come to what lies in a folder of ours.
@@ -197,7 +197,7 @@ async def test_what_was_wide_is_narrowed_and_told_of(
 async def test_a_file_that_cannot_be_narrowed_is_refused(
     tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await lived(SqliteStore(tmp_path / "store", ports=ports), ports)
+    await lived(sqlite_store(tmp_path / "store", ports=ports), ports)
     (tmp_path / "store" / "hubbub.db").chmod(0o644)
 
     def chmod(self: Path, mode: int) -> None:
@@ -214,7 +214,7 @@ async def test_stores_that_are_imported_and_those_of_demos_are_private(
 ) -> None:
     ports = virtual_ports()
     place = open_folder(tmp_path / "place")
-    run_id = await lived(SqliteStore(place / "store", ports=ports), ports)
+    run_id = await lived(sqlite_store(place / "store", ports=ports), ports)
     with open_reader(f"sqlite:{place}/store") as opened:
         lines = list(export_run(opened, run_id))
     with Looks(place) as looks:

@@ -20,8 +20,7 @@ from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.stores.exchange.export import export_run
-from hubbub.runtime.stores.open import open_reader
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +59,7 @@ def places_of(folder: Path) -> dict[str, tuple[str | None, str]]:
 async def adopted(folder: Path) -> list[str]:
     """Open a runtime on a folder: what it tells.  Every run that it has taken in can be read."""
     ports = virtual_ports()
-    store = SqliteStore(folder, ports=ports)
+    store = sqlite_store(folder, ports=ports)
     with anyio.fail_after(100_000):
         async with Runtime(agents(), store=store, ports=ports, grace=0) as rt:
             for info in await rt.hub.journal.runs(live=False):
@@ -204,7 +203,7 @@ async def test_what_a_project_keeps_in_a_folder_of_that_name_is_nobodys_broken_a
     (project / "shared").mkdir()
     (project / "agents" / "shared").symlink_to(project / "shared")
     before = sorted(project.rglob("*"))
-    store = SqliteStore(project / "hubbub.db", ports=virtual_ports())
+    store = sqlite_store(project / "hubbub.db", ports=virtual_ports())
     async with Runtime(agents(), store=store, grace=0) as rt:
         run = await rt.start("bot", "hello", session_key="chat_1_2")
         await run.result()
@@ -222,7 +221,7 @@ async def test_a_file_in_the_place_of_all_folders_is_told_of(made: Made, tmp_pat
     shutil.rmtree(folder / "agents")
     (folder / "agents").write_text("x")
     ports = virtual_ports()
-    store = SqliteStore(folder, ports=ports)
+    store = sqlite_store(folder, ports=ports)
     async with Runtime(agents(), store=store, ports=ports, grace=0) as rt:
         assert await rt.run("bot", "hello")
     assert [x for x in store.problems if str(folder / "agents") in x]

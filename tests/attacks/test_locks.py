@@ -25,7 +25,7 @@ from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.find import find_run
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.stores.exchange.export import export_run
-from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-05")]
@@ -92,7 +92,7 @@ async def test_every_name_leads_to_the_same_runs_agents_and_contents(place: Path
     run_ids: list[str] = []
     called = names(place)[:: scale(3, 1)]  # Of each two that say the same in other words, one.
     for name in called:
-        store = SqliteStore(name, ports=virtual_ports(len(run_ids)))
+        store = sqlite_store(name, ports=virtual_ports(len(run_ids)))
         async with runtime(store, virtual_ports(len(run_ids))) as rt:
             for run_id in run_ids:
                 assert await rt.hub.journal.info(run_id) is not None, name
@@ -379,7 +379,7 @@ async def test_nothing_is_acknowledged_from_the_moment_on_in_which_files_are_tak
     tmp_path: Path, ports: Ports, deed: str
 ) -> None:
     folder = tmp_path / STORE
-    store = SqliteStore(folder, ports=ports)
+    store = sqlite_store(folder, ports=ports)
     with anyio.fail_after(1000):
         async with busy(store, ports) as (rt, run_id):
             DEEDS[deed](folder)
@@ -402,7 +402,7 @@ async def test_nothing_is_acknowledged_from_the_moment_on_in_which_files_are_tak
 async def test_a_file_that_is_taken_away_while_a_batch_is_written_is_noticed_before_the_receipt(
     tmp_path: Path, ports: Ports
 ) -> None:
-    store = SqliteStore(tmp_path / STORE, ports=ports, mirror=False)
+    store = sqlite_store(tmp_path / STORE, ports=ports, mirror=False)
     async with busy(store, ports) as (rt, run_id):
         apply = store._writer.apply
 
@@ -431,7 +431,7 @@ async def test_files_that_are_taken_away_while_nothing_is_written_are_noticed_wi
 ) -> None:
     workers: list[Idle] = []
     ports.make_worker = lambda: workers.append(Idle()) or workers[-1]  # type: ignore[func-returns-value]
-    store = SqliteStore(tmp_path / STORE, ports=ports)
+    store = sqlite_store(tmp_path / STORE, ports=ports)
     async with busy(store, ports) as (rt, run_id):
         ((look, seconds),) = [look for worker in workers for look in worker.looks]
         assert seconds <= 5
@@ -459,7 +459,7 @@ def test_a_thread_of_a_store_looks_whenever_it_has_been_idle_for_so_long() -> No
 async def test_an_import_into_a_database_that_is_taken_away_meanwhile_is_refused(
     tmp_path: Path, ports: Ports
 ) -> None:
-    async with busy(SqliteStore(tmp_path / "source", ports=ports), ports) as (_, run_id):
+    async with busy(sqlite_store(tmp_path / "source", ports=ports), ports) as (_, run_id):
         with open_reader(f"sqlite:{tmp_path}/source") as opened:
             lines = list(export_run(opened, run_id))
 

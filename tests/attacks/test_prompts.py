@@ -29,7 +29,7 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import ScriptedModel, call
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-10", "G-09")]
 
@@ -104,7 +104,7 @@ class World:
 
     def store(self) -> Journal:
         if self._kind == "sqlite":
-            return SqliteStore(self._folder / f"{self._number}", ports=self.ports)
+            return sqlite_store(self._folder / f"{self._number}", ports=self.ports)
         self._crashing: Any = CrashJournal(self._memory)
         return self._crashing if self._kind == "memory" else LateJournal(self._crashing)
 

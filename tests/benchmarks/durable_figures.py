@@ -19,7 +19,7 @@ from figures import Aim, Figure, Loop, on_loop
 from standard_run import QUESTION, standard_runtime
 
 from hubbub.hub.store.journal import Commit
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 __all__ = ["boot", "durable", "durable_parked", "durable_together", "wake"]
 
@@ -59,7 +59,7 @@ def _floor(count: int) -> float:
 async def _runs(count: int, at_once: int, mirror: bool) -> tuple[float, float]:
     """Runs a second, and transactions per run."""
     with _folder() as folder:
-        store = SqliteStore(folder / "store", mirror=mirror)
+        store = sqlite_store(folder / "store", mirror=mirror)
         async with standard_runtime(store=store) as runtime:
             for _ in range(10):
                 await runtime.run("assistant", QUESTION)
@@ -123,7 +123,7 @@ def durable_together(loop: Loop, rounds: int, scale: float) -> Figure:
 
 async def _parked(count: int) -> float:
     with _folder() as folder:
-        store = SqliteStore(folder / "store", mirror=False)
+        store = sqlite_store(folder / "store", mirror=False)
         async with standard_runtime(store=store, tools=False) as runtime:
             await _park(runtime, 1500)
             tracemalloc.start()
@@ -153,7 +153,7 @@ def durable_parked(loop: Loop, rounds: int, scale: float) -> Figure:
 async def _wake(count: int) -> list[float]:
     times = []
     with _folder() as folder:
-        store = SqliteStore(folder / "store")
+        store = sqlite_store(folder / "store")
         async with standard_runtime(store=store, tools=False) as runtime:
             runs = [await runtime.start("assistant", "Hello") for _ in range(count)]
             for run in runs:
@@ -189,7 +189,7 @@ async def _boot(count: int, unfinished: int) -> float:
     with _folder() as folder:
         await _fill(folder / "store", count, unfinished)
         start = perf_counter()
-        async with standard_runtime(store=SqliteStore(folder / "store"), grace=0) as runtime:
+        async with standard_runtime(store=sqlite_store(folder / "store"), grace=0) as runtime:
             first = anyio.Event()
             runtime.hub.subscribe("agent:*", lambda event: first.set())
             await first.wait()
@@ -198,7 +198,7 @@ async def _boot(count: int, unfinished: int) -> float:
 
 async def _fill(path: Path, count: int, unfinished: int) -> None:
     """A store with so many runs, most of them parked after a turn."""
-    store = SqliteStore(path, mirror=False)
+    store = sqlite_store(path, mirror=False)
     async with standard_runtime(store=store, tools=False) as runtime:
         template = await runtime.start("assistant", "Hello")
         await template.result()
@@ -206,7 +206,7 @@ async def _fill(path: Path, count: int, unfinished: int) -> None:
         assert loaded is not None
         opening = (await runtime.hub.read(template.run_id, types="session:open"))[0]
     events = loaded.events
-    store = SqliteStore(path, mirror=False)
+    store = sqlite_store(path, mirror=False)
     await store.open()
     from msgspec import structs
 

@@ -11,7 +11,7 @@ import pytest
 from hubbub import CustomEvent, Hub, Runtime, agent
 from hubbub.hub.errors import Closed, WrongThread
 from hubbub.hub.store.late import LateJournal
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -255,7 +255,7 @@ async def test_what_was_submitted_just_before_a_cancellation_is_committed_all_th
 ):
     """On Trio the store's tasks lie in the scope that is cancelled."""
     if store == "sqlite":
-        journal = SqliteStore(tmp_path, ports=ports)
+        journal = sqlite_store(tmp_path, ports=ports)
     receipts = []
     with anyio.CancelScope() as scope:
         async with Hub(journal=journal, ports=ports) as hub:

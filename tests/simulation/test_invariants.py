@@ -25,7 +25,7 @@ from hubbub.runtime.simulation.story.faults import Crash
 from hubbub.runtime.simulation.story.history import Heard, History
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.reading import read_store
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 STORES = ("memory", "late", "sqlite")
 
@@ -95,7 +95,7 @@ async def test_nothing_is_said_of_runs_that_were_adopted_from_their_folders(
         await rt.hub.send_to_run(other.run_id, "three")
         await rt.result(other.run_id)
     history = History(is_settled=True)
-    await read_store(SqliteStore(lives.folder, ports=ports), history)
+    await read_store(sqlite_store(lives.folder, ports=ports), history)
     assert len(history.runs) >= 3
     assert violations(history) == []
 

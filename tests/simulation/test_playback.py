@@ -24,7 +24,7 @@ from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.playback.play import Playback, WentOtherwise, replay_recording
 from hubbub.runtime.simulation.playback.recording import read_recording
 from hubbub.runtime.simulation.playback.writing import read_journal, write_recordings
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 AGENTS = '''
 import json, re, sys
@@ -234,7 +234,7 @@ class Project:
 
         async def main() -> str:
             ports = virtual_ports(seed=7)
-            store = SqliteStore(self.folder / "store", ports=ports, mirror=False)
+            store = sqlite_store(self.folder / "store", ports=ports, mirror=False)
             async with self.runtime(store, ports) as rt:
                 await story(rt)
                 infos = await rt.hub.journal.runs(live=False)

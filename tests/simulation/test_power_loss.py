@@ -136,7 +136,7 @@ async def test_a_batch_that_was_torn_is_there_as_a_whole_or_not_at_all(
     there = {"first"}
     for name in ("second", "third"):
         losses: list[int] = []
-        store = TornStore(tmp_path, ports=ports, mirror=False)
+        store = TornStore(tmp_path, ports=ports)
         await store.open()
         if name == "second":
             store.submit(opening("first"))
@@ -154,7 +154,7 @@ async def test_a_batch_that_was_torn_is_there_as_a_whole_or_not_at_all(
         assert losses == [2 if store.tear.is_whole else 0]
         if store.tear.is_whole:
             there |= {f"{name} with", f"{name} and", name}
-        store = TornStore(tmp_path, ports=ports, mirror=False)
+        store = TornStore(tmp_path, ports=ports)
         await store.open()
         runs = {run.run_id for run in await store.runs()}
         assert runs | set(store.secrets.keys("")) == there
@@ -163,7 +163,7 @@ async def test_a_batch_that_was_torn_is_there_as_a_whole_or_not_at_all(
 
 @pytest.mark.anyio
 async def test_without_a_doomed_commit_nothing_is_torn(ports: Ports, tmp_path: Path) -> None:
-    store = TornStore(tmp_path, ports=ports, mirror=False)
+    store = TornStore(tmp_path, ports=ports)
     await store.open()
     store.lose_power(opening("never"), 0, lambda kept: pytest.fail("the power is there"))
     store.submit(opening("first"))
@@ -261,7 +261,7 @@ def test_the_power_that_fails_while_a_process_is_left_or_was_spared() -> None:
 async def test_who_waits_for_a_flush_of_what_was_torn_waits_for_ever(
     ports: Ports, tmp_path: Path
 ) -> None:
-    store = TornStore(tmp_path, ports=ports, mirror=False)
+    store = TornStore(tmp_path, ports=ports)
     heard: list[Commit] = []
     deaths: list[int] = []
     journal = DyingJournal(store, lambda: deaths.append(journal.commits), die_at=2, when="torn")

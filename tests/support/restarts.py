@@ -10,7 +10,7 @@ import anyio
 
 from hubbub import AgentDefinition, Hub, Runtime
 from hubbub.hub.ports import Ports
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 from support.agents import Observer
 
 __all__ = ["Lives", "last_outcome"]
@@ -39,7 +39,7 @@ class Lives:
         self, *agents: AgentDefinition, default_agent: str = "", **options: Any
     ) -> AsyncIterator[Runtime]:
         """One process.  ``seen`` is what it dispatches, from its first event on."""
-        store = SqliteStore(self.folder, ports=self._ports, default_agent=default_agent)
+        store = sqlite_store(self.folder, ports=self._ports, default_agent=default_agent)
         hub = Hub(journal=store, ports=self._ports, **_of_hub(options))
         async with hub:
             self.seen = Observer(hub)

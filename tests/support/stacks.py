@@ -10,7 +10,7 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit, Journal
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 __all__ = ["FRAME", "MAIN", "OVER", "Stack", "fill_stack", "open_stack"]
 
@@ -90,7 +90,7 @@ async def open_stack(journal: Journal, ports: Ports) -> AsyncIterator[Stack]:
 async def fill_stack(path: Path, ports: Ports) -> None:
     """Make a store: of three messages to ``MAIN`` its frame has taken the second, and ``OVER``
     has left two to ``FRAME``, which has taken the first of them."""
-    async with open_stack(SqliteStore(path, ports=ports, mirror=False), ports) as stack:
+    async with open_stack(sqlite_store(path, ports=ports, mirror=False), ports) as stack:
         for content in ("one", "two", "three"):
             await stack.hub.send_to_run(MAIN, content)
         _, two, _ = await stack.waiting(MAIN)

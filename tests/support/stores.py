@@ -11,7 +11,7 @@ from hubbub.agents.model import ModelReply, ModelRequest, Usage, UserMessage
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.schedules.schedules import Heartbeat
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 __all__ = ["SECRET", "Filled", "agents", "fill", "open_runtime"]
 
@@ -72,7 +72,7 @@ def agents() -> list[AgentDefinition]:
 def open_runtime(
     path: Path, ports: Ports | None = None, *, mirror: bool = False, **options: Any
 ) -> Runtime:
-    store = SqliteStore(path, ports=ports, mirror=mirror)
+    store = sqlite_store(path, ports=ports, mirror=mirror)
     options = {"grace": 0.1, **options}  # The parent at work would use up any.
     return Runtime(agents(), store=store, ports=ports, **options)
 

@@ -16,7 +16,7 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 from support.crash_journal import CrashJournal
 from support.programs import Programs, label_of
 from support.tallies import Tally, read_tally
@@ -48,7 +48,7 @@ class World:
     def journal(self) -> Journal:
         """The store itself, which survives its processes."""
         if self.kind == "sqlite":
-            return SqliteStore(self.folder, ports=self.ports, mirror=False)
+            return sqlite_store(self.folder, ports=self.ports, mirror=False)
         return self._memory
 
     async def begin(self) -> None:

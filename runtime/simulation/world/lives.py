@@ -99,7 +99,7 @@ class Lives:
         """The store, which survives its processes, as the next one opens it."""
         if self._history.store != "sqlite":
             return self._memory
-        return TornStore(self._folder, ports=self._ports, mirror=False)
+        return TornStore(self._folder, ports=self._ports)
 
     # ── beginnings ───────────────────────────────────────────────────────────────────────────
 

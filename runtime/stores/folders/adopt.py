@@ -12,45 +12,44 @@ a runtime is opened.  What cannot be read is reported and stays where it is.
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from hubbub.hub.addressing import is_from_user
+from hubbub.hub.addressing import identity_of, is_from_user
 from hubbub.hub.events import SessionMessage
-from hubbub.hub.events.descriptors import encode_descriptor, is_addressed, is_identity
+from hubbub.hub.events.codec import encode_event
+from hubbub.hub.events.descriptors import (
+    encode_descriptor,
+    is_addressed,
+    is_identity,
+    kind_of_descriptor,
+)
 from hubbub.hub.logs import log
+from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.journal import Addressing
-from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.store.reader import RunRow, StoreReader
 from hubbub.hub.texts import readable
-from hubbub.runtime.stores.folders.disk import Disk
-from hubbub.runtime.stores.folders.projection import agent_folders
+from hubbub.runtime.stores.exchange.lanes import Lanes
 from hubbub.runtime.stores.folders.read import Adopted, Broken
-from hubbub.runtime.stores.folders.write import run_id_of
-from hubbub.runtime.stores.sqlite.blobs import BlobFolder
-from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.folders.write import AgentFolders, run_id_of
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
-from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
-from hubbub.runtime.stores.sqlite.writer import SqliteWriter
 
 __all__ = ["adopt", "problems_of"]
 
 
 def adopt(
-    writer: SqliteWriter, folder: DataFolder, disk: Disk, default_agent: str = ""
+    intake: RunIntake, folders: AgentFolders, default_agent: str = ""
 ) -> Sequence[Adopted | Broken]:
     """Put the folders that the store does not know into it; returns them, and the broken ones.
 
     Call in the writing thread, before anything is submitted.
     """
-    reader = open_sqlite_reader(folder)
-    try:
-        folders = agent_folders(folder, disk, reader)
-        foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
-        found = _with_families(_with_free_names(foreign, reader))
-        # Whom a user spoke to last comes last: that order is what recency is read from.
-        adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)
-        for one in adopted:
-            _put(writer, folder, one)
-            folders.renew(one.info)
-    finally:
-        reader.close()
+    reader = intake.reader
+    foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
+    found = _with_families(_with_free_names(foreign, reader))
+    # Whom a user spoke to last comes last: that order is what recency is read from.
+    adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)
+    for one in adopted:
+        with intake.all_or_nothing():
+            _put(intake, one)
+        folders.renew(one.info)
     for each in found:
         if isinstance(each, Broken):
             log.error("agent_folder.broken", problem=str(each))
@@ -123,14 +122,32 @@ def _first_above(
     return None
 
 
-def _put(writer: SqliteWriter, folder: DataFolder, one: Adopted) -> None:
-    blobs = BlobFolder(folder.blobs)
+def _put(intake: RunIntake, one: Adopted) -> None:
     for digest, path in one.files.items():
-        blobs.take_in(digest, read_regular(path))
-    pending = [item.seq for item in one.pending]
-    writer.adopting(
-        lambda: writer.adopt(one.info, one.items, one.events, pending, _last_heard(one))
-    )
+        intake.put_content(digest, read_regular(path))
+    info, lanes = one.info, Lanes("")
+    left = {item.seq for item in one.pending}
+    taken = [item for item in one.items if item.seq not in left]
+    for event in (*taken, *one.events, *one.pending):
+        for _ in lanes.take(intake.put_event(event, encode_event(event))):
+            pass  # Nothing is wrong with them: they were looked at.
+    lane = lanes.runs[info.run_id]
+    descriptor = bytes(encode_descriptor(info.descriptor)).decode()
+    row = RunRow(
+        address=info.run_id, run_id=info.run_id, root_run_id=info.root_run_id,
+        parent_run_id=info.parent_run_id, agent=info.agent, name=info.name,
+        session_key=info.session_key, kind=kind_of_descriptor(info.descriptor),
+        descriptor=descriptor, status=info.status, inbox=info.inbox,
+        ready=info.status == "active" or (info.status != "ended" and bool(left)),
+        seq=lane.seq, in_seq=lane.in_seq, chain=None, waiting=len(left),
+        messages=sum(isinstance(item, SessionMessage) for item in one.pending), born=lane.born,
+        created_at=info.created_at, wake_at=info.wake_at, recent=_last_heard(one),
+    )  # fmt: skip
+    intake.put_run(row, sorted(left))
+    for item in one.items:
+        source, key = identity_of(item)
+        if key:
+            intake.put_key(info.run_id, source, key, item.seq)
 
 
 def _last_heard(one: Adopted | Broken) -> int:

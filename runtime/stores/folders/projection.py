@@ -17,14 +17,15 @@ from typing import Final
 import anyio
 
 from hubbub.hub.events import Event
-from hubbub.hub.ports import Clock, Worker
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.store.reader import StoreReader, events_in
+from hubbub.runtime.stores.folders.adopt import adopt, problems_of
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
-from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.disk import Disk, RealDisk
 from hubbub.runtime.stores.folders.write import AgentFolders, Projected
 from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
 
 __all__ = ["Projection", "agent_folders"]
 
@@ -49,13 +50,19 @@ def agent_folders(folder: DataFolder, disk: Disk, reader: StoreReader) -> AgentF
 
 
 class Projection:
-    """Writes what was committed into the agents' folders."""
+    """Writes what was committed into the agents' folders: the ``Mirror`` of a store.
 
-    def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, worker: Worker) -> None:
+    ``default_agent`` is what an adopted agent is taken for whose folder does not say.
+    """
+
+    def __init__(
+        self, folder: DataFolder, ports: Ports, *, disk: Disk | None = None, default_agent: str = ""
+    ) -> None:
         self._folder = folder
-        self._disk = disk
-        self._clock = clock
-        self._worker = worker
+        self._disk = disk or RealDisk()
+        self._default_agent = default_agent
+        self._clock = ports.clock
+        self._worker = ports.make_worker()
         self._reader: StoreReader | None = None
         self._folders: AgentFolders | None = None
         self._behind: dict[str, tuple[RunInfo, list[Event]]] = {}
@@ -67,18 +74,23 @@ class Projection:
         self._settling: deque[tuple[float, int]] = deque()
         self._is_writing = False
         self._is_at_work = False
+        self._is_closed = False
         self.begun = anyio.Event()
         self.safe = 0
-        """The position up to which the folders need not be looked at after a crash."""
 
-    async def open(self, safe: int, tip: int) -> None:
+    def adopt(self, intake: RunIntake) -> Sequence[str]:
+        """See ``Mirror``."""
+        folders = agent_folders(self._folder, self._disk, intake.reader)
+        return problems_of(adopt(intake, folders, self._default_agent))
+
+    async def open(self, read: Callable[[], StoreReader], safe: int, tip: int) -> None:
         """Begin; folders of what was committed after ``safe`` are looked at first."""
         self.safe, self._position = safe, tip
-        behind = await self._worker.run(partial(self._open, safe))
+        behind = await self._worker.run(partial(self._open, read, safe))
         self._to_heal = deque(behind)
 
-    def _open(self, safe: int) -> Sequence[RunInfo]:
-        self._reader = reader = open_sqlite_reader(self._folder)
+    def _open(self, read: Callable[[], StoreReader], safe: int) -> Sequence[RunInfo]:
+        self._reader = reader = read()
         self._folders = agent_folders(self._folder, self._disk, reader)
         found = map(ConversationReader(reader).info, reader.described(safe))
         return [info for info in found if info is not None]
@@ -164,6 +176,10 @@ class Projection:
             await self._caught_up.wait()
 
     async def aclose(self) -> None:
+        """Let go of the store; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             await self._worker.run(self._close)
         finally:

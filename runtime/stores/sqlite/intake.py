@@ -39,10 +39,11 @@ class SqliteIntake:
         self._db = db
         self._folder = folder
         self._blobs = BlobFolder(folder.blobs)
+        self.reader = SqliteStoreReader(folder, db)
         self._begin()
 
     def _begin(self) -> None:
-        self.reader = SqliteStoreReader(self._folder, self._db)
+        self.reader.forget_names()
         self._lanes: dict[str, _Lane] = {}
         self._numbers: dict[str, int] = {}
         self._made: list[str] = []

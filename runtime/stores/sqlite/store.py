@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from os import PathLike
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -28,14 +28,13 @@ from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.mirror import Mirror
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.raised import exit_in
-from hubbub.runtime.stores.folders.adopt import adopt, problems_of
-from hubbub.runtime.stores.folders.disk import Disk, RealDisk
-from hubbub.runtime.stores.folders.projection import Projection
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder
 from hubbub.runtime.stores.sqlite.damage import MISFITS, check_indexes, opening
 from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.sqlite.intake import SqliteIntake
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.reader import SqliteReader
 from hubbub.runtime.stores.sqlite.schema import (
@@ -45,12 +44,16 @@ from hubbub.runtime.stores.sqlite.schema import (
     store_failure,
 )
 from hubbub.runtime.stores.sqlite.secrets import StoredSecrets
+from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
 from hubbub.runtime.stores.sqlite.watch import StoreWatch, TakenAway
 from hubbub.runtime.stores.sqlite.writer import Applied, Depths, Operation, SqliteWriter
 
-__all__ = ["SqliteStore"]
+__all__ = ["MakeMirror", "SqliteStore"]
 
 T = TypeVar("T")
+
+MakeMirror: TypeAlias = Callable[[DataFolder, Ports], Mirror]
+"""Makes what shows the runs of one opening of the store in a folder."""
 
 GATHER: Final = 2
 """Turns of the event loop for which a batch is gathered once there is something to write."""
@@ -70,9 +73,8 @@ class SqliteStore:
 
     ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
     ``hubbub.runtime.stores.sqlite.folder``).  Give it to ``Runtime(store=…)``; ``"sqlite:PATH"``
-    is short for it.  ``mirror=False`` leaves out the folders of agents.  ``default_agent`` is what
-    an adopted agent is taken for whose folder does not say.  ``open`` raises ``OperatorError`` for
-    a folder that cannot be used.
+    is short for it, with folders of agents.  ``mirror`` makes what shows the runs in files; see
+    ``Mirror``.  ``open`` raises ``OperatorError`` for a folder that cannot be used.
     """
 
     def __init__(
@@ -80,22 +82,18 @@ class SqliteStore:
         path: str | PathLike[str],
         *,
         ports: Ports | None = None,
-        disk: Disk | None = None,
-        default_agent: str = "",
-        mirror: bool = True,
+        mirror: MakeMirror | None = None,
     ) -> None:
         self.folder = DataFolder(path)
         self._ports = ports or Ports()
-        self._disk = disk or RealDisk()
-        self._default_agent = default_agent
-        self._mirrors = mirror
-        self._projection: Projection | None = None
+        self._make_mirror = mirror
+        self._mirror: Mirror | None = None
         self.secrets = StoredSecrets(self._enqueue)
         self.blobs = BlobFolder(self.folder.blobs)
         self.name = "sqlite"
         self.failure = ""
         self.problems: Sequence[str] = ()
-        """What was wrong with folders of agents when the store was opened, one line each."""
+        """What the mirror has found wrong when the store was opened, one line each."""
         self.tip = 0
         self._depths: Depths = (0, 0, 0)
         self._lock = StoreLock(self.folder.database)
@@ -125,14 +123,15 @@ class SqliteStore:
         try:
             self._writing = self._make_worker()
             self._reading = self._make_worker()
+            if self._make_mirror is not None:
+                self._mirror = self._make_mirror(self.folder, self._ports)
             number = self._ports.ids.number()
             await self._writing.run(partial(self._open_writer, f"sqlite-{number:012x}"))
             await self._reading.run(self._open_reader)
-            if self._mirrors:
-                worker = self._make_worker()
-                self._projection = Projection(self.folder, self._disk, self._ports.clock, worker)
+            if self._mirror is not None:
+                read = partial(open_sqlite_reader, self.folder)
                 with opening(self.folder.database):
-                    await self._projection.open(self._writer.safe, self.tip)
+                    await self._mirror.open(read, self._writer.safe, self.tip)
             await self._tasks.open()
             await self._begin()
         except BaseException:
@@ -145,10 +144,10 @@ class SqliteStore:
     async def _begin(self) -> None:
         """Start the tasks, and return when they are at work: they say when they no longer are."""
         self._tasks.start(self._write(), name="hubbub store", lives_on=True)
-        if self._projection is not None:
-            folders = self._projection.run()
-            self._tasks.start(folders, name="hubbub agents' folders", lives_on=True)
-            await self._projection.begun.wait()
+        if self._mirror is not None:
+            mirroring = self._mirror.run()
+            self._tasks.start(mirroring, name="hubbub mirror", lives_on=True)
+            await self._mirror.begun.wait()
         await self._begun.wait()
 
     def _make_worker(self) -> Worker:
@@ -167,10 +166,9 @@ class SqliteStore:
             select = "SELECT value FROM meta WHERE key = 'store'"
             self.name = self._db.execute(select).fetchone()[0]
             check_indexes(self._db, path)
+            if self._mirror is not None:
+                self.problems = self._mirror.adopt(SqliteIntake(self._db, self.folder))
             self._writer = SqliteWriter(self._db)
-            if self._mirrors:
-                found = adopt(self._writer, self.folder, self._disk, self._default_agent)
-                self.problems = problems_of(found)
         self._watch = StoreWatch(path, self._lock)
         self.tip, self._depths = self._writer.tip, self._writer.depths
         log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
@@ -188,8 +186,8 @@ class SqliteStore:
         try:
             with anyio.CancelScope(shield=True):
                 await self.flush()
-                if self._projection is not None:
-                    await self._projection.catch_up()
+                if self._mirror is not None:
+                    await self._mirror.catch_up()
         finally:
             await self._end()
 
@@ -209,9 +207,9 @@ class SqliteStore:
                     ends.push_async_callback(self._workers[0].run, self._close_writer)
                 if len(self._workers) > 1:
                     ends.push_async_callback(self._workers[1].run, self._close_reader)
-                if self._projection is not None:
-                    ends.push_async_callback(self._projection.aclose)
-                    self._projection = None
+                if self._mirror is not None:
+                    ends.push_async_callback(self._mirror.aclose)
+                    self._mirror = None
 
     def _close_reader(self) -> None:
         if (reader := getattr(self, "_reader", None)) is not None:
@@ -307,8 +305,8 @@ class SqliteStore:
             # Who has just been told something says the rest of it in these turns.
             for _ in range(GATHER):
                 await anyio.lowlevel.checkpoint()
-            if self._projection is not None and self._projection.is_far_behind:
-                await self._projection.catch_up()
+            if self._mirror is not None and self._mirror.is_far_behind:
+                await self._mirror.catch_up()
             before = self.tip
             await self._write_batch()
             unchecked += self.tip - before
@@ -319,12 +317,12 @@ class SqliteStore:
         self._is_writing = True
         try:
             if not self.failure:
-                if self._projection is not None:
-                    self._writer.safe = self._projection.safe
+                if self._mirror is not None:
+                    self._writer.safe = self._mirror.safe
                 applied = await self._writing.run(partial(self.write, batch))
                 self._depths = applied.depths
-                if applied.described and self._projection is not None:
-                    self._projection.committed(applied.described, applied.tip)
+                if applied.described and self._mirror is not None:
+                    self._mirror.committed(applied.described, applied.tip)
         except Exception as error:
             await self._fail(error)
         finally:
@@ -381,10 +379,10 @@ class SqliteStore:
             await self._idle.wait()
 
     async def projected(self) -> None:
-        """Return when the agents' folders show everything that was committed before."""
+        """Return when the mirror shows everything that was committed before."""
         await self.flush()
-        if self._projection is not None:
-            await self._projection.catch_up()
+        if self._mirror is not None:
+            await self._mirror.catch_up()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

@@ -92,6 +92,10 @@ class SqliteStoreReader:
     def close(self) -> None:
         self._db.close()
 
+    def forget_names(self) -> None:
+        """Ask anew for what numbers stand for: those of a writer that gave up may change."""
+        self._names = {0: ""}
+
     # ── runs ─────────────────────────────────────────────────────────────────────────────────
 
     def row(self, run_id: str) -> RunRow | None:

@@ -11,7 +11,7 @@ from hubbub.hub.store.cursor import cursor_of, place
 from hubbub.hub.store.journal import Commit, Delivery, NewRun, Selection
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -33,12 +33,12 @@ async def test_store_conforms(check, make_journal):
 @pytest.mark.spec("H-06", "H-07", "H-09", "P-06", "P-17")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_sqlite_conforms(check, tmp_path, ports):
-    await check(lambda: SqliteStore(tmp_path / "store", ports=ports))
+    await check(lambda: sqlite_store(tmp_path / "store", ports=ports))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_sqlite_conforms_with_real_threads(check, tmp_path):
-    await check(lambda: SqliteStore(tmp_path / "store.db"))
+    await check(lambda: sqlite_store(tmp_path / "store.db"))
 
 
 async def test_suite_notices_a_store_that_forgets_to_deduplicate():

@@ -23,7 +23,7 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import ScriptedModel, reply
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("R-11")]
 
@@ -37,7 +37,7 @@ MIDDLE = "".join(WORDS[3:])
 def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journal:
     """Each kind of store there is."""
     if request.param == "sqlite":
-        return SqliteStore(tmp_path, ports=ports)
+        return sqlite_store(tmp_path, ports=ports)
     inner = MemoryJournal()
     return inner if request.param == "memory" else LateJournal(inner)
 

@@ -18,7 +18,7 @@ from hubbub.runtime.simulation import Crash, ModelFault, ToolFault, simulate
 from hubbub.runtime.simulation.playback.play import replay_recording
 from hubbub.runtime.simulation.playback.recording import BadRecording, read_recording
 from hubbub.runtime.simulation.playback.writing import write_recordings
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -60,9 +60,9 @@ class Made:
 
         async def main() -> list[str]:
             ports = virtual_ports()
-            store = SqliteStore(self.folder / "store", ports=ports, mirror=False)
+            store = sqlite_store(self.folder / "store", ports=ports, mirror=False)
             await story(store, ports)
-            store = SqliteStore(self.folder / "store", ports=ports, mirror=False)
+            store = sqlite_store(self.folder / "store", ports=ports, mirror=False)
             await store.open()
             infos = await store.runs(live=False)
             await store.aclose()

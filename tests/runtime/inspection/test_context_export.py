@@ -13,8 +13,7 @@ from hubbub.hub import events as e
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.folder_export import export_state
 from hubbub.runtime.models.scripted import ScriptedModel, call
-from hubbub.runtime.stores.open import open_reader
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("I-11")]
 
@@ -40,7 +39,7 @@ def open_store(tmp_path: Path, ports: Ports) -> Open:
         )
         for name, script in scripts.items()
     ]  # fmt: skip
-    return lambda: open_runtime(*agents, journal=SqliteStore(tmp_path, ports=ports), ports=ports)
+    return lambda: open_runtime(*agents, journal=sqlite_store(tmp_path, ports=ports), ports=ports)
 
 
 def assert_same(folder: Path) -> None:

@@ -22,10 +22,9 @@ from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.inspection.imports import BadExport, Imported, import_runs
 from hubbub.runtime.stores.exchange.export import export_run
-from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 from hubbub.runtime.stores.sqlite import backup as backup_module
 from hubbub.runtime.stores.sqlite import folder as folder_module
-from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 
 class Made:
@@ -356,4 +355,4 @@ def test_the_copy_is_a_store_of_its_own(made: Made, tmp_path: Path) -> None:
         blob.write_bytes(b"changed")
     assert not is_well(copy)
     assert is_well(made.folder)
-    assert SqliteStore(copy).folder.database.exists()
+    assert sqlite_store(copy).folder.database.exists()

@@ -44,8 +44,7 @@ from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.models.scripted import call
 from hubbub.runtime.stores.exchange.export import export_run
-from hubbub.runtime.stores.open import open_reader
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +58,7 @@ users = st.builds(UserDescriptor, connector=ids, channel_id=ids, user_id=ids)
 @pytest.fixture(params=["memory", "late", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journal:
     if request.param == "sqlite":
-        return SqliteStore(tmp_path / "store", ports=ports)
+        return sqlite_store(tmp_path / "store", ports=ports)
     return MemoryJournal() if request.param == "memory" else LateJournal(MemoryJournal())
 
 

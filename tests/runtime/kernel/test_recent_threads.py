@@ -16,7 +16,7 @@ from hubbub.hub.store.journal import LoadedRun, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.kernel.recent import MAX_EVENTS, MIN_EVENTS, RecentThreads
 from hubbub.runtime.models.scripted import FunctionModel
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ async def test_what_was_kept_is_what_the_journal_says(ports: Ports, tmp_path: Pa
 
     bot = model_agent(FunctionModel(answer))
     for _ in range(2):
-        async with Runtime([bot], store=SqliteStore(tmp_path, ports=ports), ports=ports) as rt:
+        async with Runtime([bot], store=sqlite_store(tmp_path, ports=ports), ports=ports) as rt:
             run = await rt.start("assistant", "hello", session_key="daily")
             await run.result()
             for number in range(40):

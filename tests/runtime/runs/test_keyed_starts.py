@@ -22,7 +22,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def open_runtime(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -
 
     def store() -> Journal:
         if request.param == "sqlite":
-            return SqliteStore(tmp_path / "store", ports=ports)
+            return sqlite_store(tmp_path / "store", ports=ports)
         return memory if request.param == "memory" else LateJournal(memory)
 
     model = FunctionModel(lambda asked: " | ".join(heard(asked)))

@@ -18,9 +18,9 @@ from hubbub import Message, Runtime
 from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError, OperatorError, StoreFailed
 from hubbub.hub.ports import Ports
+from hubbub.runtime.stores.open import sqlite_store
 from hubbub.runtime.stores.sqlite import folder as data_folder
 from hubbub.runtime.stores.sqlite.schema import FORMAT
-from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ LONG = "x" * 20_000
 
 def runtime(folder: Path, ports: Ports) -> Runtime:
     agents = [model_agent(echo_model(0.01))]
-    return Runtime(agents, store=SqliteStore(folder, ports=ports, mirror=False), ports=ports)
+    return Runtime(agents, store=sqlite_store(folder, ports=ports, mirror=False), ports=ports)
 
 
 async def messages_in(folder: Path, ports: Ports, run_id: str) -> list[str]:
@@ -147,7 +147,7 @@ async def test_whoever_waits_for_a_run_is_told_that_its_store_has_failed(
         run = await rt.start("assistant", "hello")
         return await getattr(run, wait)()
 
-    store = SqliteStore(tmp_path, ports=ports, mirror=False)
+    store = sqlite_store(tmp_path, ports=ports, mirror=False)
     async with Runtime([model_agent(echo_model(1))], store=store, ports=ports) as rt:
         rt.services.timers.after(0.5, lambda: setattr(store._writer, "apply", fail))
         with anyio.fail_after(100):
@@ -160,7 +160,7 @@ async def test_a_failed_flush_is_noted_until_the_store_is_open_again(
 ) -> None:
     """What the log shows then may be on no disk: see ``tests/runtime/test_crash_vfs.py``."""
     run_id = await a_store(tmp_path, ports)
-    store = SqliteStore(tmp_path, ports=ports, mirror=False)
+    store = sqlite_store(tmp_path, ports=ports, mirror=False)
     noted = tmp_path / "hubbub.db-failed"
     async with Runtime([model_agent(echo_model())], store=store, ports=ports) as rt:
         await rt.hub.send_to_run(run_id, "hello")

@@ -43,9 +43,8 @@ from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.projection import agent_folders
 from hubbub.runtime.stores.folders.read import Adopted
 from hubbub.runtime.stores.folders.write import AgentFolders, Projected
-from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 from hubbub.runtime.stores.sqlite.folder import DataFolder
-from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -397,7 +396,7 @@ def test_a_question_to_the_user_is_asked_again(tmp_path: Path) -> None:
 
 async def stored(folder: Path, ports: Ports, script: Script, *, mirror: bool = True) -> Book:
     book = booked(script)
-    store = SqliteStore(folder, ports=ports, mirror=mirror)
+    store = sqlite_store(folder, ports=ports, mirror=mirror)
     await store.open()
     try:
         await book.put(store)
@@ -422,18 +421,18 @@ async def test_a_store_shows_its_conversations(script: str, tmp_path: Path, port
 async def test_after_a_crash_the_folder_is_made_up_for(tmp_path: Path, ports: Ports) -> None:
     """What only a frame has written since shows in the root's folder, too."""
     book = booked(nested)
-    store = SqliteStore(tmp_path, ports=ports)
+    store = sqlite_store(tmp_path, ports=ports)
     await store.open()
     await book.put(store, book.commits[:-1])
     await store.aclose()
     folder = tmp_path / "agents" / MAIN
     before = folder.joinpath("context.jsonl").read_bytes()
-    blind = SqliteStore(tmp_path, ports=ports, mirror=False)
+    blind = sqlite_store(tmp_path, ports=ports, mirror=False)
     await blind.open()
     await book.put(blind, book.commits[-1:])
     await blind.aclose()
     assert folder.joinpath("context.jsonl").read_bytes() == before
-    store = SqliteStore(tmp_path, ports=ports)
+    store = sqlite_store(tmp_path, ports=ports)
     await store.open()
     await store.projected()
     await store.aclose()
@@ -453,7 +452,7 @@ async def test_a_live_conversation_is_shown_at_every_rest(tmp_path: Path, ports:
         frame(models[1], name="writer", agents=("research",)), frame(models[2], name="research"),
     )  # fmt: skip
     stacks, told = [], []
-    store = SqliteStore(tmp_path, ports=ports)
+    store = sqlite_store(tmp_path, ports=ports)
     async with open_runtime(*agents, journal=store, ports=ports) as runtime:
         talk = Talk(runtime)
         for line in ("write", "that one", "yes", "again", "cancel"):
@@ -493,7 +492,7 @@ async def test_without_its_database_a_conversation_goes_on_with_its_main_agent(
         )
 
     async with open_runtime(
-        *agents(), journal=SqliteStore(tmp_path, ports=ports), ports=ports
+        *agents(), journal=sqlite_store(tmp_path, ports=ports), ports=ports
     ) as rt:
         talk = Talk(rt)
         assert await talk.say("write") == [("writer", "Writer: hm?")]
@@ -502,7 +501,7 @@ async def test_without_its_database_a_conversation_goes_on_with_its_main_agent(
     before = (folder / "context.jsonl").read_bytes()
     for file in tmp_path.glob("hubbub.db*"):  # noqa: ASYNC240
         file.unlink()
-    store = SqliteStore(tmp_path, ports=ports)
+    store = sqlite_store(tmp_path, ports=ports)
     async with open_runtime(*agents(), journal=store, ports=ports) as rt:
         talk = Talk(rt)
         said_first = await talk.say("are you there?")

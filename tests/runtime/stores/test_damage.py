@@ -16,7 +16,7 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.backup import backup_store
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.models.scripted import FunctionModel
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ def opened(folder: Path, ports: Ports, model: Any = answer, **options: Any) -> R
 
     prompt = PromptDefinition(name="support", prompt="", model=FunctionModel(model))
     agent = AgentDefinition(name="support", side_a=SideConfig(prompt=prompt))
-    return Runtime([agent], store=SqliteStore(folder, ports=ports), ports=ports, **options)
+    return Runtime([agent], store=sqlite_store(folder, ports=ports), ports=ports, **options)
 
 
 async def two_users(folder: Path, ports: Ports) -> dict[str, str]:

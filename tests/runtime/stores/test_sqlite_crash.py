@@ -38,7 +38,7 @@ class DyingStore(SqliteStore):
     def __init__(
         self, folder: Path, ports: Ports, after: int | None, *, unacknowledged: bool = False
     ) -> None:
-        super().__init__(folder, ports=ports, mirror=False)
+        super().__init__(folder, ports=ports)
         self._after = after
         self._unacknowledged = unacknowledged
         self._grave = folder.with_name("grave")

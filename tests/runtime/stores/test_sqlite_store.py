@@ -15,7 +15,7 @@ from hubbub.hub.events import AgentComplete, AgentStatus
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.virtual import InlineWorker
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ async def test_nobody_reads_what_nobody_has_been_told(tmp_path: Path, ports: Por
     """What the disk has before the loop has heard of it: a reader waits for the latter."""
     workers = [SlowToTell(), InlineWorker(), InlineWorker()]
     ports.make_worker = lambda: workers.pop(0)
-    store = SqliteStore(tmp_path / "store", ports=ports)
+    store = sqlite_store(tmp_path / "store", ports=ports)
     await store.open()
     await open_run(store, A_RUN)
     told: list[str] = []
@@ -57,7 +57,7 @@ async def test_nobody_reads_what_nobody_has_been_told(tmp_path: Path, ports: Por
 
 @pytest.mark.spec("P-03")
 async def test_a_damaged_inbox_is_its_own_run_s_trouble(tmp_path: Path, ports: Ports) -> None:
-    store = SqliteStore(tmp_path / "store", ports=ports)
+    store = sqlite_store(tmp_path / "store", ports=ports)
     await store.open()
     for run_id in (A_RUN, B_RUN):
         await open_run(store, run_id)
@@ -66,7 +66,7 @@ async def test_a_damaged_inbox_is_its_own_run_s_trouble(tmp_path: Path, ports: P
     with closing(sqlite3.connect(store.folder.database)) as db:
         db.execute("UPDATE event SET body = '{' WHERE type = 'session:message' AND run = 1")
         db.commit()
-    store = SqliteStore(tmp_path / "store", ports=ports)
+    store = sqlite_store(tmp_path / "store", ports=ports)
     await store.open()
     refused = await send(store, A_RUN, "anybody there?")
     assert (refused.outcome, refused.reason) == ("rejected", "unreadable")

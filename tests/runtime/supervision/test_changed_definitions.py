@@ -17,7 +17,7 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.models.scripted import call
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P-14")]
 
@@ -313,7 +313,7 @@ async def test_it_is_the_same_over_the_disk(tmp_path: Path) -> None:
     agents = [model_agent(echo_model(latency=100))]
 
     def store() -> Journal:
-        return SqliteStore(tmp_path, ports=ports)
+        return sqlite_store(tmp_path, ports=ports)
 
     async with Runtime(agents, store=store(), ports=ports, grace=0) as rt:
         run = await rt.start("assistant", "hello")

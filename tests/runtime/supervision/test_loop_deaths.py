@@ -19,7 +19,7 @@ from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.runs import code_run, model_run
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Journ
         case "later":
             return LateJournal(MemoryJournal(), turns=7)
         case _:
-            return SqliteStore(tmp_path / "store", ports=ports)
+            return sqlite_store(tmp_path / "store", ports=ports)
 
 
 @tool(idempotent=True)

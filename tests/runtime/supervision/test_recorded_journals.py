@@ -17,7 +17,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.events.codec import UnknownEvent, decode_event, encode_event
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 
 JOURNALS = sorted(FOLDER.glob("*.jsonl"))
 
@@ -104,13 +104,13 @@ async def test_a_store_that_holds_an_unknown_type_of_event_opens_and_goes_on(
 ) -> None:
     def runtime() -> Runtime:
         agents = [model_agent(echo_model())]
-        return Runtime(agents, store=SqliteStore(tmp_path, ports=ports), ports=ports)
+        return Runtime(agents, store=sqlite_store(tmp_path, ports=ports), ports=ports)
 
     async with runtime() as rt:
         run = await rt.start("assistant", "One.")
         await run.result()
     text = b'{"type":"agent:foresight","run_id":"%s","lane":"own","seq":%d,"wisdom":{"depth":42}}'
-    store = SqliteStore(tmp_path, ports=ports)
+    store = sqlite_store(tmp_path, ports=ports)
     await store.open()
     loaded = await store.load(run.run_id)
     assert loaded is not None

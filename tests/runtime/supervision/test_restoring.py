@@ -24,7 +24,7 @@ from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.models.scripted import ScriptedModel, call
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import sqlite_store
 from hubbub.runtime.supervision.restore import Boot
 
 pytestmark = pytest.mark.anyio
@@ -462,12 +462,12 @@ async def test_a_conversation_goes_on_over_the_disk(policy: RestorePolicy, tmp_p
     ports = virtual_ports()
     agents = [model_agent(echo_model(latency=100))]
     async with Runtime(
-        agents, store=SqliteStore(tmp_path, ports=ports), ports=ports, grace=0
+        agents, store=sqlite_store(tmp_path, ports=ports), ports=ports, grace=0
     ) as rt:
         run = await rt.start("assistant", "hello")
         await anyio.sleep(5)
         await run.send("more")
-    hub = Hub(journal=SqliteStore(tmp_path, ports=ports), ports=ports)
+    hub = Hub(journal=sqlite_store(tmp_path, ports=ports), ports=ports)
     async with hub:
         seen = Observer(hub)
         async with Runtime(agents, hub=hub, restore=policy) as rt:

@@ -17,8 +17,7 @@ from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.inspection.replay import replay
 from hubbub.runtime.inspection.views import report
 from hubbub.runtime.stores.exchange.export import export_run
-from hubbub.runtime.stores.open import open_reader
-from hubbub.runtime.stores.sqlite.store import SqliteStore
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +26,7 @@ WAITING = {MAIN: [(2, "one"), (4, "three")], FRAME: [(3, "over"), (4, "found")],
 
 
 async def waiting_in(path: Path, ports: Ports) -> dict[str, list[tuple[int, str]]]:
-    store = SqliteStore(path, ports=ports, mirror=False)
+    store = sqlite_store(path, ports=ports, mirror=False)
     await store.open()
     found = {}
     for info in await store.runs(live=False):
@@ -163,7 +162,7 @@ async def test_a_damaged_record_of_what_was_lent_is_one_problem(
 @pytest.mark.spec("I-13")
 async def test_an_item_that_is_taken_twice_is_found(tmp_path: Path, ports: Ports) -> None:
     """By its own run and a frame, by two, where it was moved to, and after its run has ended."""
-    store = SqliteStore(tmp_path / "store", ports=ports, mirror=False)
+    store = sqlite_store(tmp_path / "store", ports=ports, mirror=False)
     async with open_stack(store, ports) as stack:
         for run_id in (MAIN, FRAME):
             await stack.begin(f"above-{run_id}", above=run_id)
@@ -191,7 +190,7 @@ async def test_an_item_that_is_taken_twice_is_found(tmp_path: Path, ports: Ports
 async def test_an_item_that_was_lent_and_that_nobody_took_is_found(
     tmp_path: Path, ports: Ports
 ) -> None:
-    store = SqliteStore(tmp_path / "store", ports=ports, mirror=False)
+    store = sqlite_store(tmp_path / "store", ports=ports, mirror=False)
     async with open_stack(store, ports) as stack:
         await stack.hub.send_to_run(MAIN, "hello")
         stack.write(FRAME, AgentStatus(), lent=((MAIN, 2),))
@@ -207,7 +206,7 @@ async def test_a_damaged_inbox_inherits_and_lends_nothing_and_keeps_no_frame_fro
     await fill_stack(tmp_path / "store", ports)
     where = f"{IN_MAIN} AND type = 'session:message'"
     change(tmp_path / "store", f"UPDATE event SET body = '{{' WHERE {where}")
-    store = SqliteStore(tmp_path / "store", ports=ports, mirror=False)
+    store = sqlite_store(tmp_path / "store", ports=ports, mirror=False)
     async with Hub(journal=store, ports=ports) as hub:
         loaded = await store.load(FRAME)
         assert loaded is not None
