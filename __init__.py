@@ -131,10 +131,7 @@ _EXPORTS: Final = {
         "ScriptedModel",
     ),
     "hubbub.runtime.runs.context": ("RunContext",),
-    "hubbub.runtime.runtime": (
-        "ExecutableAgent",
-        "Runtime",
-    ),
+    "hubbub.runtime.runtime": ("Runtime",),
     "hubbub.runtime.schedules.schedules": (
         "Cron",
         "Heartbeat",
@@ -144,6 +141,7 @@ _EXPORTS: Final = {
         "AgentExecutor",
         "execute_turn",
     ),
+    "hubbub.runtime.supervision.inline_calls": ("ExecutableAgent",),
     "hubbub.runtime.supervision.restore": ("RestorePolicy",),
 }
 
@@ -193,9 +191,10 @@ if TYPE_CHECKING:
     from hubbub.runtime.loading.skills import load_skills
     from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel
     from hubbub.runtime.runs.context import RunContext
-    from hubbub.runtime.runtime import ExecutableAgent, Runtime
+    from hubbub.runtime.runtime import Runtime
     from hubbub.runtime.schedules.schedules import Cron, Heartbeat, HeartbeatTask
     from hubbub.runtime.standalone.executor import AgentExecutor, execute_turn
+    from hubbub.runtime.supervision.inline_calls import ExecutableAgent
     from hubbub.runtime.supervision.restore import RestorePolicy
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

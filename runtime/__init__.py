@@ -27,16 +27,15 @@ _EXPORTS: Final = {
     "hubbub.runtime.kernel.handle": ("Run",),
     "hubbub.runtime.kernel.outcome": ("RunOutcome",),
     "hubbub.runtime.runs.context": ("RunContext",),
-    "hubbub.runtime.runtime": (
-        "ExecutableAgent",
-        "Runtime",
-    ),
+    "hubbub.runtime.runtime": ("Runtime",),
+    "hubbub.runtime.supervision.inline_calls": ("ExecutableAgent",),
 }
 
 if TYPE_CHECKING:
     from hubbub.runtime.kernel.handle import Run
     from hubbub.runtime.kernel.outcome import RunOutcome
     from hubbub.runtime.runs.context import RunContext
-    from hubbub.runtime.runtime import ExecutableAgent, Runtime
+    from hubbub.runtime.runtime import Runtime
+    from hubbub.runtime.supervision.inline_calls import ExecutableAgent
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

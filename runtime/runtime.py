@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.lowlevel
 import msgspec
-from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.hooks import Hook
@@ -29,67 +28,41 @@ from hubbub.hub.errors import (
     CallerError,
     Closed,
     DefinitionError,
-    RunFailed,
 )
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
-from hubbub.hub.message import Message, opening_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_label, check_labels
-from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.activities.agent_messages import agent_for
 from hubbub.runtime.activities.interrupts import Interrupts
 from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.activities.spawn import Spawner, definition_of
+from hubbub.runtime.activities.spawn import Spawner
 from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.handle import Run, terminate_tree
-from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import ConversationKeeper, LiveRuns, RunKeeper
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
-from hubbub.runtime.kernel.returns import Return
-from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.schedules.scheduler import Scheduler
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat
 from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store
+from hubbub.runtime.supervision.inline_calls import ExecutableAgent, InlineCalls
 from hubbub.runtime.supervision.restore import RestorePolicy
 from hubbub.runtime.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
 
-__all__ = ["ExecutableAgent", "Runtime"]
-
-
-class ExecutableAgent:
-    """An agent as workflow code sees it: a name and ``execute(input)``."""
-
-    __slots__ = ("_runtime", "name")
-
-    def __init__(self, runtime: "Runtime", name: str) -> None:
-        self._runtime = runtime
-        self.name = name
-
-    async def execute(self, input: Any = None) -> Any:
-        """Run the agent to its end and return its output.
-
-        Raises what a code agent raised, ``RunFailed`` for every other ending than success.
-        """
-        outcome, error = await self._runtime._run_once(self.name, input)
-        if error is not None:
-            raise error
-        if not outcome.success:
-            raise RunFailed(outcome.run_id, outcome.outcome, outcome.reason)
-        return outcome.output
+__all__ = ["Runtime"]
 
 
 class Runtime:
@@ -187,8 +160,8 @@ class Runtime:
             services, live, families, self.outcomes, compose,
             max_live=max_live, keep=keep, restore=restore,
         )  # fmt: skip
+        self._calls = InlineCalls(services, self.outcomes, self.runs)
         self._grace = grace
-        self._is_open = False
         self._timing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None
 
@@ -197,7 +170,7 @@ class Runtime:
     async def __aenter__(self) -> Self:
         if self.phase.is_leaving:
             raise Closed("the runtime", "it is entered once; make a new one on its store")
-        if self._is_open:
+        if self.phase.is_open:
             raise CallerError("this runtime is open already; use the one that is there")
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
@@ -207,7 +180,7 @@ class Runtime:
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
-        self._is_open = True
+        self.phase.is_open = True
         self.runs.quarantine.opened()
         return self
 
@@ -293,7 +266,7 @@ class Runtime:
         ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit),
         ``Closed``.
         """
-        self._check_open()
+        self.phase.check_open()
         definition = definition_of(self.services, agent, input)
         if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
             raise BadValue("env", "names of letters, digits and '_' with texts are wanted")
@@ -315,66 +288,14 @@ class Runtime:
 
         A caller that is cancelled terminates the run.  Failures are outcomes, not exceptions.
         """
-        outcome, _ = await self._run_once(agent, input)
+        self.phase.check_open()
+        outcome, _ = await self._calls.run(definition_of(self.services, agent, input), input)
         return outcome
 
     def executable(self, agent: str | AgentDefinition) -> ExecutableAgent:
         """The agent as workflow code sees it."""
-        return ExecutableAgent(
-            self, definition_of(self.services, agent, None, check_input=False).name
-        )
-
-    async def _run_once(
-        self, agent: str | AgentDefinition, input: Any
-    ) -> tuple[RunOutcome, Exception | None]:
-        self._check_open()
-        definition = definition_of(self.services, agent, input)
-        input_json, message = (
-            opening_message(input)
-            if isinstance(input, Message)
-            else (encode_value("input", input), None)
-        )
-        run_id = self.ports.ids.run_id(self.ports.clock.now())
-        expected = self.services.returns.expected
-        kept = expected[run_id] = Return()
-        caller = self.runs.callers[run_id] = InlineCaller()
-        try:
-            opening = e.SessionOpen(
-                run_id=run_id,
-                open_agent=definition.name,
-                input_json=input_json,
-                message=message,
-                once=True,
-            )
-            receipt = self.hub.pipeline.open(opening, is_new=True)
-            if receipt.status == "rejected" or (
-                receipt.status == "pending" and self.runs.get(run_id) is None
-            ):
-                await receipt
-                receipt.raise_if_rejected()
-            # Others run too, however fast the model is; and a caller cancelled before ends here.
-            await anyio.lowlevel.checkpoint()
-            self.runs.serve_now(run_id)
-            await caller.serve()
-            if receipt.status != "accepted":
-                await receipt
-                receipt.raise_if_rejected()
-            outcome = caller.outcome or await self.finished(run_id)
-            if kept.lingering is not None:
-                await kept.lingering.wait_function()
-            if outcome.output_json is NULL and kept.output is not None:
-                outcome = structs.replace(outcome, output_json=kept.output)
-        except BaseException:
-            caller.cancel()
-            self.runs.look_for_ready()
-            # A runtime that is left ends no run: the next one on this store goes on.
-            if not self.phase.is_gone and not self.hub.is_closed:
-                self.hub.terminate(run_id, "its caller was cancelled")
-            raise
-        finally:
-            self.runs.callers.pop(run_id, None)
-            expected.pop(run_id, None)
-        return outcome, kept.error
+        name = definition_of(self.services, agent, None, check_input=False).name
+        return ExecutableAgent(self.services, self._calls, name)
 
     async def schedules(self) -> tuple[ScheduleStatus, ...]:
         """Every schedule that this runtime has or its store remembers, with last and next fire.
@@ -382,13 +303,13 @@ class Runtime:
         Without a runtime ``hubbub.runtime.schedules.status.schedule_statuses`` says it from the
         store's notes.
         """
-        self._check_open()
+        self.phase.check_open()
         return await self._scheduler.statuses()
 
     async def agent_for(self, strategy: str) -> str:
         """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of
         ``"heartbeat"``.  Raises ``NoAgentFound``, and ``BadValue`` for other strategies."""
-        self._check_open()
+        self.phase.check_open()
         return await agent_for(self.hub.journal, strategy)
 
     # ── variables for a child that waits ──────────────────────────────────────────────
@@ -410,7 +331,7 @@ class Runtime:
         stored nothing: unknown or foreign request, booted before, expired, parent ended, cap
         reached, incomplete, unwanted names, values that are no texts.
         """
-        self._check_open()
+        self.phase.check_open()
         check_labels(parent_run_id=parent_run_id, request_id=request_id)
         child_run_id, agent = await provide(
             self.services, self.runs.look_at, parent_run_id, request_id, values
@@ -446,14 +367,6 @@ class Runtime:
                 return list(self.definitions.names)
             case _:
                 raise BadValue("runtime", 'ask "runs", "run RUN_ID", "agents" or "statistics"')
-
-    def _check_open(self) -> None:
-        if self.phase.is_leaving:
-            raise Closed("the runtime")
-        if not self._is_open:
-            raise CallerError(
-                "this runtime is not open; use it inside: async with Runtime(...) as rt"
-            )
 
 
 def _checked(models: Mapping[str, Model]) -> Mapping[str, Model]:

@@ -33,6 +33,7 @@ __all__ = [
     "CodeThread",
     "admit",
     "completion",
+    "farewell",
     "fold_code",
     "opening",
     "refusal_of_restart",
@@ -200,6 +201,16 @@ def completion(
     failed = () if failure is None else (failure,)
     asked = ends_of(thread.prompts, f"{outcome}: {reason}" if reason else outcome)
     return (*start_if_missing(thread), *asked, *failed, *_ending(end))
+
+
+def farewell(
+    thread: CodeThread, outcome: OutcomeName, run_id: str
+) -> tuple[tuple[str, InLane], ...]:
+    """What is terminated takes its children with it."""
+    if outcome != "terminated":
+        return ()
+    why = e.SessionTerminate(reason=f"run {run_id} was terminated")
+    return tuple((child, why) for child in thread.children)
 
 
 def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:

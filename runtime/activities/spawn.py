@@ -4,15 +4,15 @@ from typing import Any
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub import events as e
-from hubbub.hub.errors import BadValue, LimitExceeded, RunEnded, UnknownRun
+from hubbub.hub.errors import LimitExceeded, RunEnded, UnknownRun
 from hubbub.hub.message import opening_message
 from hubbub.hub.texts import check_labels
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.live import LiveRuns
 from hubbub.runtime.kernel.outcomes import Outcomes
-from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.kernel.services import Services, definition_of
 
-__all__ = ["Spawner", "definition_of"]
+__all__ = ["Spawner"]
 
 
 class Spawner:
@@ -76,21 +76,3 @@ class Spawner:
         )  # fmt: skip
         parent.append_child(event, delivery)
         return Run(self._outcomes, child_id, definition.name, is_root=False)
-
-
-def definition_of(
-    services: Services, agent: str | AgentDefinition, input: Any, *, check_input: bool = True
-) -> AgentDefinition:
-    """The definition of an agent that is to be started with ``input``.
-
-    Raises ``UnknownAgent``, and ``BadValue`` for what is no agent and for an input that does not
-    fit.
-    """
-    if not isinstance(agent, str | AgentDefinition):
-        what = type(agent).__name__
-        raise BadValue("agent", f"an agent's name or AgentDefinition is wanted, not {what}")
-    name = agent if isinstance(agent, str) else agent.name
-    definition = services.definitions.agent(name)
-    if check_input and definition.is_code:
-        services.catalog.input_of(definition)(opening_message(input)[0])
-    return definition

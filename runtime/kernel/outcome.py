@@ -4,12 +4,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from hubbub.hub.events import OutcomeName, Usage
+from hubbub.agents.state.thread import Outcome
+from hubbub.hub.events import Ending, OutcomeName, Usage
 from hubbub.hub.values import Json, decode_value
 
-__all__ = [
-    "RunOutcome",
-]
+__all__ = ["RunOutcome", "outcome_of"]
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
@@ -36,3 +35,11 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
             f"RunOutcome(run_id={self.run_id!r}, outcome={self.outcome!r}, "
             f"output={self.output!r}, reason={self.reason!r}, usage={self.usage!r})"
         )
+
+
+def outcome_of(run_id: str, last: Ending | Outcome, session: int = 0) -> RunOutcome:
+    """How a run ended, or its session, as its last ending says it."""
+    return RunOutcome(
+        run_id=run_id, session=session, success=last.success, outcome=last.outcome,
+        reason=last.reason, output_json=last.output_json, usage=last.usage,
+    )  # fmt: skip

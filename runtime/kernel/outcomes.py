@@ -19,7 +19,7 @@ from hubbub.hub.texts import check_label
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import LiveRuns
-from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.outcome import RunOutcome, outcome_of
 from hubbub.runtime.kernel.phase import Phase
 
 __all__ = ["Outcomes", "Supervision"]
@@ -158,7 +158,4 @@ class Outcomes:
         if not isinstance(last, Ending):
             last = e.SessionEnd(session=0)
         session = last.session if isinstance(last, e.SessionEnd) else 0
-        return RunOutcome(
-            run_id=info.run_id, session=session, success=last.success, outcome=last.outcome,
-            reason=last.reason, output_json=last.output_json, usage=last.usage,
-        )  # fmt: skip
+        return outcome_of(info.run_id, last, session)

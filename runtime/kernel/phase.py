@@ -9,20 +9,33 @@ from collections.abc import Callable
 
 import anyio
 
+from hubbub.hub.errors import CallerError, Closed
+
 __all__ = ["Phase"]
 
 
 class Phase:
     """Whether a runtime is being left, or has been."""
 
-    __slots__ = ("_progress", "is_gone", "is_leaving")
+    __slots__ = ("_progress", "is_gone", "is_leaving", "is_open")
 
     def __init__(self) -> None:
+        self.is_open = False
+        """It has been entered."""
         self.is_leaving = False
         """Nothing new begins."""
         self.is_gone = False
         """Nothing is written any more."""
         self._progress: anyio.Event | None = None
+
+    def check_open(self) -> None:
+        """Raise ``Closed`` or ``CallerError`` where nothing may be asked of the runtime."""
+        if self.is_leaving:
+            raise Closed("the runtime")
+        if not self.is_open:
+            raise CallerError(
+                "this runtime is not open; use it inside: async with Runtime(...) as rt"
+            )
 
     def progressed(self) -> None:
         """Something has reached a boundary, or has left memory."""

@@ -6,16 +6,20 @@ knows nothing of either.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
+from hubbub.hub.message import opening_message
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.returns import Returns
 from hubbub.runtime.kernel.timers import Timers
 
-__all__ = ["Services"]
+__all__ = ["Services", "definition_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +35,21 @@ class Services:
     timers: Timers
     phase: Phase = field(default_factory=Phase)
     returns: Returns = field(default_factory=Returns)
+
+
+def definition_of(
+    services: Services, agent: str | AgentDefinition, input: Any, *, check_input: bool = True
+) -> AgentDefinition:
+    """The definition of an agent that is to be started with ``input``.
+
+    Raises ``UnknownAgent``, and ``BadValue`` for what is no agent and for an input that does not
+    fit.
+    """
+    if not isinstance(agent, str | AgentDefinition):
+        what = type(agent).__name__
+        raise BadValue("agent", f"an agent's name or AgentDefinition is wanted, not {what}")
+    name = agent if isinstance(agent, str) else agent.name
+    definition = services.definitions.agent(name)
+    if check_input and definition.is_code:
+        services.catalog.input_of(definition)(opening_message(input)[0])
+    return definition

@@ -14,6 +14,7 @@ from hubbub.agents.code.lifecycle import (
     CodeThread,
     admit,
     completion,
+    farewell,
     fold_code,
     opening,
     refusal_of_restart,
@@ -22,6 +23,7 @@ from hubbub.agents.code.lifecycle import (
     told,
 )
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.tools import alone
 from hubbub.agents.standalone.stack import activated_in
 from hubbub.agents.state.prompts import LOST, ends_of, find_prompt
 from hubbub.agents.state.thread import FAILURES
@@ -35,7 +37,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
 from hubbub.hub.tasks.raised import is_contained
-from hubbub.hub.values import encode_value
+from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.deliveries import deliveries_of
@@ -61,8 +63,8 @@ class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_ending", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers",
-        "_seen", "_step", "_steps", "definition", "lane", "questions", "services", "shared",
+        "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers", "_seen",
+        "_step", "_steps", "definition", "is_over", "lane", "questions", "services", "shared",
         "thread",
     )  # fmt: skip
 
@@ -88,7 +90,7 @@ class CodeRun:
         self._step = 0
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
-        self._ending = False
+        self.is_over = False
         self._is_restored = False
         """Whether this execution has begun after a restart, and has not got anywhere yet."""
         self._kept: list[Closable] = []
@@ -97,9 +99,9 @@ class CodeRun:
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
 
-    def put(self, item: InLane) -> None:
+    def wake(self, item: InLane) -> None:
         """Take control and results at once; keep messages for the agent to read."""
-        if item.seq <= self._seen or self._ending:
+        if item.seq <= self._seen or self.is_over:
             return
         self._seen = item.seq
         match item:
@@ -131,16 +133,13 @@ class CodeRun:
             end = ends_of((prompt,), "answered")
             self._append((e.SessionTaken(items=(item,)), *end), taken=(item,))
 
-    def wake(self, item: InLane) -> None:
-        self.put(item)
-
     def pass_deadline(self) -> None:
         self.end("timed_out", reason="the run's time is over")
 
     @property
     def is_at_work(self) -> bool:
         """Whether the agent has begun and is not over."""
-        return self.thread.opened is not None and not self._ending
+        return self.thread.opened is not None and not self.is_over
 
     @property
     def only_lends(self) -> bool:
@@ -186,7 +185,7 @@ class CodeRun:
 
     def begin(self) -> None:
         """Call the function, in a task of its own."""
-        if not self._ending:
+        if not self.is_over:
             self._handle = self.services.hub.tasks.start(self._run(), name=self.lane.run_id)
 
     async def _run(self) -> None:
@@ -203,7 +202,7 @@ class CodeRun:
                 text = "ChildActivated: only a tool of a model agent gives the conversation away"
                 self._raised(CallerError(text))
             elif is_contained(error):
-                self._raised(_only(error))
+                self._raised(alone(error))
             else:
                 raise
         else:
@@ -223,7 +222,7 @@ class CodeRun:
             return  # The hub closed under the agent: the next boot goes on.
         if isinstance(error, Exception):  # Of others its caller would be ended, too.
             self.services.returns.keep_error(self.lane.run_id, error)
-        if self._ending:
+        if self.is_over:
             log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
             return
         mask = self.masker()
@@ -245,20 +244,20 @@ class CodeRun:
         outcome: OutcomeName,
         *,
         reason: str = "",
-        output: Any = None,
+        output: Json = NULL,
         failure: e.AgentFailed | None = None,
         taken: tuple[InLane, ...] = (),
         **shown: BaseException,
     ) -> None:
         """Write the terminal event, first come first served, and cancel what still runs."""
-        if self._ending or self.services.phase.is_gone:
+        if self.is_over or self.services.phase.is_gone:
             return
-        self._ending = True
-        extra = {} if output is None else {"output": output}
-        events = completion(self.thread, outcome, reason=reason, failure=failure, **extra)
+        self.is_over = True
+        events = completion(self.thread, outcome, reason=reason, output=output, failure=failure)
         if taken:
             events = (e.SessionTaken(items=taken), *events)
-        self._append(events, taken=taken, ends=True, mail=self._farewell(outcome))
+        mail = farewell(self.thread, outcome, self.lane.run_id)
+        self._append(events, taken=taken, ends=True, mail=mail)
         self._tell_failure(**shown)
 
     def _tell_failure(self, **shown: BaseException) -> None:
@@ -269,13 +268,6 @@ class CodeRun:
                 "run.failed", run_id=self.lane.run_id, agent=self.lane.agent,
                 outcome=ending.outcome, reason=ending.reason, **shown,
             )  # fmt: skip
-
-    def _farewell(self, outcome: OutcomeName) -> tuple[tuple[str, InLane], ...]:
-        """What is terminated takes its children with it."""
-        if outcome != "terminated":
-            return ()
-        why = e.SessionTerminate(reason=f"run {self.lane.run_id} was terminated")
-        return tuple((child, why) for child in self.thread.children)
 
     def open_prompt(self, event: e.SessionPrompt) -> None:
         if self.is_live:
@@ -308,7 +300,7 @@ class CodeRun:
         ends = ends or self.thread.phase == "ended"
         if ends and self.thread.ending is not None:
             mail = (*mail, *report(self.thread, self.thread.ending))
-        self._ending = self._ending or ends
+        self.is_over = self.is_over or ends
         self.lane.append(
             events,
             taken=[item.seq for item in taken],
@@ -334,7 +326,7 @@ class CodeRun:
             if event.__class__ is e.SessionDropped:
                 self._keeper.tell_dropped(event, commit)
         if commit.error:
-            self._ending = True
+            self.is_over = True
             self.close()
             self._keeper.refused(self, commit)
         elif self._is_restored:
@@ -349,13 +341,13 @@ class CodeRun:
 
     def close(self) -> None:
         """Cancel the function, unrecorded, and end the run's subscriptions."""
-        self._ending = True
+        self.is_over = True
         self._cancel()
         self._end_subscriptions()
 
     def outlived_restart(self) -> None:
         """Write, once after a restart, that it has come as far as to wait."""
-        if self.thread.restarts and not self._ending:
+        if self.thread.restarts and not self.is_over:
             self._append((e.AgentPark(),))
 
     def _cancel(self) -> None:
@@ -374,7 +366,7 @@ class CodeRun:
 
     @property
     def is_live(self) -> bool:
-        return not self._ending and not self.services.phase.is_gone
+        return not self.is_over and not self.services.phase.is_gone
 
     def write(self, event: Event, done: Any) -> None:
         refuse_reserved(event, _RESERVED)
@@ -386,7 +378,7 @@ class CodeRun:
             return
         self._fold(events)
         ends = self.thread.phase == "ended"
-        self._ending = ends
+        self.is_over = ends
         if ends:
             self._tell_failure()
 
@@ -421,8 +413,7 @@ class CodeRun:
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
         events = (*start_if_missing(self.thread), event)
-        for one in events:
-            self.thread = fold_code(self.thread, one)
+        self._fold(events)
         self.lane.append(
             events,
             deliveries=(delivery,),
@@ -438,7 +429,7 @@ class CodeRun:
 
     def consume(self, item: SessionMessage) -> None:
         """Record that the agent has consumed a message, unless that is on record."""
-        if self._ending or self.services.phase.is_gone or self._steps.was_consumed(item):
+        if self.is_over or self.services.phase.is_gone or self._steps.was_consumed(item):
             return
         self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 
@@ -452,18 +443,7 @@ class CodeRun:
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def is_over(self) -> bool:
-        return self._ending
-
     def will_wait(self) -> None:
         """The agent is about to wait for a message."""
         self.outlived_restart()
         self.services.phase.progressed()
-
-
-def _only(error: BaseException) -> BaseException:
-    """The one exception inside nested groups that hold nothing else."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

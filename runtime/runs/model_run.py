@@ -198,8 +198,7 @@ class ModelRun:
     def advance(self, commit: Commit | None = None) -> None:
         """Do what is due until there is something to wait for; also called after a commit."""
         if commit is not None:
-            if not self.lane.in_flight:
-                self.is_answer_under_way = False
+            self.is_answer_under_way &= self.lane.in_flight > 0
             family = self.thread.family
             if commit.error or self.notices or self.is_careful or family is not NO_FAMILY:
                 self._recorded(commit)
@@ -211,9 +210,8 @@ class ModelRun:
             while not self._is_closed:
                 if mail.kept or self.thread.family.undecided:
                     mail.keep(self.thread.family.undecided)
-                waits = bool(mail.control) | bool(mail.results) << 1
-                if mail.messages:
-                    waits |= 4 | mail.said
+                said = 4 | mail.said if mail.messages else 0
+                waits = bool(mail.control) | bool(mail.results) << 1 | said
                 if self.thread.origin.frame and (lent := self._lent) is not None:
                     waits |= lent.lends
                 waiting = KINDS[waits]
@@ -246,8 +244,7 @@ class ModelRun:
                         self._signal(Parked(), waiting)
                     case Leave():
                         self._tasks.ensure(())
-                        if not self.lane.in_flight:
-                            self._leave()
+                        self._leave()
                         return
                     case _:
                         assert_never(command)
@@ -385,8 +382,10 @@ class ModelRun:
         self.side = self._definitions.find_side(thread.agent or self.lane.agent, thread.acts_as)
 
     def _leave(self) -> None:
-        self.close()
-        self._keeper.left(self)
+        """Leave memory as soon as the store has everything."""
+        if not self.lane.in_flight:
+            self.close()
+            self._keeper.left(self)
 
     def _finish(self, signal: Signal) -> None:
         # Interpreted by the loop, against a state in which every earlier commit is folded.

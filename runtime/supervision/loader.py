@@ -386,7 +386,7 @@ class Loader:
         self._drop(lane, pending)
         for item in waiting:
             if item not in pending:
-                run.put(item)
+                run.wake(item)
         if lane.run_id in self._overdue:
             self._overdue.discard(lane.run_id)
             run.pass_deadline()

@@ -31,19 +31,21 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import LONG, Masker, words_of
+from hubbub.hub.masking import words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.values import NULL
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import ConversationKeeper, LiveRun, LiveRuns, RunKeeper
-from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.masks import FailureMasks
+from hubbub.runtime.kernel.outcome import outcome_of
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.supervision.capacity import Capacity
+from hubbub.runtime.supervision.deadlines import Deadlines
 from hubbub.runtime.supervision.ended import EndedRuns
 from hubbub.runtime.supervision.lending import Lending
 from hubbub.runtime.supervision.loader import Loader
@@ -87,6 +89,7 @@ class Supervisor:
         self._outcomes = outcomes
         outcomes.ask(self)
         self._capacity = Capacity(max_live, self._look_for_room)
+        self._deadlines = Deadlines(services, live, self._wake_overdue)
         self._ended = EndedRuns(services, keep)
         self._ready: OrderedDict[str, list[InLane]] = OrderedDict()
         self._became_ready: anyio.Event | None = None
@@ -105,6 +108,7 @@ class Supervisor:
         self.tell_dropped = self.quarantine.tell_dropped
         self.interrupted_with = families.interrupted_with
         self.look_at = families.look_at
+        self.masker = FailureMasks(services, live).masker
         self.waits_for = families.waits_for
         lending = Lending(live, families, self.quarantine, self._bring)
         self._loader = Loader(
@@ -127,7 +131,7 @@ class Supervisor:
         """Go on with what the journal has: runs at work, runs with mail, deadlines."""
         journal = self._hub.journal
         for run_id, wake_at in await journal.timed():
-            self.watch_deadline(run_id, wake_at)
+            self._deadlines.watch(run_id, wake_at)
         for run_id in await self._loader.unfinished():
             self.enqueue(run_id, None)
         self._activating = self._hub.tasks.start(self._activate_ready(), name="hubbub activation")
@@ -175,7 +179,7 @@ class Supervisor:
             return
         self._breath -= 1
         if opening.timeout is not None:
-            self.watch_deadline(opening.run_id, opening.at + int(opening.timeout * 1_000_000))
+            self._deadlines.watch(opening.run_id, opening.at + int(opening.timeout * 1_000_000))
         self._activate_new((opening,))
 
     def wake(self, item: InLane) -> None:
@@ -197,7 +201,7 @@ class Supervisor:
                 self._started_outside(item, item.parent_run_id)
             if not self._phase.is_leaving:
                 if item.timeout is not None:
-                    self.watch_deadline(run_id, item.at + int(item.timeout * 1_000_000))
+                    self._deadlines.watch(run_id, item.at + int(item.timeout * 1_000_000))
                 self.enqueue(run_id, item)
         elif not (
             self._loader.takes(item) or self._phase.is_leaving or self.quarantine.ignores(item)
@@ -362,15 +366,18 @@ class Supervisor:
             return
         self._take_out(run_id)
         self._loader.deaths.pop(run_id, None)
-        if run.thread.phase == "ended":
+        thread, outcome = run.thread, None
+        if thread.phase == "ended":
             self._families.ended(run_id)
             self._ended.add(run.lane)
-        elif isinstance(run, ModelRun):
-            self._loader.recent.put(run_id, run.thread, run.lane.seq)
+            last = thread.outcome if isinstance(thread, Thread) else thread.ending
+            outcome = outcome_of(run_id, last) if last is not None else None
+        elif isinstance(thread, Thread):
+            self._loader.recent.put(run_id, thread, run.lane.seq)
         if isinstance(run, ModelRun) and run.thread.origin.frame:
             self._frame_left(run)
         if self.callers and (caller := self.callers.pop(run_id, None)) is not None:
-            caller.dismiss(_outcome_of(run))
+            caller.dismiss(outcome)
         self.left_id(run_id)
 
     def _take_out(self, run_id: str) -> None:
@@ -433,41 +440,9 @@ class Supervisor:
         run.close()
         self._take_out(run.lane.run_id)
 
-    def masker(self, *run_ids: str) -> Masker:
-        """What takes the values of these runs' secrets out of what is said of failures."""
-        values = {*self._services.catalog.keys}
-        for run_id in run_ids:
-            if (run := self._by_id.get(run_id)) is not None:
-                values |= run.secrets()
-                continue
-            # It has left memory, while somebody was still busy with what it said.
-            given = self._hub.addressing.values(run_id)
-            values |= {value for value in given if len(value) >= LONG}
-        return Masker(values)
-
-    def watch_deadline(self, run_id: str, deadline: int) -> None:
-        seconds = max(0.0, (deadline - self._hub.ports.clock.now()) / 1_000_000)
-        self._services.timers.after(seconds, lambda: self._deadline(run_id))
-
-    def _deadline(self, run_id: str) -> None:
-        run = self._by_id.get(run_id)
-        if run is not None:
-            run.pass_deadline()
-        elif not self._hub.is_closed and not self._phase.is_leaving:
-            # Parked, queued or on its way into memory: ended as soon as it is there.
-            self._loader.is_overdue(run_id)
-            self.trials.release(run_id)
-            if not self._loader.is_loading(run_id):
-                self.enqueue(run_id, None)
-
-
-def _outcome_of(run: LiveRun) -> RunOutcome | None:
-    """How a run that leaves memory has ended, if it has and its state says how."""
-    thread = run.thread
-    last = thread.outcome if isinstance(thread, Thread) else thread.ending
-    if last is None or run.thread.phase != "ended":
-        return None
-    return RunOutcome(
-        run_id=run.lane.run_id, session=0, success=last.success, outcome=last.outcome,
-        reason=last.reason, output_json=last.output_json, usage=last.usage,
-    )  # fmt: skip
+    def _wake_overdue(self, run_id: str) -> None:
+        """A run is parked, queued or on its way into memory: it ends as soon as it is there."""
+        self._loader.is_overdue(run_id)
+        self.trials.release(run_id)
+        if not self._loader.is_loading(run_id):
+            self.enqueue(run_id, None)

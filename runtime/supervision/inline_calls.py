@@ -1,0 +1,110 @@
+"""``InlineCalls``: runs that are started, driven and waited for by one task (``rt.run``)."""
+
+from typing import Any
+
+import anyio.lowlevel
+from msgspec import structs
+
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.hub import events as e
+from hubbub.hub.errors import RunFailed
+from hubbub.hub.message import Message, opening_message
+from hubbub.hub.values import NULL, encode_value
+from hubbub.runtime.kernel.inline import InlineCaller
+from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.outcomes import Outcomes
+from hubbub.runtime.kernel.returns import Return
+from hubbub.runtime.kernel.services import Services, definition_of
+from hubbub.runtime.supervision.supervisor import Supervisor
+
+__all__ = ["ExecutableAgent", "InlineCalls"]
+
+
+class InlineCalls:
+    """Starts runs for callers that lend their tasks to them."""
+
+    __slots__ = ("_outcomes", "_runs", "_services")
+
+    def __init__(self, services: Services, outcomes: Outcomes, runs: Supervisor) -> None:
+        self._services = services
+        self._outcomes = outcomes
+        self._runs = runs
+
+    async def run(
+        self, definition: AgentDefinition, input: Any
+    ) -> tuple[RunOutcome, Exception | None]:
+        """One session of a new run; its outcome, and what it raised.
+
+        A caller that is cancelled terminates the run.
+        """
+        input_json, message = (
+            opening_message(input)
+            if isinstance(input, Message)
+            else (encode_value("input", input), None)
+        )
+        hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
+        run_id = hub.ports.ids.run_id(hub.ports.clock.now())
+        kept = expected[run_id] = Return()
+        caller = runs.callers[run_id] = InlineCaller()
+        try:
+            opening = e.SessionOpen(
+                run_id=run_id,
+                open_agent=definition.name,
+                input_json=input_json,
+                message=message,
+                once=True,
+            )
+            receipt = hub.pipeline.open(opening, is_new=True)
+            if receipt.status == "rejected" or (
+                receipt.status == "pending" and runs.get(run_id) is None
+            ):
+                await receipt
+                receipt.raise_if_rejected()
+            # Others run too, however fast the model is; and a caller cancelled before ends here.
+            await anyio.lowlevel.checkpoint()
+            runs.serve_now(run_id)
+            await caller.serve()
+            if receipt.status != "accepted":
+                await receipt
+                receipt.raise_if_rejected()
+            outcome = caller.outcome or await self._outcomes.finished(run_id)
+            if kept.lingering is not None:
+                await kept.lingering.wait_function()
+            if outcome.output_json is NULL and kept.output is not None:
+                outcome = structs.replace(outcome, output_json=kept.output)
+        except BaseException:
+            caller.cancel()
+            runs.look_for_ready()
+            # A runtime that is left ends no run: the next one on this store goes on.
+            if not self._services.phase.is_gone and not hub.is_closed:
+                hub.terminate(run_id, "its caller was cancelled")
+            raise
+        finally:
+            runs.callers.pop(run_id, None)
+            expected.pop(run_id, None)
+        return outcome, kept.error
+
+
+class ExecutableAgent:
+    """An agent as workflow code sees it: a name and ``execute(input)``."""
+
+    __slots__ = ("_calls", "_services", "name")
+
+    def __init__(self, services: Services, calls: InlineCalls, name: str) -> None:
+        self._services = services
+        self._calls = calls
+        self.name = name
+
+    async def execute(self, input: Any = None) -> Any:
+        """Run the agent to its end and return its output.
+
+        Raises what a code agent raised, ``RunFailed`` for every other ending than success.
+        """
+        self._services.phase.check_open()
+        definition = definition_of(self._services, self.name, input)
+        outcome, error = await self._calls.run(definition, input)
+        if error is not None:
+            raise error
+        if not outcome.success:
+            raise RunFailed(outcome.run_id, outcome.outcome, outcome.reason)
+        return outcome.output
