@@ -92,6 +92,15 @@ _EXPORTS: Final = {
     ),
     "hubbub.agents.definitions.variables": ("VariableDefinition",),
     "hubbub.agents.folders.stack_frame_meta": ("StackFrameMeta",),
+    "hubbub.agents.frames.activation": ("ChildActivated",),
+    "hubbub.agents.frames.frame": (
+        "AgentContext",
+        "SessionState",
+        "StackFrame",
+        "ToolUse",
+        "TurnAction",
+        "TurnResult",
+    ),
     "hubbub.agents.model": (
         "Model",
         "ModelReply",
@@ -100,16 +109,9 @@ _EXPORTS: Final = {
         "Usage",
     ),
     "hubbub.agents.standalone.stack": (
-        "AgentContext",
         "AgentResponse",
         "AgentStack",
         "AgentStackManager",
-        "ChildActivated",
-        "SessionState",
-        "StackFrame",
-        "ToolUse",
-        "TurnAction",
-        "TurnResult",
     ),
     "hubbub.agents.state.registry": ("SubagentRegistryEntry",),
     "hubbub.hub.errors": ("HubbubError",),
@@ -164,19 +166,17 @@ if TYPE_CHECKING:
     from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult, tool
     from hubbub.agents.definitions.variables import VariableDefinition
     from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
-    from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
-    from hubbub.agents.standalone.stack import (
+    from hubbub.agents.frames.activation import ChildActivated
+    from hubbub.agents.frames.frame import (
         AgentContext,
-        AgentResponse,
-        AgentStack,
-        AgentStackManager,
-        ChildActivated,
         SessionState,
         StackFrame,
         ToolUse,
         TurnAction,
         TurnResult,
     )
+    from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+    from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager
     from hubbub.agents.state.registry import SubagentRegistryEntry
     from hubbub.hub.errors import HubbubError
     from hubbub.hub.events import CustomEvent, Event

@@ -13,7 +13,8 @@ what is due, and ``interpret``, what an outcome means).  Each rule stands in the
     the registry         ``state.registry``       hooks             ``turn.hook_events``
     retries              ``retry``                prompts           ``state.prompts``
     after a crash        ``turn.recovery``, ``turn.deaths``
-    code agents          ``code``                 frames by hand    ``standalone``
+    code agents          ``code``                 frames as values  ``frames``
+    frames by hand       ``standalone``
     a folder for people  ``folders``              one file of all   ``packaging``
 """
 

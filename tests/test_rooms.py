@@ -26,7 +26,9 @@ GROUND: Final = frozenset(
 
 HUB: Final = ("hub/tasks", "ground", "hub/events", "hub/store", "hub/delivery", "hub")
 TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
-KERNEL: Final = (*HUB, *TURN, "agents/code", "runtime/models", "runtime/kernel")
+KERNEL: Final = (
+    *HUB, *TURN, "agents/code", "agents/frames", "runtime/models", "runtime/kernel",
+)  # fmt: skip
 STORES: Final = (
     "runtime/stores", "runtime/stores/sqlite", "runtime/stores/exchange", "runtime/stores/folders",
 )  # fmt: skip
@@ -46,7 +48,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "agents/resolution": (*HUB, "agents", "agents/definitions"),
     "agents/turn": (*HUB, "agents", "agents/state", "agents/definitions", "agents/resolution"),
     "agents/code": (*HUB, "agents/state", "agents/turn"),
-    "agents/standalone": (*HUB, *TURN),
+    "agents/frames": (*HUB, *TURN),
+    "agents/standalone": (*HUB, *TURN, "agents/frames"),
     "agents/folders": (*HUB, "agents/state", "agents/turn"),
     "agents/packaging": (*HUB, "agents/definitions", "agents/resolution"),
     "channels": HUB,
@@ -116,15 +119,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Each room, and the rooms it may import besides itself."""
 
-DEBTS: Final[frozenset[tuple[str, str]]] = frozenset(
-    {
-        ("runtime/activities/call_tool.py", "agents/standalone/stack.py"),
-        ("runtime/activities/hooks.py", "agents/standalone/stack.py"),
-        ("runtime/activities/perform.py", "agents/standalone/stack.py"),
-        ("runtime/activities/thread_state.py", "agents/standalone/turns.py"),
-        ("runtime/runs/code_run.py", "agents/standalone/stack.py"),
-    }
-)
+DEBTS: Final[frozenset[tuple[str, str]]] = frozenset({})
 """Arrows between files that run against the plan."""
 
 CIRCLES: Final[tuple[frozenset[str], ...]] = ()

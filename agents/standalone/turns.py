@@ -1,92 +1,26 @@
-"""Frames out of the core's decisions, and the core's endings as IA's ``TurnResult``.
+"""The core's endings as IA's ``TurnResult``.
 
-    SessionPush, SessionOpen ─► StackFrame     a call has begun a frame
-    Thread, at rest          ─► TurnResult     what its turn has come to
+    Thread, at rest ─► TurnResult: what a turn has come to
 
 What a turn is, the core says; here it only gets IA's names.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from msgspec import structs
 
-from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.built_in import INTERRUPT
-from hubbub.agents.definitions.tools import ToolError
+from hubbub.agents.frames.frame import SessionState, StackFrame, TurnAction, TurnResult
 from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.resolution.sides import FRAME, ActiveSide
-from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
-from hubbub.agents.standalone.stack import (
-    AgentContext,
-    ChildActivated,
-    SessionState,
-    StackFrame,
-    TurnAction,
-    TurnResult,
-)
+from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.thread import OpenCall, Thread
-from hubbub.agents.turn.takeover import model_name, read_takeover, result_of
+from hubbub.agents.turn.takeover import result_of
 from hubbub.hub import events as e
-from hubbub.hub.values import decode_value, encode_value
+from hubbub.hub.values import decode_value
 
-__all__ = ["MAIN", "give_away", "make_frame", "turn_result", "with_limit"]
-
-MAIN: Final = "main"
-"""The type of the frame that a conversation begins with."""
-
-
-def make_frame(
-    side: ActiveSide, frame_id: str, context: AgentContext, caller: StackFrame | None = None
-) -> StackFrame:
-    """A frame of a side, its session still to be begun.
-
-    ``caller`` began it; its model is that of a skill that has none.
-    """
-    model: str | None = model_name(side)
-    if model == CALLERS_MODEL:
-        model = caller.model if caller is not None else None
-    return StackFrame(
-        frame_id=frame_id,
-        agent_name=side.agent,
-        agent_type=_type_of(side),
-        session=SessionState(),
-        system_prompt=side.prompt.prompt,
-        context=context,
-        model=model,
-        max_iterations=side.max_steps,
-        effective_tools=sorted(side.offered),
-        is_skill_agent=side.is_skill,
-        agent_session_id=frame_id,
-    )
-
-
-def _type_of(side: ActiveSide) -> str:
-    if not side.is_frame:
-        return MAIN
-    return "skill" if side.is_skill else "agent"
-
-
-def give_away(
-    definitions: Definitions, side: ActiveSide, tool: str, name: str, message: str, frame_id: str
-) -> NoReturn:
-    """Have a tool of ``side`` call ``use_agent`` or ``use_skill`` in the place of its model.
-
-    Raises ``ChildActivated``; ``ToolError``, in the words that the model would read, where the
-    side may call nobody of that name.
-    """
-    arguments = bytes(encode_value(tool, {"name": name, "message": message})).decode()
-    try:
-        request = read_takeover(side, side.agent, tool, arguments)
-    except BadArguments as error:
-        raise ToolError(error.message) from None
-    target = definitions.find_side(request.agent, FRAME)
-    if target is None:
-        raise ToolError(f"{tool}: {name!r} is carried out by a tool of its own; call that")
-    frame = make_frame(target, frame_id, AgentContext(agent_name=side.agent))
-    frame.session.add_user_message(request.message)
-    raise ChildActivated(frame)
+__all__ = ["turn_result", "with_limit"]
 
 
 def with_limit(definitions: Definitions, thread: Thread, frame: StackFrame) -> Definitions:

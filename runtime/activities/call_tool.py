@@ -8,7 +8,7 @@ from typing import Any
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, ToolResult, render_failure, render_result
-from hubbub.agents.standalone.stack import activated_in
+from hubbub.agents.frames.activation import activated_in
 from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.raised import is_contained
 

@@ -9,9 +9,9 @@ from msgspec import structs
 
 from hubbub.agents.definitions.hooks import HOOK_TIMEOUT, Hook, misfit
 from hubbub.agents.definitions.tools import ToolResult
+from hubbub.agents.frames.activation import activated_in
 from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.standalone.stack import activated_in
 from hubbub.agents.state.family import failure_of, succeeded
 from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.thread import Thread

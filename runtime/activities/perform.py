@@ -25,6 +25,7 @@ from hubbub.agents.definitions.tools import (
     error_text,
     render_failure,
 )
+from hubbub.agents.frames.activation import activated_in, first_message
 from hubbub.agents.model import (
     Model,
     ModelMessage,
@@ -35,7 +36,6 @@ from hubbub.agents.model import (
 )
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import Failure
-from hubbub.agents.standalone.stack import activated_in, first_message
 from hubbub.agents.state.area import find_files
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (

@@ -7,9 +7,9 @@ import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
+from hubbub.agents.frames.activation import give_away
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.standalone.turns import give_away
 from hubbub.agents.state.area import Area, find_files
 from hubbub.agents.state.family import NOTICE
 from hubbub.agents.state.registry import SubagentRegistryEntry, entry_of

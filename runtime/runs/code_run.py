@@ -24,7 +24,7 @@ from hubbub.agents.code.lifecycle import (
 )
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
-from hubbub.agents.standalone.stack import activated_in
+from hubbub.agents.frames.activation import activated_in
 from hubbub.agents.state.prompts import LOST, ends_of, find_prompt
 from hubbub.agents.state.thread import FAILURES
 from hubbub.agents.turn.intake import PROMPT_ENDED

@@ -18,18 +18,17 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import env_problems
-from hubbub.agents.model import Model
-from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.standalone.stack import (
+from hubbub.agents.frames.activation import ChildActivated, make_frame
+from hubbub.agents.frames.frame import (
     AgentContext,
-    AgentResponse,
-    ChildActivated,
     SessionState,
     StackFrame,
     TurnAction,
     TurnResult,
 )
-from hubbub.agents.standalone.turns import make_frame
+from hubbub.agents.model import Model
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.standalone.stack import AgentResponse
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e

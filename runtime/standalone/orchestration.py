@@ -24,16 +24,15 @@ Rules
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hubbub.agents.standalone.stack import (
+from hubbub.agents.frames.activation import MAIN
+from hubbub.agents.frames.frame import (
     AgentContext,
-    AgentStack,
-    AgentStackManager,
     SessionState,
     StackFrame,
     TurnAction,
     TurnResult,
 )
-from hubbub.agents.standalone.turns import MAIN
+from hubbub.agents.standalone.stack import AgentStack, AgentStackManager
 from hubbub.agents.state.commands import CANCELLED, word_of
 from hubbub.hub.events import SessionMessage
 from hubbub.hub.logs import log

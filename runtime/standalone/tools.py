@@ -11,7 +11,7 @@ import msgspec
 
 from hubbub.agents.definitions.built_in import COMPLETE, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.tools import ToolResult
-from hubbub.agents.standalone.stack import AgentContext
+from hubbub.agents.frames.frame import AgentContext
 from hubbub.hub.errors import CallerError
 from hubbub.runtime.standalone.executor import AgentExecutor
 

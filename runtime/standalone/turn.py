@@ -19,11 +19,12 @@ import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.frames.activation import MAIN, activated_in, make_frame
+from hubbub.agents.frames.frame import StackFrame, TurnResult, tool_use_id
 from hubbub.agents.model import ModelReply, ToolCall
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
-from hubbub.agents.standalone.stack import StackFrame, TurnResult, activated_in, tool_use_id
-from hubbub.agents.standalone.turns import MAIN, make_frame, turn_result, with_limit
+from hubbub.agents.standalone.turns import turn_result, with_limit
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
     Activity,

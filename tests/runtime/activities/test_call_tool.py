@@ -11,7 +11,7 @@ import pytest
 
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import NO_RESULT, Tool, ToolError, ToolResult, tool
-from hubbub.agents.standalone.stack import ChildActivated
+from hubbub.agents.frames.activation import ChildActivated
 from hubbub.hub.ports import ThreadOffload
 from hubbub.runtime.activities.call_tool import call_tool
 

@@ -10,7 +10,8 @@ from support.frames import Talk, complete, frame, open_runtime, skill, use
 from hubbub import Hook, Skill, ToolError, agent, tool
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool
-from hubbub.agents.standalone.stack import AgentContext, ChildActivated, SessionState, StackFrame
+from hubbub.agents.frames.activation import ChildActivated
+from hubbub.agents.frames.frame import AgentContext, SessionState, StackFrame
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError
 from hubbub.hub.ports import Ports, ThreadOffload

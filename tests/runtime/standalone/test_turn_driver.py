@@ -25,17 +25,16 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.definitions.run_state import RunState
-from hubbub.agents.model import AnsweredCall, AssistantMessage, UserMessage
-from hubbub.agents.standalone.stack import (
+from hubbub.agents.frames.activation import ChildActivated, first_message
+from hubbub.agents.frames.frame import (
     AgentContext,
-    AgentStackManager,
-    ChildActivated,
     SessionState,
     StackFrame,
     TurnAction,
     TurnResult,
-    first_message,
 )
+from hubbub.agents.model import AnsweredCall, AssistantMessage, UserMessage
+from hubbub.agents.standalone.stack import AgentStackManager
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, DefinitionError, UnknownAgent
 from hubbub.hub.ports import Ports

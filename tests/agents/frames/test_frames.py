@@ -5,20 +5,16 @@ from typing import Any
 
 import pytest
 
-from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
-from hubbub.agents.standalone.stack import (
+from hubbub.agents.frames.activation import ChildActivated, activated_in, first_message
+from hubbub.agents.frames.frame import (
     AgentContext,
-    AgentResponse,
-    AgentStack,
-    AgentStackManager,
-    ChildActivated,
     SessionState,
     StackFrame,
     TurnAction,
     TurnResult,
-    activated_in,
-    first_message,
 )
+from hubbub.agents.model import AssistantMessage, ModelReply, ToolCall, UserMessage
+from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 
