@@ -135,6 +135,7 @@ class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 
     @property
     def is_empty(self) -> bool:
+        """Whether it has neither text nor calls."""
         return not self.calls and not self.text.strip()
 
 
@@ -200,9 +201,13 @@ class Model(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name in events and errors."""
+        ...
 
-    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply: ...
+    async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Ask once and return the whole reply; raises ``ProviderError``, see the class."""
+        ...
 
 
 _arguments = msgspec.json.Decoder(dict[str, Any])

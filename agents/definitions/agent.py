@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Execute: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""What a code agent runs: its input and its ``RunContext``, to its output."""
 _TEXTS: Final = (
     "title", "description", "icon", "tool_description", "package_name", "version", "author",
     "license",
@@ -174,10 +175,12 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def is_code(self) -> bool:
+        """Whether its runs execute a function instead of talking to a model."""
         return self.execute is not None
 
     @property
     def is_two_sided(self) -> bool:
+        """Whether a second prompt answers the first one in the user's place."""
         return self.type == "dual_ai"
 
     @property

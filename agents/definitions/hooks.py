@@ -51,6 +51,7 @@ HookPoint: TypeAlias = Literal[
     "after_subagent_created",
     "after_session",
 ]
+"""The points at which hooks are called; see the module's docstring."""
 
 POINTS: Final = frozenset(get_args(HookPoint))
 
@@ -91,6 +92,7 @@ class Hook(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """Its id, under which a prompt may name it."""
         return self.id
 
 

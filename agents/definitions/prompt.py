@@ -108,6 +108,7 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def is_immediate(self) -> bool:
+        """Whether its agents may be started together with the agent that has it."""
         return self.immediate is not False
 
     @property

@@ -23,9 +23,17 @@ class Files(Protocol):
         """Write a file, or replace it; on record when this returns."""
         ...
 
-    async def read(self, path: str) -> bytes: ...
-    async def read_text(self, path: str) -> str: ...
-    async def delete(self, path: str) -> None: ...
+    async def read(self, path: str) -> bytes:
+        """The content of a file; raises ``NoSuchFile`` where there is none."""
+        ...
+
+    async def read_text(self, path: str) -> str:
+        """The same as text (UTF-8; what is not is replaced)."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Delete a file; raises ``NoSuchFile`` where there is none."""
+        ...
 
     def list(self, folder: str = "") -> tuple[str, ...]:
         """The names of all files, or of those under ``folder``, sorted."""
@@ -39,10 +47,21 @@ class Files(Protocol):
 class Keys(Protocol):
     """The values of one run by key: anything JSON can hold."""
 
-    def get(self, key: str, default: Any = None) -> Any: ...
-    async def set(self, key: str, value: Any) -> None: ...
-    async def delete(self, key: str) -> None: ...
-    def keys(self) -> tuple[str, ...]: ...
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or ``default``."""
+        ...
+
+    async def set(self, key: str, value: Any) -> None:
+        """Set a key to a value that JSON can hold; committed when this returns."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Delete a key; one that is not there is no error."""
+        ...
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that are set, sorted."""
+        ...
 
 
 @runtime_checkable
@@ -53,13 +72,19 @@ class RunState(Protocol):
     """
 
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """The id of the run that the tool or hook is called in."""
+        ...
 
     @property
-    def root_run_id(self) -> str: ...
+    def root_run_id(self) -> str:
+        """The id of the run at the top of its tree."""
+        ...
 
     @property
-    def parent_run_id(self) -> str | None: ...
+    def parent_run_id(self) -> str | None:
+        """The id of the run that started it, or ``None``."""
+        ...
 
     @property
     def agent(self) -> str:

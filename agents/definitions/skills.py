@@ -28,6 +28,7 @@ from hubbub.hub.errors import DefinitionError
 __all__ = ["SKILL_PREFIX", "Skill", "passthrough_problems"]
 
 SKILL_PREFIX: Final = "skill:"
+"""What the agent of a skill is called before the skill's name."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 

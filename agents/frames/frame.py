@@ -228,6 +228,7 @@ class StackFrame:
 
     @property
     def executor(self) -> "TurnExecutor | None":
+        """The executor that runs the frame, where there is one."""
         return self.__dict__.get("_executor")
 
     @executor.setter

@@ -72,6 +72,7 @@ class TerminalReader:
             self._raw, self._is_over, self.is_terminal = None, True, False
 
     async def read_line(self) -> str | None:
+        """The next line without its end; ``None`` when the input is over."""
         while not self._lines:
             if self._is_over:
                 return None
@@ -182,12 +183,14 @@ class TerminalWriter:
 
     @property
     def width(self) -> int:
+        """The columns of the terminal, or 80 where there is none."""
         try:
             return os.get_terminal_size(self._out.fileno()).columns or 80
         except (OSError, ValueError, AttributeError):
             return 80
 
     def write(self, text: str) -> None:
+        """Write to the output; raises ``BrokenPipeError`` once nobody reads it."""
         try:
             _write(self._out, text)
         except BrokenPipeError:
@@ -195,6 +198,7 @@ class TerminalWriter:
             raise
 
     def write_aside(self, text: str) -> None:
+        """Write to the error stream; what cannot be written is dropped."""
         with suppress(OSError):  # Nobody is left to be told.
             _write(self._aside, text)
 

@@ -360,3 +360,4 @@ ADDRESS_CHECKS: Final[tuple[Check, ...]] = (
     check_notes,
     check_store_says_that_it_works,
 )
+"""What is found by an address."""

@@ -290,3 +290,4 @@ INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_opening_again_counts_its_key,
     check_opening_finds_or_creates,
 )
+"""What becomes of deliveries."""

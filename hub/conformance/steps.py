@@ -32,12 +32,18 @@ __all__ = [
 ]
 
 MakeJournal: TypeAlias = Callable[[], Store]
+"""Makes a new, empty store that is not open yet."""
 Check: TypeAlias = Callable[[MakeJournal], Awaitable[None]]
+"""A check: it raises ``AssertionError`` where the store is wrong."""
 
 EVERYTHING: Final = Selection()
+"""The selection of all events."""
 A_RUN: Final = "00000000-0000-7000-8000-00000000000a"
+"""The id of a run; it sorts before the others."""
 B_RUN: Final = "00000000-0000-7000-8000-00000000000b"
+"""The id of another one."""
 C_RUN: Final = "00000000-0000-7000-8000-00000000000c"
+"""The id of a third one."""
 
 
 @asynccontextmanager

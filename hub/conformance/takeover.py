@@ -190,3 +190,4 @@ TAKEOVER_CHECKS: Final[tuple[Check, ...]] = (
     check_messages_are_left_to_another_run,
     check_nothing_is_left_to_who_takes_no_messages,
 )
+"""What a run may lend of its inbox."""

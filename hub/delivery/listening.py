@@ -22,6 +22,7 @@ from hubbub.hub.texts import check_labels
 __all__ = ["Handler", "Listeners", "is_async", "patterns_of"]
 
 Handler: TypeAlias = Callable[[Event], Any]
+"""What a subscription calls with each event; awaited if it returns an awaitable."""
 
 
 class Listeners:

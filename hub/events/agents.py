@@ -52,6 +52,7 @@ class AgentStart(Event, tag="agent:start", home="own"):
 
     @property
     def input(self) -> Any:
+        """The input, decoded anew at each access."""
         return decode_value(self.input_json)
 
 
@@ -202,6 +203,7 @@ class AgentKey(Event, tag="agent:key", home="own"):
 
     @property
     def value(self) -> Any:
+        """The value, decoded anew at each access."""
         return decode_value(self.value_json)
 
 
@@ -217,6 +219,7 @@ class AgentRecord(Event, tag="agent:record", home="own"):
 
     @property
     def value(self) -> Any:
+        """The value, decoded anew at each access."""
         return decode_value(self.value_json)
 
 
@@ -273,6 +276,7 @@ class Ending(Event):
 
     @property
     def output(self) -> Any:
+        """The output, decoded anew at each access; ``None`` if there is none."""
         return decode_value(self.output_json)
 
 

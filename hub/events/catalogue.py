@@ -174,5 +174,6 @@ CATALOGUE: tuple[type[Event], ...] = (
     SessionTaken, SessionDropped, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,
     ChannelStart, ChannelComplete, ChannelError, HubErrorEvent, HubDeadLetter, HubGap,
 )  # fmt: skip
+"""Every event of ours; ``CustomEvent`` and ``UnknownEvent`` are none of it."""
 
 KNOWN_TYPES.update(event.type for event in CATALOGUE)

@@ -25,9 +25,11 @@ __all__ = [
 ]
 
 Home: TypeAlias = Literal["own", "in", "hub", "none", "scope"]
+"""Where events of a class are kept; see ``catalogue``."""
 OutcomeName: TypeAlias = Literal[
     "completed", "failed", "interrupted", "terminated", "timed_out", "limit"
 ]
+"""How a run can end."""
 
 
 _MUTABLE = re.compile(r"\b(list|dict|set|bytearray|Any|List|Dict|Set|MutableMapping)\b")
@@ -149,6 +151,7 @@ class CustomEvent(Event, tag="custom"):
 
     @property
     def data(self) -> Any:
+        """The data, decoded anew at each access."""
         return decode_value(self.data_json)
 
     @classmethod
@@ -186,6 +189,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 NO_USAGE = Usage()
+"""No tokens at all."""
 
 
 class ToolCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

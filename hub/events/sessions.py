@@ -90,10 +90,12 @@ class SessionOpen(Event, tag="session:open", home="in"):
 
     @property
     def input(self) -> Any:
+        """The input, decoded anew at each access."""
         return decode_value(self.input_json)
 
     @property
     def descriptor(self) -> Any:
+        """The run's descriptor, decoded anew at each access."""
         return decode_value(self.descriptor_json)
 
 
@@ -116,6 +118,7 @@ class SessionMessage(Event, tag="session:message", home="in"):
 
     @property
     def metadata(self) -> Any:
+        """The metadata, decoded anew at each access."""
         return decode_value(self.metadata_json) or {}
 
 
@@ -275,6 +278,7 @@ InLane: TypeAlias = (
     | SessionTerminate
     | SessionReset
 )
+"""What a run's inbox can hold."""
 
 
 class SessionTaken(Event, tag="session:taken", home="own"):

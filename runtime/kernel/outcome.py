@@ -28,6 +28,7 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> Any:
+        """The output, decoded anew at each access; ``None`` if there is none."""
         return decode_value(self.output_json)
 
     def __repr__(self) -> str:

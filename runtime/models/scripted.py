@@ -122,6 +122,7 @@ class Fault(Struct, frozen=True):
 
 Answer: TypeAlias = str | ModelReply | ToolCall | Fault
 ScriptItem: TypeAlias = Answer | Callable[[ModelRequest], Answer]
+"""An item of a script: an answer, or a function that makes one of the request."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -282,6 +283,7 @@ class ScriptedModel(_Player):
         return f"ScriptedModel({self._name!r}, {len(self._steps)} steps)"
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Play the item that is due by the number of replies in the history."""
         index = 0
         for message in request.messages:
             if type(message) is AssistantMessage and not message.is_given:
@@ -340,6 +342,7 @@ class FunctionModel(_Player):
         return f"FunctionModel({_name_of(self._fn)}, {self._name!r})"
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Call the function and play what it returns, faults included."""
         return await self._play(self._fn, None, request, on_delta)
 
 

@@ -53,22 +53,27 @@ class RunContext:
 
     @property
     def run_id(self) -> str:
+        """The run's own id."""
         return self._run.lane.run_id
 
     @property
     def root_run_id(self) -> str:
+        """The id of the run at the top of its tree; its own if it has no parent."""
         return self._run.lane.root_run_id
 
     @property
     def parent_run_id(self) -> str | None:
+        """The id of the run that started it, or ``None``."""
         return self._run.lane.parent_run_id
 
     @property
     def agent(self) -> str:
+        """The agent's name."""
         return self._run.lane.agent
 
     @property
     def attempt(self) -> int:
+        """Which execution of the function this is, from 1; each restart is another one."""
         return self._run.thread.attempt
 
     # ── what the run keeps ───────────────────────────────────────────────────────────────────

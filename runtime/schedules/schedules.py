@@ -30,6 +30,7 @@ from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Ticks
 __all__ = ["Cron", "Heartbeat", "HeartbeatTask", "Misfire", "Schedule", "checked"]
 
 Misfire: TypeAlias = Literal["skip", "latest", "all"]
+"""What becomes of ticks that were missed: none is made up, the latest, or each."""
 
 HEARTBEAT: Final = "heartbeat"
 MAX_INTERVAL: Final = 10.0 * 365 * 86_400
@@ -98,6 +99,7 @@ class Heartbeat(Struct, frozen=True):
 
     @property
     def ticks(self) -> Ticks:
+        """When it beats."""
         return BeatTicks(self.interval)
 
     @property
@@ -113,6 +115,7 @@ class Heartbeat(Struct, frozen=True):
 
 
 Schedule: TypeAlias = Cron | Heartbeat
+"""Any schedule."""
 
 
 def agent_of(schedule: Schedule) -> str:

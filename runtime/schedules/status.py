@@ -68,6 +68,7 @@ class ScheduleNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished_at: int = 0
 
     def encoded(self) -> str:
+        """The note as JSON."""
         return _encoder.encode(self).decode()
 
 

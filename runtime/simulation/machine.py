@@ -182,6 +182,7 @@ class SimMachine(RuleBasedStateMachine):
         faults=_of(lambda self: self._faults_for(self._setup)),
     )
     def begin(self, seed: int, faults: Sequence[WorldFault]) -> None:
+        """Begin a world with a seed and faults that Hypothesis has drawn."""
         self.seed = seed
         self._world = World(self._setup, seed=seed, faults=faults, store=self.store)
         self._loop = FrozenLoop(lambda: self._world, seed, max_rounds=self.max_rounds)
@@ -194,14 +195,17 @@ class SimMachine(RuleBasedStateMachine):
         user=_of(lambda self: st.sampled_from(tuple(self.users))),
     )
     def open(self, agent: str, text: str, user: str) -> str:
+        """A user opens a run of some agent."""
         return self.do(lambda world: world.open(agent, text, user=user))
 
     @rule(run=runs, text=texts(), user=_of(lambda self: st.sampled_from(tuple(self.users))))
     def say(self, run: str, text: str, user: str) -> None:
+        """A user says something to a run."""
         self.do(lambda world: world.say(run, text, user=user))
 
     @rule(time=seconds())
     def wait(self, time: float) -> None:
+        """Virtual time passes."""
         self.do(lambda world: world.wait(time))
 
     @rule(turns=st.integers(1, 20))
@@ -211,14 +215,17 @@ class SimMachine(RuleBasedStateMachine):
 
     @rule(run=runs)
     def interrupt(self, run: str) -> None:
+        """Interrupt a run's turn."""
         self.do(lambda world: world.interrupt(run))
 
     @rule(run=runs)
     def close(self, run: str) -> None:
+        """Close a run."""
         self.do(lambda world: world.close(run))
 
     @rule(run=runs)
     def terminate(self, run: str) -> None:
+        """Terminate a run."""
         self.do(lambda world: world.terminate(run))
 
     @rule()

@@ -60,6 +60,7 @@ class LoopbackServer:
         self._answers = list(answers)
 
     async def handle(self, stream: SocketStream) -> None:
+        """Answer the requests of one connection until an answer ends it or the client leaves."""
         self.connections += 1
         async with stream:
             reader = BufferedByteReceiveStream(stream)

@@ -74,6 +74,7 @@ class ProviderWire(Protocol):
 
 
 ProviderCheck: TypeAlias = Callable[[ProviderWire], Awaitable[None]]
+"""A check: it raises ``AssertionError`` where the model is wrong."""
 
 
 @asynccontextmanager

@@ -74,6 +74,7 @@ __all__ = [
 ]
 
 Invariant: TypeAlias = Callable[[History], Iterable[str] | None]
+"""A function that returns what is wrong with a history, a line each, or nothing."""
 
 
 # ── asking ───────────────────────────────────────────────────────────────────────────────────

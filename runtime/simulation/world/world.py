@@ -159,6 +159,7 @@ class World:
 
     @property
     def hub(self) -> Hub:
+        """The hub of the process at work; raises ``CallerError`` while there is none."""
         return self.runtime.hub
 
     async def begin(self) -> None:

@@ -7,9 +7,8 @@
 * Durable means: written and flushed to the disk (``synchronous=FULL``) before anybody is told.
 * What is submitted while a batch is written makes up the next one: many runs share a flush.
 * One runtime at a time is at work on a database; others are refused, readers are not.
-* An error of the disk is for good: everything after it is refused with its words, and nothing that
-  was acknowledged is lost.  So is the loss of its files: nothing is acknowledged that was written
-  into a database, or a log, that was removed, renamed or replaced.
+* An error of the disk is final: everything after it is refused with its words; nothing that was
+  acknowledged is lost.  Nothing written into a removed or replaced file is acknowledged.
 """
 
 import sqlite3
@@ -387,37 +386,46 @@ class SqliteStore:
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        """A run, as of one moment; of its own lane the events after number ``after``."""
         return await self._ask(partial(self._reader.load, run_id, after))
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        """The last event in a run's own lane that is of one of these types."""
         return await self._ask(partial(self._reader.latest, run_id, types))
 
     async def info(self, run_id: str) -> RunInfo | None:
+        """What the store knows of a run; ``None`` for an unknown one."""
         return await self._ask(partial(self._reader.info, run_id))
 
     async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
-        read = partial(self._reader.runs, live=live, root_run_id=root_run_id)
-        return await self._ask(read)
+        """Every live run (or every run), of one tree or of all, by creation."""
+        return await self._ask(partial(self._reader.runs, live=live, root_run_id=root_run_id))
 
     async def ready(self) -> Sequence[str]:
+        """Runs with work to do: active ones, and parked ones with mail."""
         return await self._ask(self._reader.ready)
 
     async def timed(self) -> Sequence[tuple[str, int]]:
+        """Live runs that are due at a certain time, and that time."""
         return await self._ask(self._reader.timed)
 
     async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        """The runs that a delivery addressed like this would be meant for."""
         return await self._ask(partial(self._reader.find, to, by))
 
     async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        """What commits have noted under keys that begin with ``prefix``."""
         return await self._ask(partial(self._reader.notes, prefix))
 
     async def read(
         self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
     ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events after a position, and the position reached."""
         end = self.tip if until is None else min(until, self.tip)
         return await self._ask(partial(self._reader.read, selection, after, end, limit))
 
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        """The position of the event of that identity, or ``None`` when it is not kept."""
         return await self._ask(partial(self._reader.position, run_id, lane, seq))
 
     async def _ask(self, read: Callable[[], T]) -> T:
@@ -426,8 +434,7 @@ class SqliteStore:
         try:
             found = await self._reading.run(read)
             if self._is_writing:
-                # It may be of the batch under way, of which nobody has been told: who reads must
-                # not be ahead of who listens.
+                # Subscribers do not have the batch under way yet; readers must not be ahead.
                 self._told = self._told or anyio.Event()
                 await self._told.wait()
             return found
@@ -439,4 +446,5 @@ class SqliteStore:
             raise StoreFailed(str(path), problem) from error
 
     def depths(self) -> Depths:
+        """Live runs, parked runs, and items waiting in all inboxes."""
         return self._depths

@@ -43,8 +43,8 @@ async def test_a_draft_is_sent_back_once_then_approved_and_the_parent_gets_its_o
         assert turns[1].content == "It is 24 × 24 pixels, wanted 32 × 32."
         statuses = [event.status for event in events if isinstance(event, e.AgentStatus)]
         assert statuses == ["sent back once"]
-        mine = await foreign_state(rt, run.run_id)
-        theirs = await foreign_state(rt, child.child_run_id)
+        mine = await foreign_state(rt.services, rt.others, run.run_id)
+        theirs = await foreign_state(rt.services, rt.others, child.child_run_id)
         assert isinstance(mine, RunState) and isinstance(theirs, RunState)
         assert mine.files.list() == theirs.files.list() == ("tree.svg",)
         assert await mine.files.read("tree.svg") == await theirs.files.read("tree.svg")
