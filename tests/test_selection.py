@@ -58,6 +58,27 @@ def test_all_run_where_they_are_asked_for_and_nothing_is_said(project: pytest.Py
     result.stdout.no_fnmatch_line("*left out*")
 
 
+def test_no_claim_is_skipped_where_ci_runs(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makepyfile(
+        test_claims="""
+            import pytest
+
+            @pytest.mark.spec("H-01")
+            def test_that_claims():
+                pytest.skip("it is late")
+
+            def test_that_claims_nothing():
+                pytest.skip("it is early")
+        """
+    )
+    monkeypatch.delenv("CI", raising=False)
+    run(project, "test_claims.py").assert_outcomes(skipped=2)
+    monkeypatch.setenv("CI", "true")
+    run(project, "test_claims.py").assert_outcomes(failed=1, skipped=1)
+
+
 def test_one_file_runs_in_one_process(project: pytest.Pytester) -> None:
     result = run(project, "test_one.py")
     result.assert_outcomes(passed=1, deselected=3)
