@@ -13,7 +13,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
@@ -24,15 +23,15 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, Take, decide
-from hubbub.agents.turn.interpret import interpret
-from hubbub.agents.turn.signals import Delegated, Restored, Signal, Taken, ToolFinished
+from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, decide
+from hubbub.agents.turn.signals import Decision, Delegated, Restored, Signal, ToolFinished
 from hubbub.hub import events as e
 from hubbub.hub.errors import Closed, RunFailed
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
-from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
+from hubbub.runtime.activities.perform import AtWork
 from hubbub.runtime.runs.code_scope import CodeScope
+from hubbub.runtime.runs.turn_loop import TurnLoop
 
 __all__ = ["ModelSession"]
 
@@ -64,8 +63,8 @@ class ModelSession:
             parallel_tool_calls=parallel_tool_calls,
         )  # fmt: skip
         side = SideConfig(prompt=prompt, max_steps=max_steps)
-        self._definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
-        self.side: ActiveSide = self._definitions.side(_NAME)
+        self.definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
+        self.side: ActiveSide = self.definitions.side(_NAME)
         self._run = run
         self.lane = run.lane
         self._thread = Thread(agent=_NAME, phase="live")
@@ -75,6 +74,9 @@ class ModelSession:
         self._step = 0
         """The number that the next step has been given."""
         self._closed = False
+        self._shown: list[Event] = []
+        """The events of what is being done."""
+        self._loop = TurnLoop(self)
 
     async def send(self, message: Sayable) -> None:
         """Say something to the model; it is read at the next step.  Raises ``Closed``."""
@@ -96,24 +98,18 @@ class ModelSession:
 
     async def _go_on(self) -> list[Event] | None:
         """Do what is due; returns its events, or ``None`` when the reply has ended."""
-        waiting: frozenset[Kind] = _MESSAGE if self._queue else _NOTHING
-        match self._decide(waiting):
-            case Take():
-                items = tuple(self._queue)
-                self._queue.clear()
-                return self._commit(Taken(items))
-            case Do(activities=activities):
-                events = []
-                for signal in await together(activities, self._perform):
-                    events += self._commit(signal)
-                return events
-            case _:
-                last = self._thread.outcome
-                if last is not None and last.outcome == "failed":
-                    raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
-                return None
+        shown: list[Event] = []
+        self._shown = shown
+        if await self._loop.step() is None:
+            return shown
+        last = self._thread.outcome
+        if last is not None and last.outcome == "failed":
+            raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
+        return None
 
-    def _decide(self, waiting: frozenset[Kind]) -> Command:
+    def due(self) -> Command:
+        """What is to be done; a step gets its number when its model is first asked."""
+        waiting = _MESSAGE if self._queue else _NOTHING
         command = decide(self._thread, waiting)
         is_asking = isinstance(command, Do) and isinstance(command.activities[0], CallModel)
         if not is_asking or self._step > self._thread.step:
@@ -122,9 +118,19 @@ class ModelSession:
         self._thread = structs.replace(self._thread, step=self._step - 1)
         return decide(self._thread, waiting)
 
+    def take(self, kind: Kind) -> tuple[InLane, ...]:
+        """Everything that was said."""
+        items = tuple(self._queue)
+        self._queue.clear()
+        return items
+
     def _resume(self) -> list[Event]:
         """Answer the calls that an earlier ``receive`` has left behind."""
-        return self._commit(Restored()) if self._thread.open is not None else []
+        shown: list[Event] = []
+        self._shown = shown
+        if self._thread.open is not None:
+            self._loop.signal(Restored())
+        return shown
 
     @property
     def thread(self) -> Thread:
@@ -163,27 +169,26 @@ class ModelSession:
     ) -> None:
         self.close()
 
-    async def _perform(self, activity: Activity) -> Signal:
-        seconds = timeout_of(activity, self.side)
-        with anyio.move_on_after(seconds):
-            signal = await perform(
-                activity, AtWork(self._run.services, self._run.shared.others, self, self._run)
-            )
-            if not isinstance(signal, Delegated):
-                return signal
-            text = "ChildActivated: there is no conversation here that could be given away"
-            return ToolFinished(signal.step, signal.index, text, True)
-        assert seconds is not None
-        return timed_out(activity, seconds)
+    def at_work(self, activity: Activity) -> AtWork:
+        """What an activity needs at hand."""
+        run = self._run
+        return AtWork(run.services, run.shared.others, self, run)
 
-    def _commit(self, signal: Signal) -> list[Event]:
-        decision = interpret(self._thread, signal, self._definitions)
+    def without_runs(self, signal: Signal) -> Signal:
+        """Nobody can be given this conversation."""
+        if not isinstance(signal, Delegated):
+            return signal
+        text = "ChildActivated: there is no conversation here that could be given away"
+        return ToolFinished(signal.step, signal.index, text, True)
+
+    def apply(self, decision: Decision) -> None:
+        """Fold what was decided; the events of steps enter the run's lane."""
         self._thread = fold_all(self._thread, decision.events)
-        shown: list[Event] = [event for event in decision.events if isinstance(event, _SHOWN)]
-        for event in shown:
-            if self._run.is_live:
-                self._run.write(event, None)
-        return shown
+        for event in decision.events:
+            if isinstance(event, _SHOWN):
+                self._shown.append(event)
+                if self._run.is_live:
+                    self._run.write(event, None)
 
 
 class Received:

@@ -1,8 +1,6 @@
 """``FrameTurn``: one turn of a frame, in memory, by the core that runs are driven by.
 
-    ask the core what is due → take, perform → fold what it makes of that → again
-
-The loop of ``activation`` without a hub and a journal: nothing is kept but the frame's session,
+Driven by ``TurnLoop``, without a hub and a journal: nothing is kept but the frame's session,
 nothing is told but the turn's result.  What a model, a tool or a lookup needs of a runtime,
 ``Services`` has; there are no other runs and there is no hub, which is said when they are asked
 for.
@@ -13,9 +11,8 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias, assert_never
+from typing import Any, Final, NoReturn, TypeAlias
 
-import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.tools import Tool
@@ -28,31 +25,25 @@ from hubbub.agents.standalone.turns import turn_result, with_limit
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
     Activity,
-    AwaitChildren,
-    Conclude,
-    Do,
+    Command,
     Kind,
-    Leave,
     Lend,
-    Park,
     RunTool,
-    Take,
     decide,
 )
-from hubbub.agents.turn.interpret import interpret
-from hubbub.agents.turn.signals import Concluded, Decision, Delegated, ModelReplied, Signal, Taken
+from hubbub.agents.turn.signals import Decision, Delegated, ModelReplied, Signal, Taken
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable
-from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.values import NULL, encode_value
-from hubbub.runtime.activities.perform import AtWork, perform, timed_out, timeout_of, together
+from hubbub.runtime.activities.perform import AtWork
 from hubbub.runtime.activities.thread_state import ThreadState, recorder
 from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
 from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.runs.turn_loop import TurnLoop
 from hubbub.runtime.standalone.no_hub import ALONE, NO_OTHER_RUNS, FrameHub, refuse
 
 __all__ = ["FrameTurn", "Say", "forget_ended"]
@@ -79,6 +70,7 @@ class FrameTurn:
         """The frames that tools have raised, by call."""
         self._limited: dict[tuple[str, str], Definitions] = {}
         self.is_live = True
+        self._loop = TurnLoop(self, is_lent=True)
         self.notices: deque[tuple[str, Any]] = deque()
         self._begin()
         for name, value in (frame.environment or {}).items():
@@ -115,10 +107,11 @@ class FrameTurn:
 
     @property
     def side(self) -> ActiveSide | None:
-        return self._definitions.find_side(self.thread.agent, self.thread.acts_as)
+        return self.definitions.find_side(self.thread.agent, self.thread.acts_as)
 
     @property
-    def _definitions(self) -> Definitions:
+    def definitions(self) -> Definitions:
+        """Those of the executor, but that the side at work is bounded by its frame."""
         thread = self.thread
         at = (thread.agent, thread.acts_as)
         found = self._limited.get(at)
@@ -196,27 +189,22 @@ class FrameTurn:
 
     async def _next(self) -> bool:
         """Do the next thing; False when nothing is due."""
+        rest = await self._loop.step()
+        if isinstance(rest, Lend):
+            agent = self._session.children[rest.frame_run_id].agent_name
+            raise CallerError(
+                f"{self._frame.agent_name} waits for {agent}: say it to the frame on top"
+            )
+        return rest is None
+
+    def due(self) -> Command:
+        """What the core says is to be done."""
         mail = self._mail
-        waiting = KINDS[4 | mail.said] if mail.messages else _NOTHING
-        command = decide(self.thread, waiting)
-        match command:
-            case Take(kind=kind):
-                self._signal(Taken(mail.take(kind)))
-            case Do(activities=activities):
-                for signal in await together(activities, self._perform):
-                    self._signal(signal)
-            case Conclude():
-                self._signal(Concluded())
-            case Lend(frame_run_id=run_id):
-                agent = self._session.children[run_id].agent_name
-                raise CallerError(
-                    f"{self._frame.agent_name} waits for {agent}: say it to the frame on top"
-                )
-            case AwaitChildren() | Park() | Leave():
-                return False
-            case _:
-                assert_never(command)
-        return True
+        return decide(self.thread, KINDS[4 | mail.said] if mail.messages else _NOTHING)
+
+    def take(self, kind: Kind) -> tuple[InLane, ...]:
+        """What the user has said."""
+        return self._mail.take(kind)
 
     def _resume(self, *, is_answered: bool) -> None:
         """Go on with calls that have no result and are not under way."""
@@ -224,13 +212,13 @@ class FrameTurn:
         step = thread.open
         is_due = step is not None and any(call.status == "todo" for call in step.calls)
         if side is not None and thread.in_session and (is_due or is_answered):
-            self._apply(go_on(thread, [], side, _NOTHING, self._definitions))
+            self.apply(go_on(thread, [], side, _NOTHING, self.definitions))
 
     def _expire(self) -> None:
         """Give up an answer that has not come in time."""
         call = self.thread.pause
         if call is not None and call.expires_at and self._now >= call.expires_at:
-            self._signal(Taken((e.SessionTimer(timer=call.key),)))
+            self._loop.signal(Taken((e.SessionTimer(timer=call.key),)))
 
     @property
     def _now(self) -> int:
@@ -246,14 +234,18 @@ class FrameTurn:
 
     # ── what is done, and what comes of it ───────────────────────────────────────────────────
 
-    async def _perform(self, activity: Activity) -> Signal:
-        side = self.side
-        seconds = timeout_of(activity, side)
-        with anyio.move_on_after(seconds):
-            at = _ByHand(self, self._services, self._watched(activity))
-            return _without_children(await stepped(perform(activity, at), is_lent=True))
-        assert seconds is not None
-        return timed_out(activity, seconds)
+    def at_work(self, activity: Activity) -> AtWork:
+        """What an activity needs at hand."""
+        return _ByHand(self, self._services, self._watched(activity))
+
+    def without_runs(self, signal: Signal) -> Signal:
+        """A call of a child that is no frame is refused: that takes a run of its own."""
+        if isinstance(signal, Delegated):
+            return _refused(signal)
+        if isinstance(signal, ModelReplied) and signal.looked_up:
+            found = tuple([_refused(each) for each in signal.looked_up])
+            return structs.replace(signal, looked_up=found)
+        return signal
 
     def _watched(self, activity: Activity) -> ActiveSide:
         """The side, its tool such that the very frame that it raises is kept."""
@@ -266,10 +258,7 @@ class FrameTurn:
         keep = partial(self._raised.__setitem__, f"{activity.step}.{activity.index}")
         return structs.replace(side, tools={**side.tools, tool.name: _watched(tool, keep)})
 
-    def _signal(self, signal: Signal) -> None:
-        self._apply(interpret(self.thread, signal, self._definitions))
-
-    def _apply(self, decision: Decision) -> None:
+    def apply(self, decision: Decision) -> None:
         """Fold what was decided; begin the frames that it starts."""
         now = self._now
         self._session.fold(*(structs.replace(event, at=now) for event in decision.events))
@@ -282,7 +271,7 @@ class FrameTurn:
         for _, item in decision.mail:
             if isinstance(item, e.SessionCancel) and self.thread.origin.frame:
                 # A runtime would send it round by the main agent.
-                self._signal(Taken((item,)))
+                self._loop.signal(Taken((item,)))
 
     def _push(self, event: e.SessionPush, opening: e.SessionOpen) -> None:
         """Begin the frame that a call waits for, and keep it until the call has its result."""
@@ -305,16 +294,6 @@ class FrameTurn:
         frame.session.ancestors = ((self.lane.run_id, self.lane.agent), *self._session.ancestors)
         self._session.children[event.frame_run_id] = frame
         self._services.budgets.started(self.lane.root_run_id)
-
-
-def _without_children(signal: Signal) -> Signal:
-    """The signal, where it is about other children than frames a refusal of them."""
-    if isinstance(signal, Delegated):
-        return _refused(signal)
-    if isinstance(signal, ModelReplied) and signal.looked_up:
-        found = tuple([_refused(each) for each in signal.looked_up])
-        return structs.replace(signal, looked_up=found)
-    return signal
 
 
 def _refused(signal: Delegated) -> Delegated:

@@ -1,0 +1,119 @@
+"""``TurnLoop``: a conversation with a model that is driven in memory, without commits.
+
+    ask the core what is due → take, perform → fold what it makes of that → again
+
+The loop of ``model_run`` where there is no inbox and no journal of its own: a code agent's
+``ctx.session``, and a turn of a frame that a program drives by hand.  What differs between them,
+and where the conversation is kept, its host says.
+"""
+
+from typing import Protocol, TypeAlias, assert_never
+
+import anyio
+
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.turn.decide import (
+    Activity,
+    AwaitChildren,
+    Command,
+    Conclude,
+    Do,
+    Kind,
+    Leave,
+    Lend,
+    Park,
+    Take,
+)
+from hubbub.agents.turn.interpret import interpret
+from hubbub.agents.turn.signals import Concluded, Decision, Signal, Taken
+from hubbub.hub.events import InLane
+from hubbub.hub.tasks.stepped import stepped
+from hubbub.runtime.activities.perform import (
+    AtWork,
+    Performer,
+    perform,
+    timed_out,
+    timeout_of,
+    together,
+)
+
+__all__ = ["Rest", "TurnHost", "TurnLoop"]
+
+Rest: TypeAlias = AwaitChildren | Lend | Park | Leave
+"""A command that leaves nothing to do here."""
+
+
+class TurnHost(Performer, Protocol):
+    """The conversation that is driven."""
+
+    @property
+    def definitions(self) -> Definitions: ...
+
+    def due(self) -> Command:
+        """What the core says is to be done."""
+        ...
+
+    def take(self, kind: Kind) -> tuple[InLane, ...]:
+        """What waits of a kind; it waits no longer."""
+        ...
+
+    def at_work(self, activity: Activity) -> AtWork:
+        """What an activity needs at hand."""
+        ...
+
+    def without_runs(self, signal: Signal) -> Signal:
+        """The signal; a refusal in its place where it would start a run."""
+        ...
+
+    def apply(self, decision: Decision) -> None:
+        """Fold what was decided."""
+        ...
+
+
+class TurnLoop:
+    """Does what is due, one thing at a time.
+
+    ``is_lent``: the task is somebody else's (``stepped``).
+    """
+
+    __slots__ = ("_host", "_is_lent")
+
+    def __init__(self, host: TurnHost, *, is_lent: bool = False) -> None:
+        self._host = host
+        self._is_lent = is_lent
+
+    async def step(self) -> Rest | None:
+        """Do the next thing; returns the command where there is none.
+
+        Activities that are due together are done side by side.  Cancelled, the conversation is as
+        it was after its last finished activity.
+        """
+        host = self._host
+        command = host.due()
+        match command:
+            case Take(kind=kind):
+                self.signal(Taken(host.take(kind)))
+            case Do(activities=activities):
+                for signal in await together(activities, self._perform):
+                    self.signal(signal)
+            case Conclude():
+                self.signal(Concluded())
+            case AwaitChildren() | Lend() | Park() | Leave():
+                return command
+            case _:
+                assert_never(command)
+        return None
+
+    def signal(self, signal: Signal) -> None:
+        """Let the core say what something comes to."""
+        host = self._host
+        host.apply(interpret(host.thread, signal, host.definitions))
+
+    async def _perform(self, activity: Activity) -> Signal:
+        host = self._host
+        seconds = timeout_of(activity, host.side)
+        with anyio.move_on_after(seconds):
+            work = perform(activity, host.at_work(activity))
+            return host.without_runs(await stepped(work, is_lent=self._is_lent))
+        assert seconds is not None
+        return timed_out(activity, seconds)
