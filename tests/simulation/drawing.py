@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
+from simulation.raisers import RAISED
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
@@ -73,6 +74,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     store: StoreName = "memory"
     has_schedules: bool = False
     has_more: bool = False
+    has_raisers: bool = False
     options: dict[str, Any] = {}
 
 
@@ -95,7 +97,7 @@ def drawn(seed: int) -> Drawn:
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
-    return _with_more(world)
+    return _with_raisers(_with_more(world))
 
 
 def _with_more(world: Drawn) -> Drawn:
@@ -118,6 +120,41 @@ def _with_more(world: Drawn) -> Drawn:
     return structs.replace(world, steps=tuple(steps), faults=tuple(faults), has_more=True)
 
 
+def _with_raisers(world: Drawn) -> Drawn:
+    """In some worlds tools, models, listeners and code raise what is no error."""
+    random = Random(f"raisers of own world {world.seed}")
+    if random.random() < 0.8:
+        return world
+    steps = [*world.steps]
+    for number in range(random.randint(1, 4)):
+        steps.append(Say(to=0, text=spoken(f"t{number}", _throwing(random)), user="ben"))
+        if random.random() < 0.4:
+            steps.append(Wait(seconds=random.choice((0.2, 3.0))))
+    if random.random() < 0.5:  # At the end: the number of a run is its place among the openings.
+        kind = random.choice([*RAISED])
+        steps.insert(-2, Wait(seconds=0.5))
+        steps += [Open(agent="thrower", input=spoken("x", [[kind]]), user="cleo"), steps[-1]]
+    return structs.replace(world, steps=tuple(steps), has_raisers=True)
+
+
+def _throwing(random: Random) -> list[list[Any]]:
+    kind, tool = random.choice([*RAISED]), random.choice(("throw", "throw_plain"))
+    match random.choice(("call", "calls", "child", "leave", "leave", "break", "broken child")):
+        case "call":
+            return [[tool, kind], ["say"]]
+        case "calls":
+            return [["tell", ["throw", kind], ["look"], ["throw_plain", kind]], ["say"]]
+        case "child":
+            return [["child", random.choice(CHILDREN), [[tool, kind], ["note"]]], ["say"]]
+        case "leave":
+            who = random.choice((*CHILDREN, "main"))
+            below = [random.choice((["note"], ["throw", kind], ["break", kind]))]
+            return [["leave", who, below, kind], ["note"], ["say"]]
+        case "break":
+            return [["note"], ["break", kind]]
+    return [["child", random.choice(CHILDREN), [["break", kind]]], ["say"]]
+
+
 def _kills(fault: WorldFault) -> bool:
     return isinstance(fault, Crash) or getattr(fault, "kind", "") == "crash"
 
@@ -132,7 +169,10 @@ def _hiring(random: Random, number: int) -> Step:
 def lived(world: Drawn) -> History:
     """Live it, and check it; raises ``SimulationFailed``."""
     own = OwnWorld(
-        has_schedules=world.has_schedules, has_more=world.has_more, options=world.options
+        has_schedules=world.has_schedules,
+        has_more=world.has_more,
+        has_raisers=world.has_raisers,
+        options=world.options,
     )
 
     async def own_scenario(live: World) -> None:

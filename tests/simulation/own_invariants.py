@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from simulation.raisers import RAISED, THROWING
+
 from hubbub.agents.model import ModelRequest, UserMessage
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
@@ -13,7 +15,8 @@ from hubbub.runtime.simulation.story.history import History
 __all__ = [
     "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "guilty_alone",
     "heard_program", "idle_children_shown_idle", "one_agent_each", "prompts_end_once",
-    "replies_have_outcomes", "secrets_kept", "untold_gaps",
+    "raised_alone",
+    "replies_have_outcomes", "secrets_kept", "spawned_results_told", "untold_gaps",
 ]  # fmt: skip
 
 SECRET: Final = "hush-hush-5b1e"
@@ -177,3 +180,47 @@ def guilty_alone(history: History) -> Iterator[str]:
         failed = [x for x in own if isinstance(x, e.AgentFailed) and x.error_type == "CrashLoop"]
         if failed and deadly and run_id not in deadly:
             yield f"run {run_id}: {failed[0].id} pays for another one"
+
+
+def spawned_results_told(history: History) -> Iterator[str]:
+    """The result of a child that a tool has started, and not asked for, is told once (G-10)."""
+    if not history.is_settled:
+        return
+    for run_id, own in history.own.items():
+        if any(isinstance(x, e.AgentComplete | e.SessionReset) for x in own):
+            continue
+        called = {x.call_id for x in own if isinstance(x, e.AgentToolStart) and x.name in _LEAVING}
+        answered = {x.call_id for x in own if isinstance(x, e.AgentToolComplete)}
+        for child in own:
+            if not isinstance(child, e.AgentChild) or child.call_id not in called & answered:
+                continue
+            ended = history.own.get(child.child_run_id, ())
+            if not any(isinstance(x, e.SessionEnd | e.AgentComplete) for x in ended):
+                continue
+            words = [getattr(x, "content", "") for x in history.threads[run_id].transcript]
+            shown = f"Subagent (reference: {child.child_run_id}) has"
+            if (told := sum(x.startswith(shown) for x in words)) != 1:
+                yield f"run {run_id} was told {told} times what {child.child_run_id} came to"
+
+
+_LEAVING: Final = ("hire", "leave")
+
+
+def raised_alone(history: History) -> Iterator[str]:
+    """What users' code raises affects what raised it, which has its outcome, alone (G-02)."""
+    # Who has heard it: a frame hears what is said to its conversation.
+    guilty = {x.run_id for x in history.requests if '["break"' in heard_program(x.request)[1]}
+    guilty |= {run_id for run_id, info in history.runs.items() if info.agent == "thrower"}
+    for run_id, own in history.own.items():
+        for event in own:
+            if isinstance(event, e.AgentToolComplete) and event.name in THROWING:
+                is_struck = any(each[0] == "tool" for each in history.injected)
+                if event.ran and not event.is_error:
+                    yield f"run {run_id}: {event.id} is no error, but its tool raised"
+                elif event.output.startswith("timed out") and not is_struck:
+                    yield f"run {run_id}: {event.id} came of no answer, but its tool raised"
+            elif run_id not in guilty and any(x in getattr(event, "reason", "") for x in _NAMES):
+                yield f"run {run_id}: {event.id} tells of what somebody else raised"
+
+
+_NAMES: Final = frozenset(type(make()).__name__ for make in RAISED.values())

@@ -11,6 +11,7 @@ models keep nothing: the same request gets the same answer, in every life of the
     clerk           takes over by a handoff
     shop watcher    code agents: one that survives, one that listens and is slow at it
     timed keeper    have schedules
+    thrower         raises what is no error (``raisers``)
 """
 
 import json
@@ -29,10 +30,13 @@ from simulation.own_invariants import (
     idle_children_shown_idle,
     one_agent_each,
     prompts_end_once,
+    raised_alone,
     replies_have_outcomes,
     secrets_kept,
+    spawned_results_told,
     untold_gaps,
 )
+from simulation.raisers import RAISED, RAISERS, thrower
 from support.families import FINISH, config, finish, give_up, report, write_file
 
 from hubbub import (
@@ -76,6 +80,8 @@ class OwnWorld(Struct, kw_only=True):
     has_schedules: bool = False
     has_more: bool = False
     """Whether its agents can start children by code, and kill their process."""
+    has_raisers: bool = False
+    """Whether its agents have tools that raise what is no error, and there is one that does."""
     options: Mapping[str, Any] = {}
     plan: Plan | None = None
     latency: float = 0.3
@@ -89,10 +95,12 @@ class OwnWorld(Struct, kw_only=True):
             cron = Cron("tick", "* * * * *", "timed", spoken("tick", [["look"], ["say"]]))
             schedules = (cron, beat)
         model = FunctionModel(_answer, name="obeys", latency=self.latency)
-        return Setup.of(
-            *_agents(model, (hire, fetch, self._die()) if self.has_more else ()),
-            shop, self._watcher(), schedules=schedules, **self.options,
-        )  # fmt: skip
+        more = (hire, fetch, self._die()) if self.has_more else ()
+        more += RAISERS if self.has_raisers else ()
+        agents = [*_agents(model, more), shop, self._watcher()]
+        if self.has_raisers:
+            agents.append(thrower)
+        return Setup.of(*agents, schedules=schedules, **self.options)
 
     def _die(self) -> Any:
         @tool(idempotent=True, timeout=None)
@@ -130,7 +138,8 @@ class OwnWorld(Struct, kw_only=True):
         own = (
             gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
             prompts_end_once, replies_have_outcomes, idle_children_shown_idle,
-            *((guilty_alone,) if self.has_more else ()),
+            *((guilty_alone, spawned_results_told) if self.has_more else ()),
+            *((raised_alone, spawned_results_told) if self.has_raisers else ()),
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
@@ -155,6 +164,8 @@ def _reply(name: str, step: Sequence[Any], request: ModelRequest) -> ModelReply 
     match step:
         case ["fail"]:
             return Fault("request")
+        case ["break", kind]:
+            raise RAISED[kind]()
         case ["mumble"]:
             return reply(f"{name} {NO_TEXT}")
         case ["flaky"] if request.attempt < 3:
@@ -186,6 +197,10 @@ def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | N
             return call("write_file", path=f"{name}.txt", text=name)
         case ["hire" | "fetch" as tool_name, who, program]:
             return call(tool_name, who=who, message=spoken(name, program))
+        case ["throw" | "throw_plain" as tool_name, kind]:
+            return call(tool_name, kind=kind)
+        case ["leave", who, program, kind]:
+            return call("leave", who=who, message=spoken(name, program), kind=kind)
         case ["child", who, program]:
             return call(who, message=spoken(name, program))
         case ["stay", who, program]:

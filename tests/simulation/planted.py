@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from msgspec import structs
 
+from hubbub.agents.state.family import Family, with_results
 from hubbub.agents.turn import endings, interpret
 from hubbub.agents.turn import intake as taking
 from hubbub.agents.turn.signals import Decision
@@ -23,10 +24,11 @@ from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store import inbox_rules
 from hubbub.hub.store.journal import Commit, NewRun
 from hubbub.hub.store.memory_rows import MemoryRows
+from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.mailbox import Mailbox
+from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.model_run import ModelRun
-from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.schedules.scheduler import _Loop
 from hubbub.runtime.stores.sqlite.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
@@ -255,13 +257,15 @@ def heard_before_written() -> Iterator[None]:
 @contextmanager
 def cascade_missed() -> Iterator[None]:
     """Who is terminated does not terminate its children."""
-    deliveries = Runtime.deliveries
 
-    def without_ends(runtime: Runtime, mail: Any, lane: OwnLane) -> Any:
+    def without_ends(mail: Any, lane: OwnLane, services: Services) -> Any:
         left = [(to, event) for to, event in mail if not isinstance(event, e.SessionTerminate)]
-        return deliveries(runtime, left, lane)
+        return deliveries_of(left, lane, services)
 
-    with patch.object(Runtime, "deliveries", without_ends):
+    with (
+        patch("hubbub.runtime.runs.model_run.deliveries_of", without_ends),
+        patch("hubbub.runtime.runs.code_run.deliveries_of", without_ends),
+    ):
         yield
 
 
@@ -275,6 +279,31 @@ def end_unreported() -> Iterator[None]:
         return reported(before, decision) if is_over else decision
 
     with patch.object(interpret, "reported", only_sessions):
+        yield
+
+
+@contextmanager
+def spawned_result_lost() -> Iterator[None]:
+    """A child that a tool's code has left to itself is nobody's when the call ends."""
+
+    def by_handle(family: Family, decided: Any, call: str) -> Family:
+        return with_results(family, {**decided, "call": "handle"}, call)
+
+    with patch("hubbub.agents.state.fold.with_results", by_handle):
+        yield
+
+
+@contextmanager
+def only_errors_contained() -> Iterator[None]:
+    """What a tool raises is taken for its own if it is an ``Exception``."""
+
+    def is_error(error: BaseException, **_: Any) -> bool:
+        return isinstance(error, Exception)
+
+    with (
+        patch("hubbub.runtime.activities.call_tool.is_contained", is_error),
+        patch("hubbub.runtime.activities.perform.is_contained", is_error),
+    ):
         yield
 
 
@@ -298,6 +327,8 @@ PLANTED: Final[Mapping[str, Plant]] = {
         lent_twice,
         heard_before_written,
         end_unreported,
+        spawned_result_lost,
+        only_errors_contained,
     )
 }
 
