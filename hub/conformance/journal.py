@@ -15,6 +15,7 @@ from msgspec import structs
 
 from hubbub.hub.conformance.addresses import ADDRESS_CHECKS
 from hubbub.hub.conformance.inbox import INBOX_CHECKS
+from hubbub.hub.conformance.reader import READER_CHECKS
 from hubbub.hub.conformance.steps import (
     A_RUN,
     B_RUN,
@@ -356,6 +357,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *TAKEOVER_CHECKS,
     *ADDRESS_CHECKS,
     *STORE_CHECKS,
+    *READER_CHECKS,
     *UNWRITABLE_CHECKS,
 )
 """Every check, for a store's own tests to run."""

@@ -13,6 +13,7 @@ import anyio.lowlevel
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 
@@ -54,6 +55,9 @@ class LateJournal:
     @property
     def blobs(self) -> Blobs | None:
         return self._inner.blobs
+
+    def reader(self) -> StoreReader:
+        return self._inner.reader()
 
     async def open(self) -> None:
         self._work, self._idle = anyio.Event(), anyio.Event()

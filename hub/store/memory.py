@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Final
@@ -13,6 +13,7 @@ from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Blobs, IdSource, Secrets, SystemIds
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.ledger import Ledger, Writes
+from hubbub.hub.store.memory_reader import MemoryReader
 from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
 
 __all__ = ["MemoryJournal"]
@@ -145,6 +146,19 @@ class MemoryJournal:
             self._chunks[index] = None
         elif (chunk := self._chunks[index]) is not None:
             chunk[offset] = None
+
+    def reader(self) -> MemoryReader:
+        """A reader of what is kept; call it where the store is used."""
+        return MemoryReader(
+            self.name, self._rows, self._notes, self._stored_after, lambda: self._tip
+        )
+
+    def _stored_after(self, position: int) -> Iterator[tuple[int, Event]]:
+        while position < self._tip:
+            position += 1
+            event = self._at(position)
+            if event is not None:
+                yield position, event
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

@@ -3,12 +3,14 @@
 journal    events, inboxes, notes: ``Journal``, all of it
 secrets    values of variables, which stand in no event
 blobs      contents of files, by digest
+reader     the whole record, for inspection: ``StoreReader``
 """
 
 from typing import Protocol
 
 from hubbub.hub.ports import Keeper
 from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.reader import StoreReader
 
 __all__ = ["Store"]
 
@@ -25,5 +27,12 @@ class Store(Journal, Keeper, Protocol):
         """Drop what is submitted and not being written yet; nobody is told of it.
 
         For a process that is to end as though it were killed: nothing but ``aclose`` follows.
+        """
+        ...
+
+    def reader(self) -> StoreReader:
+        """A reader of what is committed, beside the store while it is open; close it before.
+
+        Raises ``OperatorError`` where the store cannot be read.
         """
         ...

@@ -20,6 +20,7 @@ import anyio
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import Store
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.story.faults import CrashMoment
@@ -163,6 +164,9 @@ class DyingJournal:
     @property
     def blobs(self) -> Blobs | None:
         return self.inner.blobs
+
+    def reader(self) -> StoreReader:
+        return self.inner.reader()
 
     def forget_submitted(self) -> None:
         """Drop what the inner store has not begun to write."""

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.runtime.stores.sqlite.schema import DAMAGED, store_failure
 
-__all__ = ["MISFITS", "check_indexes", "opening"]
+__all__ = ["MISFITS", "check_indexes", "opening", "reading_on"]
 
 MISFITS: Final = (
     BadValue, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
@@ -52,6 +52,19 @@ def opening(path: Path) -> Iterator[None]:
     except MISFITS as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise OperatorError(f"{path}: damaged ({words}); {DAMAGED}") from error
+
+
+@contextmanager
+def reading_on(path: Path) -> Iterator[None]:
+    """Whatever damage is met inside, while the store is open, is told as ``StoreFailed``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        words = store_failure(path, error).removeprefix(f"{path}: ")
+        raise StoreFailed(str(path), words) from error
+    except MISFITS as error:
+        problem = f"what stands in it is damaged ({error}); put a backup in its place"
+        raise StoreFailed(str(path), problem) from error
 
 
 def check_indexes(db: sqlite3.Connection, path: Path) -> None:

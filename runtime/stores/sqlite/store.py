@@ -22,16 +22,17 @@ from typing import Final, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 
-from hubbub.hub.errors import OperatorError, StoreFailed
+from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.mirror import Mirror
+from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.raised import exit_in
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder
-from hubbub.runtime.stores.sqlite.damage import MISFITS, check_indexes, opening
+from hubbub.runtime.stores.sqlite.damage import check_indexes, opening, reading_on
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.intake import SqliteIntake
 from hubbub.runtime.stores.sqlite.lock import StoreLock
@@ -128,9 +129,8 @@ class SqliteStore:
             await self._writing.run(partial(self._open_writer, f"sqlite-{number:012x}"))
             await self._reading.run(self._open_reader)
             if self._mirror is not None:
-                read = partial(open_sqlite_reader, self.folder)
                 with opening(self.folder.database):
-                    await self._mirror.open(read, self._writer.safe, self.tip)
+                    await self._mirror.open(self.reader, self._writer.safe, self.tip)
             await self._tasks.open()
             await self._begin()
         except BaseException:
@@ -385,6 +385,10 @@ class SqliteStore:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
+    def reader(self) -> StoreReader:
+        """A reader with a connection of its own."""
+        return open_sqlite_reader(self.folder)
+
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         """A run, as of one moment; of its own lane the events after number ``after``."""
         return await self._ask(partial(self._reader.load, run_id, after))
@@ -430,20 +434,13 @@ class SqliteStore:
 
     async def _ask(self, read: Callable[[], T]) -> T:
         """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""
-        path = self.folder.database
-        try:
+        with reading_on(self.folder.database):
             found = await self._reading.run(read)
             if self._is_writing:
                 # Subscribers do not have the batch under way yet; readers must not be ahead.
                 self._told = self._told or anyio.Event()
                 await self._told.wait()
             return found
-        except sqlite3.Error as error:
-            words = store_failure(path, error).removeprefix(f"{path}: ")
-            raise StoreFailed(str(path), words) from error
-        except MISFITS as error:
-            problem = f"what stands in it is damaged ({error}); put a backup in its place"
-            raise StoreFailed(str(path), problem) from error
 
     def depths(self) -> Depths:
         """Live runs, parked runs, and items waiting in all inboxes."""

@@ -11,6 +11,7 @@ from hubbub.hub.store.cursor import cursor_of, place
 from hubbub.hub.store.journal import Commit, Delivery, NewRun, Selection
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.memory_reader import MemoryReader
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
@@ -78,6 +79,27 @@ async def test_suite_notices_a_store_without_fences():
         next(c for c in CHECKS if c.__name__ == "check_conflicting_commit_changes_nothing"),
         Unfenced,
     )
+
+
+async def test_suite_notices_a_reader_that_does_not_see_what_waits():
+    class Blind(MemoryReader):
+        def waiting(self, run_id=None):
+            return iter(())
+
+        def event_rows(self, run_ids=None, *, after=0, backwards=False):
+            return super().event_rows(run_ids, backwards=backwards)  # Always from the beginning.
+
+    class OfTheBlind(MemoryJournal):
+        def reader(self):
+            reader = super().reader()
+            reader.__class__ = Blind
+            return reader
+
+    broken = {check.__name__ for check in CHECKS if await _fails(check, OfTheBlind)}
+    assert broken == {
+        "check_reader_sees_inboxes_keys_and_notes", "check_reader_sees_what_is_committed_later",
+        "check_reader_sees_each_event_as_it_is_kept",
+    }  # fmt: skip
 
 
 async def _fails(check, make_journal):

@@ -1,0 +1,188 @@
+"""``MemoryReader``: ``StoreReader`` of a memory store; nothing in it is ever damaged."""
+
+import errno
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TypeAlias
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import encode_event
+from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor
+from hubbub.hub.store.journal import Addressing, LoadedRun
+from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
+from hubbub.hub.store.reader import AcceptedRow, Backup, EventRow, RunRow, WaitingRow
+
+__all__ = ["MemoryReader"]
+
+EventsAfter: TypeAlias = Callable[[int], Iterator[tuple[int, Event]]]
+"""The events that are kept after a position, with theirs."""
+
+
+class MemoryReader:
+    """Reads the store's own tables, which change while it is open.
+
+    Call it where the store is used.  Ended runs and events of the hub's lane that the store has
+    dropped are not there, and there are no checksums.  See ``StoreReader``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: MemoryRows,
+        notes: Mapping[str, str],
+        events: EventsAfter,
+        tip: Callable[[], int],
+    ) -> None:
+        self._name = name
+        self._rows = rows
+        self._notes = notes
+        self._events = events
+        self._tip = tip
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def place(self) -> str:
+        return "memory"
+
+    @property
+    def tip(self) -> int:
+        return self._tip()
+
+    def one_moment(self) -> AbstractContextManager[None]:
+        """Of one moment as long as the reader does not wait inside."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────
+
+    def row(self, run_id: str) -> RunRow | None:
+        row = self._rows.find(run_id)
+        return None if row is None else _run_row(row)
+
+    def rows(self) -> Iterator[RunRow]:
+        yield from map(_run_row, [*self._rows.by_id.values()])
+
+    def roots(self) -> Mapping[str, str]:
+        return {row.run_id: row.root_run_id for row in self._rows.by_id.values()}
+
+    def tree(self, root_run_id: str) -> Sequence[RunRow]:
+        found = map(self._rows.find, self._rows.tree(root_run_id))
+        return [_run_row(row) for row in found if row is not None]
+
+    def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
+        rows = [x for x in self._rows.by_id.values() if not live or x.status != "ended"]
+        # By creation, so that a tree is where its oldest run is.
+        roots = [*dict.fromkeys(row.root_run_id for row in rows)]
+        return roots[::-1][:limit], len(roots)
+
+    def described(self, after: int | None = None) -> Sequence[str]:
+        rows = (row for row in self._rows.by_id.values() if row.descriptor is not None)
+        return [row.run_id for row in rows if after is None or row.positions[-1] > after]
+
+    def matching(self, part: str, limit: int) -> Sequence[str]:
+        found = (x for x in self._rows.by_id if x.startswith(part) or x.endswith(part))
+        return sorted(found)[:limit]
+
+    def find(self, to: str, by: Addressing) -> Sequence[str]:
+        return self._rows.candidates(to, by)
+
+    def load(self, run_id: str) -> LoadedRun | None:
+        row = self._rows.find(run_id)
+        if row is None:
+            return None
+        own = [event for event in row.events if event.lane == "own"]
+        return LoadedRun(info=row.info(), events=own, waiting=tuple(row.waiting.values()))
+
+    def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        row = self._rows.find(run_id)
+        newest = reversed(row.events) if row is not None else ()
+        return next((x for x in newest if x.lane == "own" and x.type in types), None)
+
+    # ── events and inboxes ───────────────────────────────────────────────────────────────────
+
+    def event_rows(
+        self, run_ids: Collection[str] | None = None, *, after: int = 0, backwards: bool = False
+    ) -> Iterator[EventRow]:
+        found = (
+            (position, event)
+            for position, event in self._events(max(0, after))
+            if run_ids is None or event.run_id in run_ids
+        )
+        for position, event in reversed([*found]) if backwards else found:
+            yield EventRow(
+                position, event.run_id, event.root_run_id, event.lane, event.seq, event.type, None,
+                encode_event(event),
+            )  # fmt: skip
+
+    def item(self, run_id: str, seq: int) -> Event | None:
+        row = self._rows.find(run_id)
+        events = row.events if row is not None else ()
+        return next((x for x in events if x.lane == "in" and x.seq == seq), None)
+
+    def waiting(self, run_id: str | None = None) -> Iterator[WaitingRow]:
+        for row in self._some(run_id):
+            places = _places(row)
+            for seq, item in sorted(row.waiting.items()):
+                yield WaitingRow(row.run_id, seq, places[seq], encode_event(item))
+
+    def accepted(self, run_id: str | None = None) -> Iterator[AcceptedRow]:
+        for row in self._some(run_id):
+            places = _places(row)
+            for (source, key), item in sorted((row.keys or {}).items()):
+                place, body = places[item.seq], encode_event(item)
+                yield AcceptedRow(row.run_id, source, key, place, item.seq, body)
+
+    def notes(self, prefix: str = "") -> Mapping[str, str]:
+        return {key: note for key, note in self._notes.items() if key.startswith(prefix)}
+
+    def _some(self, run_id: str | None) -> list[MemoryRow]:
+        if run_id is None:
+            return [*self._rows.by_id.values()]
+        row = self._rows.find(run_id)
+        return [] if row is None else [row]
+
+    # ── beside the journal ───────────────────────────────────────────────────────────────────
+
+    def content(self, digest: str) -> bytes:
+        raise FileNotFoundError(errno.ENOENT, "kept elsewhere", self.place_of(digest))
+
+    def place_of(self, digest: str) -> str:
+        return f"memory: {digest}"
+
+    def is_at_work(self) -> bool:
+        return True
+
+    def faults(self, *, thorough: bool = False) -> Iterator[str]:
+        return iter(())
+
+    def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup:
+        raise OperatorError("a store in memory has no backup; give the runtime store='sqlite:PATH'")
+
+
+def _places(row: MemoryRow) -> dict[int, int]:
+    """The position of each item of a run's in lane."""
+    events = zip(row.positions, row.events, strict=True)
+    return {event.seq: position for position, event in events if event.lane == "in"}
+
+
+def _run_row(row: MemoryRow) -> RunRow:
+    descriptor = None
+    if row.descriptor is not None:
+        descriptor = bytes(encode_descriptor(row.descriptor)).decode()
+    return RunRow(
+        address=row.run_id, run_id=row.run_id, root_run_id=row.root_run_id,
+        parent_run_id=row.parent_run_id, agent=row.agent, name=row.name,
+        session_key=row.session_key, kind=kind_of_descriptor(row.descriptor),
+        descriptor=descriptor, status=row.status, inbox=row.inbox,
+        ready=row.status == "active" or (row.status != "ended" and bool(row.waiting)),
+        seq=row.seq, in_seq=row.in_seq, chain=None, waiting=len(row.waiting),
+        messages=row.messages, born=row.positions[0], created_at=row.created_at,
+        wake_at=row.wake_at, recent=row.recent,
+    )  # fmt: skip
