@@ -2,7 +2,7 @@
 
 Reading order: ``definitions`` (what users write), ``resolution`` (how it fits together), ``model``
 (what models are shown), ``state`` (a run's state, a fold over its events), ``turn`` (``decide``,
-what is due, and ``interpret``, what an outcome means).  Each rule stands in the file so named:
+what is due, and ``interpret``, what an outcome means).  Each rule is in the file of that name:
 
     the stop ladder      ``turn.stop``            the inbox         ``turn.intake``
     the two sides        ``state.transcript``     sessions' ends    ``turn.endings``

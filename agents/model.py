@@ -42,7 +42,7 @@ __all__ = [
 
 
 class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A call with its one result; ``id`` is unique within the request it stands in.
+    """A call with its one result; ``id`` is unique within its request.
 
     ``notes`` follow the output, each as a content block of its own.
     """

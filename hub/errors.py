@@ -23,7 +23,7 @@
     │   ├── VariablesRefused
     │   ├── LimitExceeded
     │   └── RunFailed
-    ├── OperatorError            whoever runs the program
+    ├── OperatorError            the operator of the program
     │   ├── MissingExtra
     │   ├── MissingKey
     │   ├── MissingVariable

@@ -1,7 +1,7 @@
 """The seams between hubbub and the world: time, ids, randomness, threads, secrets.
 
 Nothing else in the library reads a clock, makes an id, draws a random number or starts a
-thread, which is what makes simulation exact.  ``Journal``, the port of the store, stands in
+thread, which is what makes simulation exact.  ``Journal``, the port of the store, is in
 ``hub/store/journal.py``.
 """
 
@@ -164,7 +164,7 @@ class SystemIds:
 
     def run_id(self, now: int) -> str:
         # The 12 bits after the millisecond hold its fraction; a counter step keeps order when
-        # the clock stands still or goes back, so ids of one source always sort by creation.
+        # the clock stops or goes back, so ids of one source always sort by creation.
         stamp = max((now // 1000 << 12) | (now % 1000 << 2), self._last + 1)
         self._last = stamp
         text = f"{stamp >> 12:012x}{stamp & 0xFFF:03x}"

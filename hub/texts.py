@@ -4,7 +4,7 @@
     label   what something is called, found or told apart by (name, key, id): a text without NUL
 
 Half of a surrogate pair, which any JSON can bring, is in no UTF-8: no store, terminal or provider
-takes it.  Whoever calls is told so at the call.  Texts that nobody can be asked to mend, such as
+takes it.  The caller gets an error at the call.  Texts that nobody can correct, such as
 those of exceptions, are made ``readable`` instead.  Other control characters, U+FFFE, marks of
 direction and the like are texts like any other, and names may hold them.
 """

@@ -72,7 +72,7 @@ def recall(events: Iterable[Event]) -> Recorded:
 
 
 def _unanswered(step: e.AgentStep) -> Iterable[e.AgentToolComplete]:
-    """What the calls of a step come to if nothing more is heard of them."""
+    """What the calls of a step come to if nothing more is recorded of them."""
     for index, call in enumerate(step.calls):
         yield e.AgentToolComplete(
             step=step.step, index=index, name=call.name, output=NOT_BEGUN, is_error=True,

@@ -8,7 +8,7 @@ Rules
 -----
 * ``agent:start`` is written once: by the runtime, or, with ``emits_start_complete``, when the
   agent emits it or, at the latest, before its first other ``agent:*`` event.  A second is dropped.
-* ``agent:complete`` is terminal at once, whoever writes it; what follows is dropped.
+* ``agent:complete`` is terminal at once, no matter who writes it; what follows is dropped.
 * The session of a code agent begins with its start and ends with its end.
 * A run whose process died goes on in a further attempt if its definition says so, and not if it
   has died too often in a row (agents/turn/deaths.py) without progress: a result on record, a
@@ -50,7 +50,7 @@ class CodeThread(Struct, frozen=True, gc=False):
     opened: e.SessionOpen | None = None
     attempt: int = 1
     usage: Usage = NO_USAGE
-    """Of every model step that stands in the run's lane."""
+    """Of every model step in the run's lane."""
     ending: e.AgentComplete | None = None
     area: Area = NO_AREA
     children: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ def farewell(
 
 
 def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:
-    """What the parent is told of the end, as mail, if it is to be told."""
+    """What the parent gets of the end, as mail, if it gets anything."""
     opened = thread.opened
     if opened is None or not opened.reports or opened.parent_run_id is None:
         return ()

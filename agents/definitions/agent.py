@@ -185,7 +185,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def tool_text(self) -> str:
-        """What a model is told of the agent as a tool."""
+        """What a model reads of the agent as a tool."""
         return self.tool_description or self.description
 
 

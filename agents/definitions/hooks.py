@@ -63,7 +63,7 @@ RESULT_POINTS: Final = frozenset(
 NOTICES: Final = frozenset(
     ("after_create_message", "after_thread_created", "after_subagent_created", "after_session")
 )
-"""The points that are told of what is on record already."""
+"""The points that are called for what is on record already."""
 
 
 class Hook(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Hook(Struct, frozen=True):
 
     ``fn(state, value)`` is plain or async and may return another value, ``None`` for "unchanged";
     one that raises, misfits or takes more than a minute is logged and passed over.  Which points
-    there are, and what each is given, stands at the top of ``hubbub.agents.definitions.hooks``.
+    there are, and what each is given: see the top of ``hubbub.agents.definitions.hooks``.
     Raises ``DefinitionError``.
     """
 

@@ -1,6 +1,6 @@
 """What is wrong with a definition: each problem a sentence that opens with the path of its field.
 
-Each definition collects its own, so that an author sees all of them at once; here stand those that
+Each definition collects its own, so that an author sees all of them at once; here are those that
 need nothing but values: names, ids, texts, limits, lists.
 """
 

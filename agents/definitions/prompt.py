@@ -1,4 +1,4 @@
-"""``PromptDefinition``: what one model is told, and which tools and subagents it may call."""
+"""``PromptDefinition``: one model's instructions, and which tools and subagents it may call."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias

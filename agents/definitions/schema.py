@@ -132,7 +132,7 @@ def _join(path: str, key: str) -> str:
 _MAX_DEPTH: Final = 64
 _PLAIN: Final = {"string": str, "integer": int, "float": float, "boolean": bool, "null": None}
 _KIND_OF: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
-_KINDS: Final = {  # the kinds of value that a type stands for
+_KINDS: Final = {  # the kinds of value of a type
     **{each: (each,) for each in ("string", "integer", "boolean", "null", "object", "array")},
     "number": ("integer", "float"),
 }

@@ -37,13 +37,13 @@ class Skill(Struct, frozen=True, kw_only=True):
     """Instructions that an agent hands the conversation to, until they are carried out.
 
     * ``description``: what the model that may call it reads.  ``instructions``: the system
-      prompt of whoever carries it out; ``{{NAME}}`` is a ``text`` variable, as in a prompt.
+      prompt of the agent that carries it out; ``{{NAME}}`` is a ``text`` variable, as in a prompt.
     * ``tools``: a whitelist of ``Tool`` objects and of names of ``Runtime(tools=…)``, and
       ``"use_agent"``.  ``None``: every tool that the runtime knows.  ``()``: none.  ``complete``
       is there in any case, ``use_skill`` never.
     * ``agents``: whom ``use_agent`` may call.  ``None``: every exposed ``ai_human`` agent, unless
       ``tools`` leaves ``use_agent`` out.  ``()``: none.
-    * ``model``: as in a prompt; ``""`` is the model of whoever calls the skill.
+    * ``model``: as in a prompt; ``""`` is the model of the caller of the skill.
     * ``max_iterations``: model calls from its beginning, or from what the user says, to its next
       word for the user; over it the skill is popped with an error for its caller.
     * ``variables``: what it reads.  ``env``: values for what is not set otherwise.

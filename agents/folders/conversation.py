@@ -4,7 +4,7 @@
     Context → the stack, from main to the top                               (``stack_of_context``)
 
     agent_session            a frame was pushed
-    user_message             what a speaker was told
+    user_message             what was said to a speaker
     assistant_message        what it said
     tool_use, tool_result    its calls, and what came of each
     agent_session_complete   the frame was popped, and its call answered; then comes that result
@@ -16,7 +16,7 @@ Rules
   tells its caller, and that is what is heard of it.
 * Everything follows from the events in the store's one order; how they were read in parts changes
   nothing, and events of other runs and lanes change nothing.
-* A frame that was popped while it was at work is heard until its run is over.
+* A frame that was popped while it was at work is followed until its run is over.
 * The texts are those of the histories (history.py), which are those that the models read.
 """
 
@@ -55,7 +55,7 @@ from hubbub.hub.events import Event
 __all__ = ["Context", "begin_context", "follow_context", "seen_with", "stack_of_context"]
 
 SKILL: Final = "skill:"
-"""Begins the names of the agents that stand for skills."""
+"""Begins the names of the agents that skills become."""
 
 
 class Takeover(Struct, frozen=True):
@@ -244,7 +244,7 @@ class _Telling:
         return replace(speaker, takeovers=tuple(left))
 
     def _leave(self, run_id: str) -> None:
-        """A run is over: a frame that was popped is heard no more."""
+        """A run is over: a frame that was popped is followed no longer."""
         waits = any(
             each.push.frame_run_id == run_id
             for speaker in self.speakers.values()

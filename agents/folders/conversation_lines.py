@@ -1,6 +1,6 @@
 """One entry of ``context.jsonl`` and its text (IA "Session Logging").
 
-What entries say, and when they are written, stands in context.py.  All keys are always written,
+What entries say, and when they are written: see conversation.py.  All keys are always written,
 but ``origin``; ``created_at`` is ISO 8601 in UTC, with microseconds and ``Z``.
 """
 
@@ -36,7 +36,7 @@ class AgentSessionEntry(Struct, frozen=True, kw_only=True, tag_field="type", tag
 class UserEntry(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="user_message"
 ):
-    """What the speaker was told: by the user, or, with ``origin``, by a run or a program."""
+    """What was said to the speaker: by the user, or, with ``origin``, by a run or a program."""
 
     content: str
     agent_session_id: str
@@ -117,7 +117,7 @@ def write_entry(entry: Entry) -> bytes:
 
 
 def read_entry(data: bytes) -> Entry | None:
-    """The entry that ``data`` stands for, ``None`` for one of an unknown kind.
+    """The entry that ``data`` describes, ``None`` for one of an unknown kind.
 
     Raises ``BadValue`` for what is no entry.
     """

@@ -2,9 +2,9 @@
 
     Record × events of both lanes → Record, lines         (``follow``)
 
-    start, reset       markers; history is told from the latest one on
+    start, reset       markers; history is read from the latest one on
     user_message       what a person said, and what the run was opened with
-    system_message     what was told by others: a child's result or failure, another run, a silent
+    system_message     what came from others: a child's result or failure, another run, a silent
                        message, the end of the other side's turn
     assistant_message  a model's step, or what the agent said outside of one
     tool_result        a call's one result; ``toolCallId`` is that of its step's ``toolCalls``
@@ -113,7 +113,7 @@ def _own(record: Record, event: Event, lines: list[Line]) -> Record:
 
 
 def _place(thread: Thread, event: Event) -> dict[str, Any]:
-    """Where a line stands."""
+    """The place of a line."""
     side = thread.side if thread.two_sided else ""
     return {
         "at": event.at, "seq": event.seq, "session": thread.session, "turn": thread.turn,

@@ -1,4 +1,4 @@
-"""One line of ``history.jsonl`` and its text.  What they say stands in history.py.
+"""One line of ``history.jsonl`` and its text.  What they say: see history.py.
 
 Keys of AT's are always written; others, which reading back needs, while they say something.
 """
@@ -101,7 +101,7 @@ class SystemLine(_Line, frozen=True, kw_only=True, tag="system_message"):
     silent: bool
     files: tuple[File, ...] = ()
     to: str = ""
-    """The side that is told."""
+    """The side that it is for."""
     result: OfResult | None = None
     failed_start: str = ""
     """The agent that could not be started."""
@@ -190,7 +190,7 @@ def _printable(value: Any) -> Any:
 
 
 def read_line(data: bytes) -> Line | None:
-    """The line that ``data`` stands for, ``None`` for one of an unknown kind.
+    """The line that ``data`` describes, ``None`` for one of an unknown kind.
 
     Raises ``BadValue`` for what is no line.
     """

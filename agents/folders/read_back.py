@@ -8,7 +8,7 @@ Rules
   record says: children, status, files, values, what waits, how it ended.
 * Reasoning, retries and restarts are not in a folder, so they are not made again.  The end of a
   session that is not the latest says that it was read back, as nobody knows any more.
-* What becomes of calls without a result stands in read_back_calls.py.
+* What becomes of calls without a result: see read_back_calls.py.
 * A record that is behind the history counts for what the history does not tell.
 * A takeover does not survive: a frame is over, and what waited in its inbox is lost.
 """
@@ -46,7 +46,7 @@ __all__ = ["ReadBack", "read_back"]
 UNKNOWN_END: Final = "read back from files"
 FRAME_LOST: Final = "its conversation was read back from files"
 MAX_MISSING: Final = 1_000
-"""Sessions or turns without any line that are made up for, one by one."""
+"""Sessions or turns without any line that are filled in, one by one."""
 
 
 class ReadBack(Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class _Reader:
     def read(self) -> None:
         start = next((x for x in self.lines if isinstance(x, StartLine)), None)
         if start is None and self.lines:
-            self.warnings.append("history.jsonl has no start; it is told without one")
+            self.warnings.append("history.jsonl has no start; it is read without one")
         if start is not None or self.lines or self.goal.phase != "new" or not self.record.pending:
             self._begin(start)
             for line in self.lines:
@@ -167,7 +167,7 @@ class _Reader:
     # ── sessions and turns ───────────────────────────────────────────────────────────────────
 
     def _advance(self, line: Line) -> None:
-        """Come to the session, the turn and the side that a line stands in."""
+        """Advance to the session, turn and side of a line."""
         self._to_session(line.session, line.turn, line.side or "side_a")
         if line.side:
             self._to_turn(line.turn, line.side)
@@ -400,7 +400,7 @@ class _Reader:
             self.lane.put(e.AgentPark())
 
     def _end_frame(self) -> None:
-        """Whoever began it is told that it may have run, and waits no longer."""
+        """Its caller learns that it may have run, and waits no longer."""
         thread = self.lane.thread
         fields: dict[str, Any] = {
             "success": False, "outcome": "terminated", "reason": FRAME_LOST, "usage": thread.usage,

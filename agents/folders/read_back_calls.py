@@ -5,7 +5,7 @@ Rules
 * A call that was running is on record as started, so that recovery says that it may have run.
 * One that waited for a child waits again; if the child is nowhere to be found, it is answered
   that way at once.
-* One that waited for the user's answer asks again: its question stands in its arguments.
+* One that waited for the user's answer asks again: its question is in its arguments.
 * A takeover does not survive: its frame is read back as ended, and its call may have run.
 """
 

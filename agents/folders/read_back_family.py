@@ -88,7 +88,7 @@ def _starts(lane: RewrittenLane, left: list[Child]) -> None:
 
 
 def _forget(lane: RewrittenLane, given_up: tuple[tuple[str, str], ...]) -> None:
-    """What was given up and has been heard of since."""
+    """What was given up and has reported since."""
     for child, key in lane.thread.family.given_up:
         if (child, key) not in given_up:
             lane.take(e.SessionResult(child_run_id=child, session=0, answers=(key,)))

@@ -10,7 +10,7 @@ __all__ = ["HIDDEN", "FrameType", "StackFrameMeta"]
 FrameType: TypeAlias = Literal["main", "skill", "agent"]
 
 HIDDEN: Final = "***"
-"""Stands for the value of a variable."""
+"""Replaces the value of a variable."""
 
 
 class StackFrameMeta(Struct, frozen=True, kw_only=True):

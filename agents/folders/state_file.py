@@ -5,7 +5,7 @@
 
 Rules
 -----
-* AT's keys stand at the top in AT's spelling.  ``run`` holds what else reading back needs; a key
+* AT's keys come first, in AT's spelling.  ``run`` holds what else reading back needs; a key
   there is left out while it has its default.
 * ``seq`` and ``inSeq`` say how far in the run's two lanes the file has come; ``historyBytes``
   is the length of ``history.jsonl`` that goes with it.

@@ -10,7 +10,7 @@ top follows from the open calls (agents/turn/takeover.py).
 Rules
 -----
 * A session's state is changed by folding events, as a run's is.  What is shown of it are finished
-  exchanges; calls without a result stand apart (``unresolved_tool_uses``).
+  exchanges; calls without a result are kept apart (``unresolved_tool_uses``).
 * Calls go by the ids that the model sees, ``call_1_0`` being the first of step 1.
 """
 

@@ -3,10 +3,10 @@
     {"hubbub_package": 1, "agent": …, "package": {…}, "agents": […], "prompts": […],
      "skills": […], "tools": [names], "hooks": [names]}
 
-``skills`` may be absent.  A part has the fields of the definition that it stands for, but for names
+``skills`` may be absent.  A part has the fields of the definition that it describes, but for names
 in place of code; fields with the format's defaults are not written.  Fields, their defaults and the
-format's number are for ever.  ``PackageReader`` takes anything, and tells what is wrong with all of
-it; what the parts mean is ``packing``'s.
+format's number are permanent.  ``PackageReader`` takes anything, and reports everything that is
+wrong with it; ``pack`` knows what the parts mean.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the file has the fields of what it stands for, but for names in place of code."""
+    """A part of the file has the fields of what it describes, but for names in place of code."""
 
 
 class ResumablePart(Part, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ def written(kind: type[Part], holder: object, **instead: Any) -> dict[str, Any]:
 
 
 def fields_of(part: Part, **instead: Any) -> dict[str, Any]:
-    """The fields of a part, for the definition that it stands for."""
+    """The fields of a part, for the definition that it describes."""
     return {**msgspec.structs.asdict(part), **instead}
 
 

@@ -15,7 +15,7 @@ Rules
 * The same definitions make the same bytes, and a package that is loaded and packed again is the
   same file.  What cannot be loaded again is not packed.
 * ``package`` is the packed agent's metadata; nothing but a reader of packages looks at it.
-* Fields, their defaults and the format's number are for ever; a reader refuses newer numbers.
+* Fields, their defaults and the format's number are permanent; a reader refuses newer numbers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -111,7 +111,7 @@ def pack(definitions: Definitions, agent: str) -> bytes:
 def unpack(
     data: bytes | str, *, tools: Iterable[Tool[..., Any]], hooks: Iterable[Hook] = ()
 ) -> Package:
-    """Read a package; its names stand for those of ``tools`` and ``hooks``, which may be more.
+    """Read a package; its names refer to ``tools`` and ``hooks``, which may hold more.
 
     Raises ``DefinitionError`` with every malformed part and every missing tool and hook, or, if
     there are none, with everything that does not fit together.
@@ -234,7 +234,7 @@ class _Packer:
         )
 
     def _tool_of(self, skill: Skill, item: Tool[..., Any] | str) -> Tool[..., Any] | None:
-        """What a name in a skill stands for, as its agent has it."""
+        """What a name in a skill refers to, as its agent has it."""
         if isinstance(item, Tool):
             return item
         side = self._definitions.find_side(skill.agent_name, "side_a")
@@ -325,7 +325,7 @@ def _tool(item: Tool[..., Any] | SubagentToolConfig | str) -> str | dict[str, An
 
 
 class _Unpacker:
-    """Makes the definitions of the parts; what is wrong with one, the reader is told."""
+    """Makes the definitions of the parts; their problems go to the reader."""
 
     def __init__(self, reader: PackageReader) -> None:
         self.agents: list[AgentDefinition] = []

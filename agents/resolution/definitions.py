@@ -4,8 +4,8 @@
 
 Rules
 -----
-* Names are looked up once, when this is made; what they stand for is read in ``side_reader``.
-* Every problem is told at once, with its path.
+* Names are looked up once, when this is made; what they refer to is read in ``side_reader``.
+* All problems are reported at once, each with its path.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -213,7 +213,7 @@ class Definitions:
     # ── immediate subagents ───────────────────────────────────────────────────────────
 
     def _cycles(self) -> Iterable[str]:
-        """Agents that would start themselves for ever."""
+        """Agents that would start themselves without end."""
         starts = {
             agent: [name for side in self.sides_of(agent) for name in side.immediate]
             for agent in self._agents

@@ -2,7 +2,7 @@
 
 Rules
 -----
-* What a name among a prompt's tools stands for decides what a call of it is:
+* What a name among a prompt's tools refers to decides what a call of it is:
 
       a ``Tool``                                a function call
       an exposed ``ai_human`` agent             a handoff of the conversation
@@ -10,7 +10,7 @@ Rules
       ... that is ``resumable``                 through ``subagent_create`` and ``subagent_message``
 
 * ``agents`` and ``skills`` of a prompt are whom ``use_agent`` and ``use_skill`` may call.
-* Every problem is told, with its path; a side with problems is resolved as far as it goes.
+* Every problem is reported with its path; a side with problems is resolved as far as it goes.
 """
 
 from collections.abc import Iterable, Mapping

@@ -27,7 +27,7 @@ from hubbub.agents.resolution.sides import DEFAULT_MAX_ITERATIONS, FRAME, Active
 __all__ = ["CALLERS_MODEL", "agent_of_skill", "collect_skills", "frame_of", "tools_of_prompts"]
 
 CALLERS_MODEL: Final = "(the caller's)"
-"""Stands in a prompt for the model of whoever began the frame."""
+"""Means, in a prompt, the model of the caller of the frame."""
 
 Tools = Mapping[str, Tool[..., Any]]
 

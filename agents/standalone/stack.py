@@ -9,7 +9,7 @@ __all__ = ["AgentResponse", "AgentStack", "AgentStackManager"]
 
 @dataclass
 class AgentStack:
-    """The frames of one conversation, the main agent's first, whoever talks to the user last."""
+    """The frames of one conversation, the main agent's first, the speaker's last."""
 
     frames: list[StackFrame] = field(default_factory=list)
 
@@ -25,7 +25,7 @@ class AgentStack:
 
     @property
     def top(self) -> StackFrame | None:
-        """Whoever has the conversation; ``None`` when the stack is empty."""
+        """The frame that has the conversation; ``None`` when the stack is empty."""
         return self.frames[-1] if self.frames else None
 
     def push(self, frame: StackFrame) -> None:

@@ -9,7 +9,7 @@ Rules
 * With no frame above the main agent they are ordinary messages; unless it has paused for an
   answer: then they are none, and the call that asked gets its error result.
 * A word is acted upon and not heard: it enters no transcript.
-* They overtake what else waits, as control does: whoever says them does not want to wait.
+* They overtake what else waits, as control does: people who say them do not want to wait.
 """
 
 from typing import Final, Literal, TypeAlias

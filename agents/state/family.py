@@ -6,13 +6,13 @@ Rules
   that it took (``answers``).
 * A call that waits for one of these messages (or for any, once the child's run is over) gets the
   result bare, as its own.
-* A result that no call waits for is told to the side that started the child, in the words below,
+* A result that no call waits for is reported to the side that started the child, in these words,
   unless its child is ``explicit``, its parent reads it by a handle, or a call that waited for it
   has been answered otherwise (an interruption).
 * The result of a child that a tool's code has started stays with its handle.  Where the call ends
-  and it has not been asked for, it is told, too; until then it waits in the inbox.  A handle does
-  not outlive its process.
-* A child whose run ends outside of a session has no result, and nothing is told.
+  and it has not been asked for, it is reported, too; until then it waits in the inbox.  A handle
+  does not outlive its process.
+* A child whose run ends outside of a session has no result, and nothing is reported.
 """
 
 from typing import Final, Literal
@@ -260,7 +260,7 @@ def with_deferred(family: Family, event: e.SessionVariables) -> Family:
 
 
 def with_booted(family: Family, request_id: str) -> Family:
-    """The family after a creation that was put off has been made up for."""
+    """The family after a creation that was put off has been carried out."""
     left = tuple(each for each in family.deferred if each.request_id != request_id)
     return replace(family, deferred=left, booted=(*family.booted, request_id)[-MAX_DEFERRED:])
 
@@ -269,7 +269,7 @@ def with_booted(family: Family, request_id: str) -> Family:
 
 
 def is_told(family: Family, item: e.SessionResult) -> Child | None:
-    """The child, if a result that no call waits for is told to the side that started it."""
+    """The child, if a result that no call waits for is reported to the side that started it."""
     child = family.find(item.child_run_id)
     if child is None or not child.reports or child.explicit or not item.session:
         return None
@@ -301,13 +301,13 @@ def failure_of(item: e.SessionResult) -> str:
 
 
 def notes_of(item: e.SessionResult, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """What stands behind the words: files, and that a limit was reached."""
+    """What follows the words: files, and that a limit was reached."""
     limit = ("Reason: limit",) if item.outcome == "limit" else ()
     return (*attachment_note(paths), *limit)
 
 
 def describe(item: e.SessionResult, paths: tuple[str, ...]) -> UserMessage:
-    """A result as it is told to the side that started the child."""
+    """A result as it is reported to the side that started the child."""
     if succeeded(item):
         text = RESULT.format(item.child_run_id, item.content)
     else:

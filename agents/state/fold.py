@@ -108,7 +108,7 @@ def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
 def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
     side = event.side or "side_a"
     unseen = thread.unseen
-    if unseen:  # It gets its turn now, whatever comes of it.
+    if unseen:  # It gets its turn now, whatever the outcome.
         unseen = tuple([each for each in unseen if each != side])
     return replace(
         thread,

@@ -1,7 +1,7 @@
-"""Prompts that a run's tools, hooks or code have opened, as its lane tells of them.
+"""Prompts that a run's tools, hooks or code have opened, according to its lane.
 
     session:prompt ─► open ─► its reply is taken: answered   ─► session:prompt:end
-                         └──► whoever asked asks no longer   ─► session:prompt:end
+                         └──► the question is withdrawn     ─► session:prompt:end
 
 A call that pauses (``interrupt``) is no prompt of these: it waits in its own status.
 """

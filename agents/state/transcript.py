@@ -47,7 +47,7 @@ def hear(thread: Thread, message: UserMessage, to: str = "side_a") -> Thread:
 
 
 def tell(thread: Thread, message: UserMessage, to: str) -> Thread:
-    """The thread after one side, and nobody else, was told something."""
+    """The thread after something was said to one side alone."""
     if not thread.two_sided:
         return replace(thread, transcript=(*thread.transcript, message))
     theirs, others = _views(thread, to)
@@ -55,7 +55,7 @@ def tell(thread: Thread, message: UserMessage, to: str) -> Thread:
 
 
 def with_unseen(thread: Thread, side: str) -> Thread:
-    """The thread after a side was told what it has yet to take a step on."""
+    """The thread after something was said to a side, on which it has yet to take a step."""
     return thread if side in thread.unseen else replace(thread, unseen=(*thread.unseen, side))
 
 

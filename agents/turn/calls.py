@@ -3,7 +3,7 @@
 Rules
 -----
 * In a sequential step a call begins when the one before it is done; in a parallel step all
-  begin at once.  Results stand in call order either way.
+  begin at once.  Results are in call order either way.
 * A call that cannot run (unknown tool, too many calls) is answered at once, with an error that
   says what the model can do about it.
 * A call that ends the session or hands the conversation over is the last: the ones after it are
@@ -39,7 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_CALLS: Final = 128
-"""Calls of one step that are run; the model is told that the others were not."""
+"""The calls of one step that are run; the others get an error result."""
 
 LOST = (
     "the process stopped while this tool was running; it may or may not have had its effect. "
@@ -183,7 +183,7 @@ def refuse_open_calls(thread: Thread, reason: str, depth: int | None = None) -> 
 def given_up(
     thread: Thread, step: OpenStep, call: OpenCall, reason: str, depth: int | None = None
 ) -> Iterator[Event]:
-    """What stands before the answer of a call that is no longer waited for."""
+    """What comes before the answer of a call that is no longer waited for."""
     if call.status != "waiting":
         return
     if call.takeover:

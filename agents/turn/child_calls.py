@@ -16,7 +16,7 @@ Children that start with their prompt (SA 7.6, SB 5.2)
   at a handoff.  Not when sides alternate, and not after a restart.
 * Each starts once per activation, without asking a model; its first message is the value of its
   ``description_env``, else what made the prompt active, its name that of ``name_env``.
-* A blocking one holds the next model step back.  Every result is told to the side in the words
+* A blocking one holds the next model step back.  Every result is reported to the side in the words
   for a child's result, a child that could not be started in those for a failure.
 """
 

@@ -192,7 +192,7 @@ def _message(thread: Thread, signal: Delegated, step: OpenStep, call: OpenCall) 
 
 
 def _start_at_once(thread: Thread, signal: Delegated, side: ActiveSide) -> Decision:
-    """One that starts with its prompt: no call to answer, so what goes wrong is told."""
+    """One that starts with its prompt: no call to answer, so what goes wrong is reported."""
     starts = thread.family.starts
     if signal.index >= len(starts) or starts[signal.index].status != "todo":
         return Decision()

@@ -7,14 +7,14 @@
 
 Rules
 -----
-* A process that dies tells nobody of which run.  So the first two deaths count for every run that
-  was at work, and those that have two, the *suspects*, are then restored one after another: the
-  one at hand is *tried* until it has got on, waits, is over, or its time has passed.  A third death
-  counts for the one that was being tried, and for no other.
+* A process that dies does not say which run was the cause.  So the first two deaths count for every
+  run that was at work, and those that have two, the *suspects*, are then restored one after
+  another: each is *tried* until it has got on, waits, is over, or its time has passed.  A third
+  death counts for the one that was being tried, and for no other.
 * Where nobody was being tried, or more than one, it is not known whose death it was.  Such a one
   counts for no suspect.
 * "In a row" ends when a run gets on, or has come as far as to wait.
-* Why a run came back stands in its ``agent:restore``; what is counted is read from the lane.
+* Why a run came back is in its ``agent:restore``; what is counted is read from the lane.
 """
 
 from collections.abc import Iterable

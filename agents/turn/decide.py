@@ -4,14 +4,14 @@
 
 Rules, in this order
 --------------------
-1. A run that has ended leaves memory, when hooks have been told of its end.
+1. A run that has ended leaves memory, once hooks have been called for its end.
 2. Control is taken before anything else, and with it the words that give the conversation back
-   (agents/state/commands.py); then hooks are told of what was written, while what is at work goes
-   on; then results are taken, before messages.
+   (agents/state/commands.py); then hooks are called for what was written, while what is at work
+   goes on; then results are taken, before messages.
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
    one; nothing is asked of the model and no message is taken until each has its result.
    Where only children are left to wait for, the run waits, and costs no task.  While a
-   frame has the conversation, what a person says is lent to it: whoever has no open call takes
+   frame has the conversation, what a person says is lent to it: the run without an open call takes
    it.  Where the user's answer is waited for, what a person says first is the answer.
 4. Subagents that start with a prompt are started before its first step, which the blocking ones
    hold back.
@@ -128,7 +128,7 @@ class Lend(Struct, frozen=True, gc=False):
 
 
 class AwaitChildren(Struct, frozen=True, gc=False):
-    """Wait for children: nothing is to be done until one is heard of, or something else comes."""
+    """Wait for children: nothing is to be done until one reports, or something else comes."""
 
 
 class Conclude(Struct, frozen=True, gc=False):
@@ -166,7 +166,7 @@ def decide(
     """The command that follows from the state and from which kinds of item wait.
 
     ``asking`` is the turn on whose behalf the model is being asked just now, 0 for none.
-    ``notices``: hooks have yet to be told of what was written; ``hears``: the kinds that hooks
+    ``notices``: hooks have yet to be called for what was written; ``hears``: the kinds that hooks
     are to see before they are taken.
     """
     if thread.phase == "ended":
@@ -243,7 +243,7 @@ def is_wanted(thread: Thread, activity: Activity) -> bool:
 
 
 def _at_work(thread: Thread, asking: int) -> tuple[Activity, ...]:
-    """What goes on while hooks are told."""
+    """What goes on while hooks are called."""
     if not thread.in_session:
         return ()
     if thread.open is not None:

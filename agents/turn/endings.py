@@ -1,4 +1,4 @@
-"""How sessions and runs end (decision 12), and what their parent is told of it.
+"""How sessions and runs end (decision 12), and what their parent learns of it.
 
                                        session:end, then …
     ─────────────────────────────────  ──────────────────────────────────────────────────────
@@ -53,7 +53,7 @@ def end_session(
         last = completion(after)
         events.append(last)
         return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
-    if after.unseen:  # What a side was told and has not answered is its next turn.
+    if after.unseen:  # What was said to a side and not answered yet is its next turn.
         again = e.SessionStart(session=after.session + 1, side=after.unseen[0])
         events.append(again)
         after = fold(after, again)
@@ -114,7 +114,7 @@ def end_run(
 
     ``depth`` is how many frames are left, where the stack is unwound from further below.
 
-    When it is terminated its children end with it, and whoever else is left below it, which is
+    When it is terminated its children end with it, and every other run below it, which is
     what mail to the run itself means; else those it waits for are interrupted, whose results
     nobody can use any more.
     """
@@ -213,7 +213,7 @@ def _results(
         return [_last_word(after)] if is_final else []
     if not any(isinstance(event, e.SessionStart) for event in events):
         return [_result(after, ended[0], is_final)]
-    # Where another session begins at once, each is told with the state that it ended in.
+    # Where another session begins at once, each is reported with the state that it ended in.
     found = []
     for event in events:
         before = fold(before, event)

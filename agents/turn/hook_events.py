@@ -1,4 +1,4 @@
-"""What hooks are told of after it is on record.
+"""What hooks are called for after it is on record.
 
 agent:start     after_thread_created     its opening text
 a message       after_create_message     as the side at work sees it
@@ -25,7 +25,7 @@ __all__ = ["Notice", "notices_of"]
 
 
 class Notice(Struct, frozen=True):
-    """What is told, and to whom."""
+    """What is reported, and to whom."""
 
     value: Any
     hooks: tuple[Hook, ...]
@@ -55,11 +55,11 @@ def notices_of(
 def _new_messages(
     before: Thread, after: Thread, events: Sequence[Event]
 ) -> tuple[ModelMessage, ...]:
-    """What the side at work has said and was told; each once, though both sides see it."""
+    """What the side at work has said and received; each once, though both sides see it."""
     new = _new_in_view(before, after, events, before.side)
     if after.side == before.side:
         return new
-    # What the side that follows was told, but for what it hears of this one.
+    # What the side that follows received, but for what it hears of this one.
     said = {message.text for message in new if isinstance(message, AssistantMessage)}
     others = _new_in_view(before, after, events, after.side)
     return (*new, *(each for each in others if getattr(each, "content", None) not in said))

@@ -3,17 +3,17 @@
     control   open       the run starts, and its first session with it if something was said
               abort      the session at work ends, and with it the children it waits for
               cancel     a frame is popped; to a main agent with a frame above it an abort
-              close      nothing more will come; the frame above is told so, too
+              close      nothing more will come; the frame above gets it, too
               reset      the same, and the context begins anew
               terminate  the run ends; nothing after it is looked at
     result    a child's  a waiting call's result, or something told to the side that asked
               reply      the answer to a prompt that is open, else it is dropped;
                          timer: that nobody has answered
-              variables  a creation that waited for them is made up for, once
+              variables  a creation that waited for them is carried out, once
     message              said to the receiving side; opens a session if none is at work; words
                          are acted upon instead (agents/turn/commands.py)
 
-What is taken stands in one record, ``session:taken``, with its contents, behind the start of the
+What is taken is in one record, ``session:taken``, with its contents, behind the start of the
 session that it opens.
 """
 
@@ -49,7 +49,7 @@ from hubbub.hub.values import NULL
 __all__ = ["PROMPT_ENDED", "take"]
 
 PROMPT_ENDED: Final = "the prompt has ended"
-"""The reason of the letter that tells of a reply which nobody waited for any more."""
+"""The reason of the dead letter for a reply that nobody waited for any more."""
 
 
 def take(
@@ -103,7 +103,7 @@ def _take(
 
 
 def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions) -> list[Event]:
-    """What stands before the record of what was taken: starts, and the end of what was at work."""
+    """What comes before the record of what was taken: starts, and the end of what was at work."""
     events: list[Event] = []
     stop = opens = None
     for item in items:
@@ -312,7 +312,7 @@ def _boot(
 ) -> tuple[list[Event], tuple[tuple[str, InLane], ...]]:
     """Start the child whose creation waited for these variables.
 
-    ``waiting`` are those of before they were taken: in ``thread`` it is made up for already.
+    ``waiting`` are those of before they were taken: in ``thread`` it is carried out already.
     """
     found = [each for each in waiting if each.request_id == item.request_id]
     if not found:

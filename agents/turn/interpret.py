@@ -3,7 +3,7 @@
     Thread × signal × definitions → Decision
 
 Nothing here has an effect; the shell performs what the decision says, and ``decide`` then asks
-what is due.  The rules stand where they belong:
+what is due.  The rules are in these files:
 
     what is taken          intake.py             a session's or a run's end   endings.py
     steps and their calls  steps.py, calls.py    children                     child_starts.py

@@ -21,7 +21,7 @@ __all__ = ["Gone", "what_is_gone"]
 
 
 class Gone(Struct, frozen=True):
-    """Why a run is not gone on with: a few words for programs, and a sentence with the remedy."""
+    """Why a run cannot be resumed: a few words for programs, and a sentence with the remedy."""
 
     reason: str
     remedy: str

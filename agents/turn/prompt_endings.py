@@ -4,10 +4,10 @@
     ───────────────────────────────────  ──────────────────────────────────────────────
     a call is answered                   those that its tool has opened
     the run ends, is interrupted         all
-    it is back after its process died    all: whoever asked is gone
+    it is back after its process died    all: the code that asked is gone
     the model has failed                 those of hooks
 
-Their ends stand in the same commit, ahead of what they follow from, so that no crash and no reply
+Their ends are in the same commit, ahead of what they follow from, so that no crash and no reply
 comes between.
 """
 

@@ -30,7 +30,7 @@ def build_request(
 ) -> ModelRequest:
     """The request for the thread's next step; raises ``InternalError`` while calls are open.
 
-    ``messages`` stand in for the transcript (hooks may have filtered it); ``statuses`` are those
+    ``messages`` replace the transcript (hooks may have filtered it); ``statuses`` are those
     of the children, ``value_of`` gives the values of variables.
     """
     if thread.open is not None:

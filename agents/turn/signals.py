@@ -112,7 +112,7 @@ class Restored(Struct, frozen=True, gc=False):
 
 
 class FrameGone(Struct, frozen=True, gc=False):
-    """Somebody speaks to a frame that cannot be gone on with: its definition is gone.
+    """Somebody speaks to a frame that cannot be resumed: its definition is gone.
 
     ``words`` are those that ask for what follows anyway.
     """
@@ -142,7 +142,7 @@ class Parked(Struct, frozen=True, gc=False):
 
 
 class Noticed(Struct, frozen=True, gc=False):
-    """Hooks were told of what is on record."""
+    """Hooks were called for what is on record."""
 
 
 Signal: TypeAlias = (

@@ -199,7 +199,7 @@ def _end(
     elif stop.reason == "stop_tool":
         if stop.content:  # What the other side would get is said to the user.
             events.append(e.AgentText(text=stop.content, turn=after.turn, side=after.side))
-        # A user who is sent nothing is told the reason.
+        # A user who is sent nothing gets the reason.
         reason = "" if stop.content or after.has_spoken else "stop_tool"
         end = session_end(after, "completed", reason, content=stop.content or None)
     else:

@@ -11,10 +11,11 @@ Rules
 * While a child has the conversation (takeover, IA) the prompt shows the stack.  Every line goes
   to the conversation all the same: who hears it, and what ``stop`` or ``/back`` mean, is decided
   where the agents run.
-* While a question is open, the next line is its answer; the number of an option stands for it.
-* Ctrl-C interrupts the turn at work, of whoever has the conversation.  A child that waits for the
-  user is sent back by it, with those below, to the main agent.  At main two presses within
-  two seconds leave; the first drops what was typed, and says so.  From a pipe one leaves.
+* While a question is open, the next line is its answer; an option may be given by its number.
+* Ctrl-C interrupts the turn at work, of the agent that has the conversation.  A child that
+  waits for the user is sent back to the main agent by it, with those below.  At main
+  two presses within two seconds leave; the first drops what was typed, and says so.  From a pipe
+  one leaves.
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
   any more interrupts its turn; one over which a model has paused stays for a later console.
 * A conversation that was given no ``session_key`` ends with the console: the run is closed.  One
@@ -23,8 +24,8 @@ Rules
 * The console is *plain* when either end is no terminal: answers on standard output, trouble on
   standard error, no prompt, no colour, no activity.
 
-When an answer is finished: at the end of the session of whoever has the conversation; of a code
-agent, see ``pace``.
+When an answer is finished: at the end of the session of the agent that has the conversation; of a
+code agent, see ``pace``.
 """
 
 from contextlib import suppress
@@ -109,7 +110,7 @@ class Console:
         self._root = ""
         self._is_sending = False
         self._is_untouched = True
-        """Whether nothing has been heard of it, and nothing said in it, since it was found."""
+        """Whether nothing has come from it, and nothing was said in it, since it was found."""
         self._untaken: set[str] = set()
         self._pace = Pace()
         self._questions = Questions()
@@ -171,7 +172,7 @@ class Console:
             self._fail(error)
 
     def _phase(self) -> Phase:
-        """What whoever has the conversation is at, as far as one can know."""
+        """What the agent that has the conversation is doing, as far as one can know."""
         if self._is_sending or self._untaken:
             return "working"
         has_frames = self._stack.has_frames
@@ -184,7 +185,7 @@ class Console:
         return "working" if has_frames else self._pace.phase
 
     def _is_pause(self, question: e.SessionPrompt) -> bool:
-        """Whether it is asked by whoever has the conversation, and nothing else is under way."""
+        """Whether the agent that has the conversation asks it, and nothing else is under way."""
         return question.pauses and question.run_id == self._stack.top.run_id
 
     def _change(self) -> None:
@@ -251,7 +252,7 @@ class Console:
             return
         self._questions.close(question.prompt_id)
         receipt = await self._hub.reply(question.prompt_id, answer, source="console")
-        self._is_untouched = False  # Whoever has asked goes on.
+        self._is_untouched = False  # The agent that asked goes on.
         if receipt.rejected:
             self._screen.trouble(f"not sent: the question is closed ({receipt.reason})", "warning")
 
@@ -292,7 +293,7 @@ class Console:
         self._code = int(self._is_plain)
 
     async def _find(self) -> None:
-        """Go on with the conversation of the key, if there is one, where it stands."""
+        """Go on with the conversation of the key, if there is one, from where it is."""
         if not self._keeps_run:
             await anyio.lowlevel.checkpoint()
             return
@@ -375,7 +376,7 @@ class Console:
         is_heard = self._stack.find(event.run_id) is not None
         match event:
             case e.SessionTaken():
-                # The conversation's items are taken by whoever has it.
+                # The conversation's items are taken by the agent that has it.
                 self._untaken.difference_update(map(self._hub.cursor, event.items))
             case e.SessionPop():
                 self._ctrl_c.went_back()

@@ -10,7 +10,7 @@ Rules
 -----
 * A press does what the hint of the one before has said, also if things have changed meanwhile.
 * The press that has led back to main is not the first of the two that leave.
-* Whoever has typed a line since begins anew.
+* After a typed line the count begins again.
 """
 
 from typing import Final, Literal, TypeAlias

@@ -10,7 +10,7 @@ Rules
   window.  Escape codes are written here only.
 * What is said breaks between words where a line is full.
 * A line that comes while a sentence is being written waits for the end of that line.
-* Before anything is written the prompt goes away; whoever owns the screen shows it again.
+* Before anything is written the prompt is erased; the owner of the screen shows it again.
 * A *plain* screen (a pipe on either end) is written answers and nothing else, unchanged if it is
   no terminal; trouble goes to its ``write_aside``, and the rest nowhere.
 """
@@ -25,7 +25,7 @@ __all__ = ["PROMPT", "Screen", "Style", "Writer", "neutralise", "prompt_of", "sh
 PROMPT: Final = "> "
 
 NEXT: Final = " › "
-"""Stands behind each name of a prompt that tells whom the user talks with."""
+"""Follows each name in a prompt that shows whom the user talks with."""
 
 MAX_HELD: Final = 100
 """Lines that wait for the end of a sentence; with more, the sentence is broken."""
@@ -178,13 +178,13 @@ class Screen:
         """The user has ended a line: the cursor is at the beginning of the next one."""
         if not self.is_plain:
             if self._is_prompting and self._writer.has_escapes:
-                # Unless the line had been typed ahead: then the prompt still stands here.
+                # Unless the line had been typed ahead: then the prompt is still here.
                 self._writer.write(_ERASE)
             self._is_prompting = False
             self._at_start = True
 
     def begin_line(self) -> None:
-        """Go to the beginning of a line, leaving what the user has typed where it stands."""
+        """Go to the beginning of a line, leaving what the user has typed where it is."""
         self._is_prompting = False
         self._begin_line()
 

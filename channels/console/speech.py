@@ -1,4 +1,4 @@
-"""``Speech``: what is said to the user, by whoever has the conversation.
+"""``Speech``: what is said to the user, by the agent that has the conversation.
 
 Rules
 -----
@@ -85,7 +85,7 @@ class Speech:
             del self._voices[gone]
 
     def remind(self, past: Iterable[Event]) -> None:
-        """Say again what whoever has the conversation has said last; not for pipes."""
+        """Repeat what the agent that has the conversation said last; not for pipes."""
         top = self._stack.top
         said = [x for x in past if isinstance(x, e.AgentText) and x.run_id == top.run_id]
         if said and not self._screen.is_plain:

@@ -1,14 +1,14 @@
 """``Stack``: who has the conversation, as its events tell.
 
-    session:push   in the lane of whoever has it: the frame has it from now on
+    session:push   in the lane of the run that has it: the frame has it from now on
     session:pop    in the lane of a frame's caller: it is gone, and with it those above it
-    session:start, session:end   whether whoever has it is at work, or waits for the user
+    session:start, session:end   whether the run that has it is at work, or waits for the user
 
 Rules
 -----
 * A frame of somebody who has no part in the conversation (an isolated child) is none of it.
 * A frame that is over is at work, to those who watch, until its caller has its result.
-* Following an event again changes nothing, so what is read may overlap with what is heard.
+* Following an event again changes nothing, so what is read may overlap with what is received.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ FOLLOWED: Final = (
     "session:prompt:end", "session:reply", "agent:start", "agent:handoff", "agent:complete",
     "agent:text",
 )  # fmt: skip
-"""What tells, of a run's whole past, how things stand, and what was said."""
+"""The types that tell, of a run's whole past, its present state and what was said."""
 
 
 def short_name(agent: str) -> str:
@@ -77,12 +77,12 @@ class Stack:
 
     @property
     def top(self) -> Level:
-        """Whoever has the conversation; there must be one."""
+        """The level that has the conversation; there must be one."""
         return self._levels[-1]
 
     @property
     def at_work(self) -> Level:
-        """Whoever an interruption is for: of those that are not over, the last."""
+        """The level that an interruption is for: of those that are not over, the last."""
         return next((each for each in reversed(self._levels) if not each.is_over), self._levels[0])
 
     @property
@@ -91,7 +91,7 @@ class Stack:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether whoever has the conversation does something, and is not waiting for the user."""
+        """Whether the level that has the conversation is at work and does not wait for the user."""
         return bool(self._levels) and self.top.is_at_work
 
     @property

@@ -68,7 +68,7 @@ class TerminalReader:
         try:
             self._raw = open(fd, "rb", buffering=0, closefd=False)  # noqa: SIM115
             self.is_terminal = self._raw.isatty()
-        except OSError:  # Standard input was closed by whoever started the program.
+        except OSError:  # Standard input was closed by the parent process.
             self._raw, self._is_over, self.is_terminal = None, True, False
 
     async def read_line(self) -> str | None:
@@ -133,7 +133,7 @@ class TerminalReader:
 
 
 class _ThreadedRead:
-    """One blocking read in a daemon thread; outlives the cancellation of whoever waits for it."""
+    """One blocking read in a daemon thread; outlives the cancellation of its reader."""
 
     __slots__ = ("chunk", "done")
 
@@ -144,7 +144,7 @@ class _ThreadedRead:
 
         def read() -> None:
             self.chunk = _read_once(raw)
-            # A RuntimeError: the event loop is gone, and with it whoever waited.
+            # A RuntimeError: the event loop is gone, and with it the task that waited.
             with suppress(RuntimeError):
                 anyio.from_thread.run_sync(self.done.set, token=token)
 

@@ -1,7 +1,7 @@
 """``Transcript``: what of a run's events is put on a screen, and how.
 
-    said          the text of whoever has the conversation, as it is written; the final text only
-                  what is missing
+    said          the text of the agent that has the conversation, as it is written; of the final
+                  text only what is missing
     void          text that a retry or a restart has made untrue: a line says so
     tools         one line when a call starts, one with its result, errors in colour
     takeovers     ``▸ NAME takes over``, ``↩ NAME → its result``, ``✗ NAME gave … back: why``, in
@@ -41,7 +41,7 @@ SAID_BETTER: Final = frozenset((COMPLETE, INTERRUPT, "use_agent", "use_skill"))
 class Transcript:
     """Shows the events of one conversation's runs, in order.
 
-    It reads ``stack``, which is told of an event after it was shown.
+    It reads ``stack``, which gets an event after it was shown.
     """
 
     __slots__ = (
@@ -226,7 +226,7 @@ class Transcript:
             self._speech.voice(event).has_unwound = True
 
     def _given_back(self, popped: e.SessionPop, output: str) -> None:
-        """One line for a frame that has ended; one that was taken away is told of at the end."""
+        """One line for a frame that has ended; one that was taken away is reported at the end."""
         run_id, why = self._over
         if run_id != popped.frame_run_id:
             return

@@ -31,7 +31,7 @@ class WordWrap:
         self._word_begins = 0
 
     def fit(self, piece: str, columns: int) -> str:
-        """What to write so that ``piece`` stands in a terminal of so many ``columns``."""
+        """What to write so that ``piece`` fits a terminal of so many ``columns``."""
         width = columns - 1
         if width < LEAST_WIDTH:
             return piece

@@ -89,7 +89,7 @@ async def check_deduplication(make_journal: MakeJournal) -> None:
 
 
 async def check_duplicate_of_something_accepted_is_no_rejection(make_journal: MakeJournal) -> None:
-    """Who repeats what was accepted is told so, also when the inbox is full or closing."""
+    """A repeated item is reported as a duplicate, also when the inbox is full or closing."""
     async with open_journal(make_journal) as journal:
         await open_run(journal, A_RUN)
         first = await send(journal, A_RUN, "hello", source="chat", key="1", limit=1)

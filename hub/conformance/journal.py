@@ -59,7 +59,7 @@ __all__ = ["CHECKS", "Check", "MakeJournal"]
 
 
 async def check_own_lane_is_dense_and_in_order(make_journal: MakeJournal) -> None:
-    """What the owner writes stands in the own lane as it was stamped, from 1 on, no gap."""
+    """What the owner writes is in the own lane as it was stamped, from 1 on, without gaps."""
     async with open_journal(make_journal) as journal:
         await open_run(journal, A_RUN)
         await write(journal, A_RUN, 0, AgentStatus(status="one"), AgentStatus(status="two"))

@@ -67,7 +67,7 @@ async def commit_of(journal: Journal, commit: Commit) -> Commit:
 
 
 async def deliver(journal: Journal, delivery: Delivery) -> Delivery:
-    """Commit one delivery by itself; its outcome stands in it."""
+    """Commit one delivery by itself; it holds its outcome."""
     commit = await commit_of(journal, Commit(deliveries=(delivery,)))
     assert not commit.error, "a delivery never makes a commit fail"
     return delivery

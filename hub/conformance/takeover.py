@@ -82,7 +82,7 @@ async def check_lent_items_leave_their_inbox(make_journal: MakeJournal) -> None:
         assert journal.depths() == (live, parked, waiting - 3)
         assert (await info_of(journal, A_RUN)).status == "waiting"
         again = await send(journal, A_RUN, "a", source="chat", key="a", limit=3)
-        assert again.outcome == "duplicate", "accepted once, whoever has taken it"
+        assert again.outcome == "duplicate", "accepted once, whichever run has taken it"
         for content in "de":
             room = await send(journal, A_RUN, content, limit=3)
             assert room.outcome == "accepted", "what is lent makes room"

@@ -68,7 +68,7 @@ def _unwritable() -> dict[str, Commit]:
 
 
 async def _fails_alone(what: str, make_journal: MakeJournal) -> None:
-    """Between two good commits, submitted together: these are kept, and all are told."""
+    """Between two good commits, submitted together: these are kept, and all are answered."""
     async with open_journal(make_journal) as journal:
         await _begin(journal)
         bad = _unwritable()[what]

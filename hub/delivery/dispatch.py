@@ -107,7 +107,7 @@ class Dispatcher:
         """How often somebody has begun or ceased to listen."""
         self.streams: dict[OpenStream, None] = {}
         self.mail: deque[InLane] = deque()
-        """What entered inboxes and the owner has not been told of yet."""
+        """What entered inboxes and has not been announced to the owner yet."""
         self.owner: Owner | None = None
         self.queued = 0
         self.is_closed = False
@@ -213,7 +213,7 @@ class Dispatcher:
             self._after_mail.pop()()
 
     def after_mail(self, call: Callable[[], None]) -> None:
-        """Call something when the owner has been told of what is there now."""
+        """Call something once the owner has been notified of what is there now."""
         if self._dispatching or self.mail:
             self._after_mail.append(call)
         else:

@@ -75,7 +75,7 @@ class AgentText(Event, tag="agent:text", home="own"):
 
 
 class AgentStep(Event, tag="agent:step", home="own"):
-    """One model call is over; its text and thinking stand in the events before it."""
+    """One model call is over; its text and thinking are in the events before it."""
 
     step: int = 0
     attempt: int = 1
@@ -290,8 +290,8 @@ class AgentComplete(Ending, tag="agent:complete", home="own"):
 class AgentTextDelta(Event, tag="agent:text:delta"):
     """A piece of text as it is written; void once a durable event with a higher seq came.
 
-    It begins at ``offset`` of its block's text, in code points: whoever has heard less than that
-    has missed something.
+    It begins at ``offset`` of its block's text, in code points: a listener that has
+    received less than that has missed something.
     """
 
     step: int = 0

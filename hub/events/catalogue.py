@@ -2,7 +2,7 @@
 
 Rules
 -----
-* A tag (``type``) and the meaning of a field are for ever; new fields have defaults.  A golden
+* A tag (``type``) and the meaning of a field are permanent; new fields have defaults.  A golden
   file pins tag, lane and fields.
 * Fields hold ids and plain values, never live objects; tuples, never lists.
 * ``home`` says where an event of this class is kept:
@@ -13,7 +13,7 @@ Rules
       none    dispatched only
       scope   own inside a run's scope (``ctx.hub``), hub outside of one
 
-* What every event carries is stamped by the hub, not by whoever emits it.
+* What every event carries is stamped by the hub, not by the emitter.
 
 Sections: AP (``agent:*``, ``session:message``, ``session:prompt``), SA and SB (children,
 sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
@@ -141,7 +141,7 @@ class HubErrorEvent(Event, tag="hub:error", home="none"):
 class HubDeadLetter(Event, tag="hub:dead_letter", home="none"):
     """A message that nobody will handle: rejected, or left over when its run ended.
 
-    Told once, together with what it comes of, to whoever listens at that moment.  It is not kept:
+    Dispatched once, together with the event it follows from, to those who listen then.  Not kept:
     if the process dies at that very commit, the journal alone says so, by an ended run whose inbox
     has a message that it never took.
     """

@@ -1,4 +1,4 @@
-"""Descriptors: what an agent's run stands for, written once at its creation.
+"""Descriptors: what an agent's run represents, written once at its creation.
 
     user        a conversation: connector, user and channel; the only foreground kind
     cron        a scheduled task, by the task's uid

@@ -217,7 +217,7 @@ class SessionReset(Event, tag="session:reset", home="in"):
 
 
 class SessionPrompt(Event, tag="session:prompt", home="own"):
-    """A question to ``to``: a run, a service, or ``user``, whoever listens."""
+    """A question to ``to``: a run, a service, or ``user``, which is anyone who listens."""
 
     prompt_id: str = ""
     question: str = ""

@@ -34,7 +34,7 @@ from hubbub.hub.texts import readable
 __all__ = ["LONG", "MASK", "MAX_CHARS", "Masker", "words_of"]
 
 MASK: Final = "***"
-"""What stands in the place of a secret."""
+"""What replaces a secret."""
 
 MAX_CHARS: Final = 1_100_000
 """How much of a text is looked at: the rest is cut off."""

@@ -30,7 +30,7 @@ def cursor_at(store: str, position: int) -> str:
 
 
 async def place(journal: Journal, cursor: str) -> int | None:
-    """The position a cursor stands for, or ``None``: foreign, no longer kept, or malformed."""
+    """The position that a cursor denotes, or ``None``: foreign, no longer kept, or malformed."""
     if cursor == START:
         return 0
     if cursor.startswith(journal.name + "@"):

@@ -89,7 +89,7 @@ def judge(row: LedgerRow, delivery: Delivery, known: Event | None) -> bool:
     ``known`` is what was accepted under the delivery's source and key.
     """
     event = delivery.event
-    # First of all: who repeats what was accepted is told so, whatever came since.
+    # First of all: a repeated item is reported as a duplicate, even if the run has since ended.
     if known is not None:
         if isinstance(known, SessionOpen) and known.message is not None:
             known = known.message
@@ -210,5 +210,5 @@ _UNSTAMPED: Final = {
 
 
 def _same(known: Event, event: Event) -> bool:
-    """Whether two items say the same: everything but when they came and where they stand."""
+    """Whether two items say the same: everything but when they came and where they are."""
     return structs.replace(known, at=0, **_UNSTAMPED) == structs.replace(event, at=0, **_UNSTAMPED)

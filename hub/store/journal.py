@@ -146,7 +146,7 @@ class Commit(HubNotes):
     """What is written together.
 
     ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
-    every event as it stands in the store, in order, ``leftovers`` the items that a closed inbox
+    every event as it is in the store, in order, ``leftovers`` the items that a closed inbox
     still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
     item in ``taken`` or ``lent`` does not wait there), or the store's own words: why it has
     failed, or why this commit cannot be written for its own contents, which is no other's trouble.
@@ -333,7 +333,7 @@ class Journal(Protocol):
         ...
 
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:
-        """Where the event of that identity stands, or ``None`` when it is not kept."""
+        """The position of the event of that identity, or ``None`` when it is not kept."""
         ...
 
     def depths(self) -> tuple[int, int, int]:

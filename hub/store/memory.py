@@ -263,7 +263,7 @@ class MemoryJournal:
 
 
 def _own_lane(events: Sequence[Event], after: int) -> list[Event]:
-    """What stands in the own lane after number ``after``; looked for from the end."""
+    """The events of the own lane after number ``after``; searched from the end."""
     found: list[Event] = []
     for event in reversed(events):
         if event.lane == "own":

@@ -114,7 +114,7 @@ class MemoryRows:
         row = self.by_id.get(run_id)
         reached = {run_id}
         found = []
-        # By creation: a parent always stands before its children.
+        # By creation: a parent always comes before its children.
         for each in self._trees.get(row.root_run_id, ()) if row is not None else ():
             child = self.by_id.get(each)
             if child is not None and child.parent_run_id in reached:

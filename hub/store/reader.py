@@ -7,7 +7,7 @@
   ``back_up``.
 * Calls are plain and may block; they come from one thread at a time, which need not be the one
   that made the reader.
-* Rows are given as they stand: in a damaged store a field may be of any type.  What is made of
+* Rows are given as they are: in a damaged store a field may be of any type.  What is made of
   rows (``decoded``, ``info_of``, ``load``) raises where they are not what was written.
 * Every method raises ``StoreUnreadable`` where the store itself cannot be read.
 """
@@ -45,7 +45,7 @@ class StoreUnreadable(OperatorError):
 
 
 class Stored(Struct, frozen=True):
-    """A durable event and where it stands in the store's one order."""
+    """A durable event and its position in the store's one order."""
 
     position: int
     event: Event
@@ -269,7 +269,7 @@ class StoreReader(Protocol):
 
 
 def decoded(reader: StoreReader, position: int, body: bytes | None) -> Event:
-    """The event that stands at a position.  Raises ``StoreFailed`` for what is none."""
+    """The event at a position.  Raises ``StoreFailed`` for what is none."""
     try:
         return decode_event(body or b"")
     except (BadValue, TypeError, ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """``Store``: everything a hub and its runtime need from where they keep things.
 
 journal    events, inboxes, notes: ``Journal``, all of it
-secrets    values of variables, which stand in no event
+secrets    values of variables, which are in no event
 blobs      contents of files, by digest
 reader     the whole record, for inspection: ``StoreReader``
 """
@@ -24,7 +24,7 @@ class Store(Journal, Keeper, Protocol):
     """
 
     def forget_submitted(self) -> None:
-        """Drop what is submitted and not being written yet; nobody is told of it.
+        """Drop what is submitted and not being written yet; nothing is reported.
 
         For a process that is to end as though it were killed: nothing but ``aclose`` follows.
         """

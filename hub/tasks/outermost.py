@@ -85,7 +85,7 @@ class _Outermost:
         return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._coroutine, name)  # ``cr_frame`` and the like, for whoever looks in.
+        return getattr(self._coroutine, name)  # ``cr_frame`` and the like, for debuggers.
 
 
 Coroutine.register(_Outermost)
@@ -94,7 +94,7 @@ Coroutine.register(_Outermost)
 def awaited_here(wanted: Any) -> Any:
     """What to yield to a task of somebody else's in place of ``wanted``, for which code waits.
 
-    The task waits for the same, at the same moment, and is then told of no exception: the code
+    The task waits for the same, at the same moment, and then gets no exception: the code
     that waits finds it out by itself.
     """
     if not isinstance(wanted, asyncio.Future):
