@@ -75,4 +75,4 @@ def test_the_lines_are_those_of_the_contract_it_was_written_from() -> None:
 def test_the_readme_and_the_guide_for_agents_lead_here() -> None:
     for page in ("README.md", "AGENTS.md"):
         text = (ROOT / page).read_text()
-        assert "docs/contract.md" in text, page
+        assert "docs/contract.md" in text and "docs/architecture.md" in text, page
