@@ -1,6 +1,6 @@
 """``Runtime``: makes runs happen.  The one place where everything is put together.
 
-It owns a hub (or shares one), and is told of every item that enters an inbox.  A run with
+It owns a hub (or shares one), and gets every item that enters an inbox.  A run with
 something to do is *activated*: read from the journal into memory, driven until nothing is due,
 and let go again.  At most ``max_live`` are in memory at once; ready runs beyond wait their turn.
 """
@@ -341,7 +341,7 @@ class Runtime:
     # ── ending and asking ────────────────────────────────────────────────────────────────────
 
     async def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run and its live descendants now and for good; lists whom it touched."""
+        """End a run and its live descendants now and permanently; lists those it reached."""
         return await terminate_tree(self.hub, run_id, reason)
 
     async def result(self, run_id: str) -> RunOutcome:

@@ -198,7 +198,7 @@ class AgentContext:
 
 @dataclass
 class StackFrame:
-    """Everything needed to pause an agent and to go on with it (IA).
+    """Everything needed to pause an agent and to resume it (IA).
 
     * ``agent_type`` is ``main``, ``skill`` or ``agent``; ``system_prompt`` and ``model`` show what
       it was begun with: both are derived anew at each step.

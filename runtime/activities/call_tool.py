@@ -40,7 +40,7 @@ async def invoke(
     offload: Offload,
     failed: Callable[[BaseException], ToolResult] = render_failure,
 ) -> ToolResult:
-    """As ``call_tool``, with arguments that have been read; ``failed`` is told what was raised."""
+    """As ``call_tool``, with arguments that have been read; ``failed`` gets what was raised."""
     try:
         if tool.state_parameter is not None:
             kwargs[tool.state_parameter] = state

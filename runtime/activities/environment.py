@@ -1,7 +1,7 @@
 """``Environment``: the variables of one run, as its tools and hooks see them.
 
-In which order values are looked for stands in ``hubbub.agents.definitions.variables``; where they
-lie, here: a run's own in the ``Secrets`` port, the rest in the definitions.
+The order in which values are looked for is decided in ``hubbub.agents.definitions.variables``;
+where they are kept, here: a run's own in the ``Secrets`` port, the rest in the definitions.
 """
 
 from collections.abc import Iterator, Mapping

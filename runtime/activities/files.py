@@ -1,7 +1,7 @@
 """``FileArea`` and ``KeyArea``: what a run keeps beside its conversation.
 
 Both are part of the run's journal: a write is on record when it returns, and comes back with the
-run.  Which names may be used stands in ``hubbub.agents.state.area``.
+run.  Which names may be used is decided in ``hubbub.agents.state.area``.
 """
 
 import hashlib

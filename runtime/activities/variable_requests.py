@@ -111,7 +111,7 @@ async def _wait_started(
 
 
 class _Waiting(Struct, frozen=True, gc=False):
-    """A creation that waits for variables, as it stands now."""
+    """A creation that waits for variables, as it is now."""
 
     deferred: Deferred
     lane: OwnLane

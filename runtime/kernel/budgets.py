@@ -1,7 +1,7 @@
 """``TreeBudgets``: what each tree of runs has used of its budget.
 
 Live descendants and starts are drawn from the root, depth is each run's own.  Kept for trees that
-have children; read from the journal once, where a runtime goes on with what another began.
+have children; read from the journal once, where a runtime resumes what another began.
 """
 
 from msgspec import structs

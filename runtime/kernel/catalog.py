@@ -73,7 +73,7 @@ class Catalog:
         above: Iterable[tuple[str, str]],
         definitions: Definitions,
     ) -> Model:
-        """The model of a side: its own, or that of whoever began the frame.
+        """The model of a side: its own, or that of the run that began the frame.
 
         ``above`` are run id and agent of the runs above, the caller first.  Raises
         ``UnknownModel``, ``MissingKey``, ``MissingExtra``.

@@ -1,4 +1,4 @@
-"""``Families``: what runs are to each other: who waits for whom, who stands above, who says what.
+"""``Families``: how runs are related: parents, children, statuses, and which run waits for which.
 
 Kept here is what no run's own journal says at once: the statuses of children that stay, by
 parent, and who waits for whom, those that have left memory meanwhile included.

@@ -1,7 +1,7 @@
 """``Mailbox``: what waits in a model run's inbox while the run is in memory.
 
-Whoever has a conversation also takes what people say to its root: the root's mailbox is
-*lent* to that frame, which takes nothing from it but what a person said.  Everything else in it,
+The frame that has a conversation also takes what people say to its root: the root's mailbox is
+*lent* to it, which takes nothing from it but what a person said.  Everything else in it,
 a child's words or an agent's, is the root's own.
 """
 
@@ -66,7 +66,7 @@ class Mailbox:
 
     @property
     def lends(self) -> int:
-        """The bits of what whoever has the conversation may take out of here."""
+        """The bits of what the frame that has the conversation may take out of here."""
         return (_MESSAGES | self.said) & ~_STOP if self.said else 0
 
     def waiting(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:

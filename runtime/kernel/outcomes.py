@@ -133,7 +133,7 @@ class Outcomes:
             frame = await self._families.frame_on_record(info.run_id)
             if frame in seen:
                 raise OperatorError(
-                    f"run {info.run_id}: its takeover frames stand in a circle; run `hubbub fsck`, "
+                    f"run {info.run_id}: its takeover frames form a circle; run `hubbub fsck`, "
                     "and put the store back from a backup"
                 )
             seen.add(frame)

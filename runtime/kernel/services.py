@@ -1,4 +1,4 @@
-"""``Services``: what everything that runs is given by whoever composed it.
+"""``Services``: what everything that runs is given by its composer.
 
 Made once, by a ``Runtime`` or by a driver of single turns, and never changed.  Who is given it
 knows nothing of either.

@@ -125,9 +125,9 @@ class CodeRun:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 
     def _put_reply(self, item: e.SessionReply) -> None:
-        """The answer to an open prompt; any other is told of as nobody's."""
+        """The answer to an open prompt; any other becomes a dead letter."""
         prompt = find_prompt(self.thread.prompts, item.prompt_id)
-        if prompt is None or self._handle is None:  # Whoever asked was of a former execution.
+        if prompt is None or self._handle is None:  # An earlier execution asked.
             self._append((e.SessionDropped(items=(item,), reason=PROMPT_ENDED),), taken=(item,))
         else:
             end = ends_of((prompt,), "answered")

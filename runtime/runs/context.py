@@ -136,7 +136,7 @@ class RunContext:
         return self._inbox.stream(idle_timeout)
 
     def say(self, text: str) -> None:
-        """Say something to whoever listens: an ``agent:text`` event."""
+        """Say something to the listeners: an ``agent:text`` event."""
         self.hub.emit(AgentText(text=_words("say", text)))
 
     def status(self, status: str) -> None:
@@ -203,7 +203,7 @@ class RunContext:
 
         * **At least once**: a process that dies after ``fn`` did something and before that is on
           record does it again.  Give such effects a key of their own (``ctx.run_id`` and the
-          step's name do), so that whoever is asked twice can tell.
+          step's name do), so that the side that is asked twice can tell.
         * The result is anything msgspec encodes as JSON, and what is returned is what can be
           read back, the first time, too: a fresh copy, a list for a tuple, a dict for a Struct;
           or ``type``, where that is given.

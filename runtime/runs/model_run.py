@@ -112,7 +112,7 @@ class ModelRun:
         )
         """The side at work, its names resolved."""
         self.notices: deque[tuple[str, Any]] = deque()
-        """What hooks have yet to be told of."""
+        """What hooks have yet to see."""
         self.mail = Mailbox()
         self.signals: deque[Signal] = deque()
         self._tasks = ActivityTasks(shared, self, caller)
@@ -179,8 +179,8 @@ class ModelRun:
 
     @property
     def only_lends(self) -> bool:
-        """Whether it only waits, too, but must be there: what was said is for whoever has the
-        conversation, which is found through this run."""
+        """Whether it only waits, too, but must be there: what was said is for the frame
+        that has the conversation, which is found through this run."""
         return self._only_waits and self._lends
 
     @property
@@ -324,7 +324,7 @@ class ModelRun:
         if before.prompts is not thread.prompts:
             for event in commit.events:
                 if isinstance(event, e.SessionPromptEnd):
-                    # No reply is accepted from here on, in the same breath.
+                    # No reply is accepted from here on.
                     self._services.hub.prompts.end(event.prompt_id, event.reason)
         if side is not None and side.hooks:
             self.notices += notices_of(before, thread, commit.events, side.hooks)
@@ -393,7 +393,7 @@ class ModelRun:
         self.advance()
 
     def close(self) -> None:
-        """Cancel everything that runs, unrecorded, and end the run's subscriptions; for good."""
+        """Cancel everything that runs, unrecorded, and end the run's subscriptions; permanently."""
         self._is_closed = True
         if self._tasks.running:
             self._tasks.close()
@@ -411,7 +411,7 @@ class ModelRun:
         self.record(event, done)
 
     def end_prompt(self, event: e.SessionPromptEnd) -> None:
-        """Whoever asked asks no longer; where the run has ended the prompt, that is known."""
+        """The asker no longer waits; no-op where the run has ended the prompt."""
         if not self._is_closed and find_prompt(self.thread.prompts, event.prompt_id) is not None:
             self.record(event, None)
 

@@ -90,7 +90,7 @@ class ModelSession:
 
         The events are those of the run's journal, text included once, as ``agent:text``.  Leaving
         early loses nothing: the next ``receive`` goes on.  Raises ``RunFailed`` when the model
-        fails for good, ``Closed`` after ``close``.
+        fails permanently, ``Closed`` after ``close``.
         """
         if self._closed:
             raise Closed("the session", "open a new one with ctx.session(...)")
@@ -192,7 +192,7 @@ class ModelSession:
 
 
 class Received:
-    """What a model says in one reply.  No generator: it may be left at any point, for good."""
+    """What a model says in one reply.  No generator: it may be left at any point, unclosed."""
 
     __slots__ = ("_events", "_has_begun", "_session")
 

@@ -167,7 +167,7 @@ class _Loop:
                 await self._alarm.wait(self._past.at, self._ticks.coming(self._past))
 
     def _look(self) -> int:
-        """What the clock shows; if it was set, where the schedule stands now goes on record."""
+        """What the clock shows; if it was set, where the schedule is now goes on record."""
         now = self._clock.now()
         past = self._past.seen(now)
         if past != self._past:  # Else each restart would put a beat off.

@@ -40,7 +40,7 @@ _ALWAYS: Final = "* * * * *"
 class Cron(Struct, frozen=True):
     """Send ``prompt`` to an agent of its own whenever ``expression`` is due.
 
-    * ``uid`` names the schedule for ever: it finds its run and its last tick after a restart.
+    * ``uid`` names the schedule permanently: it finds its run and its last tick after a restart.
     * ``expression`` has five fields, or six with seconds first, read in ``timezone`` (an IANA
       name).  A local time that the clocks skip or repeat fires once; with ``*`` for the hour every
       hour there is counts.
@@ -94,7 +94,7 @@ class Heartbeat(Struct, frozen=True):
 
     @property
     def misfire(self) -> Misfire:
-        """Beats are not made up for."""
+        """Missed beats are not caught up."""
         return "latest"
 
     @property

@@ -1,7 +1,7 @@
 """What a store remembers of each schedule, and what that says to people.
 
 The note ``schedule/<uid>`` is written in the same commit as each fire and each skip, so a tick is
-handled once for ever; it names everything that showing a schedule takes, without its definition.
+handled once only; it names everything that showing a schedule takes, without its definition.
 Notes of versions before are read as they are (``past_of``).
 """
 

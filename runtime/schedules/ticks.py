@@ -28,7 +28,7 @@ Rules of clocks that are set
   up to a minute fires nothing.
 * A beat's tick is a name: the time it is due at, or, if that is in a span, the next number that
   is in none.  Beats come ``interval`` after one another, or after the clock was set back.
-* What was missed is passed over or made up for once, when the clock has gone past it.  What lies
+* What was missed is passed over or caught up once, when the clock has gone past it.  What lies
   before the schedule was first seen is not missed when a clock comes back to its right time.
 """
 
@@ -237,7 +237,7 @@ class BeatTicks:
         return past.at + self._interval
 
     def due(self, past: Past, now: int, *, keep: int) -> Missed:
-        """One at most: beats are not made up for."""
+        """One at most: missed beats are not caught up."""
         at = self.coming(past)
         if at > now:
             return Missed()

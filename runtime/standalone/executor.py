@@ -135,7 +135,7 @@ class AgentExecutor:
     ) -> AgentResponse:
         """Run the main agent's turn (IA).
 
-        ``session`` is its conversation so far, which this goes on with: keep it from message to
+        ``session`` is its conversation so far, which this continues: keep it from message to
         message.  Where a call has begun a frame, both frames are returned, for the stack.
         """
         frame = self.main_frame(session, context)

@@ -55,5 +55,5 @@ class CompleteTool:
     description = "Signal that your task is complete and return a result."
 
     async def execute(self, input: Mapping[str, Any], context: AgentContext) -> ToolResult:
-        """Never called: whoever executes the turn intercepts it (IA)."""
+        """Never called: the executor of the turn intercepts it (IA)."""
         raise CallerError("complete is carried out by the turn that calls it; there is no frame")

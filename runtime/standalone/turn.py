@@ -1,7 +1,7 @@
 """``FrameTurn``: one turn of a frame, in memory, by the core that runs are driven by.
 
 Driven by ``TurnLoop``, without a hub and a journal: nothing is kept but the frame's session,
-nothing is told but the turn's result.  What a model, a tool or a lookup needs of a runtime,
+nothing is said but the turn's result.  What a model, a tool or a lookup needs of a runtime,
 ``Services`` has; there are no other runs and there is no hub, which is said when they are asked
 for.
 """

@@ -1,4 +1,4 @@
-"""``Loader``: runs on their way into memory: read, looked at, put there, gone on with.
+"""``Loader``: runs on their way into memory: read, examined, put there, resumed.
 
     read from the journal ──► its definition is there ──► restored if it was at work ──► goes on
              │                          │
@@ -78,9 +78,9 @@ class Loader:
         self._callers = callers
         """The tasks that wait for a run and lend themselves to it, by run id."""
         self._left_id = left_id
-        """Told of a run that does not come into memory."""
+        """Called for a run that does not come into memory."""
         self._lend_again = lend_again
-        """Told of a frame that turned out to be gone."""
+        """Called for a frame that turned out to be gone."""
         self.recent = RecentThreads()
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
@@ -105,7 +105,7 @@ class Loader:
         return held is not None
 
     async def unfinished(self) -> Sequence[str]:
-        """The runs that an earlier runtime has left for this one to go on with."""
+        """The runs that an earlier runtime has left for this one to resume."""
         now, journal = self._hub.ports.clock.now(), self._hub.journal
         found = await self._boot.unfinished(journal, now)
         await self._trials.found(journal, tuple(found))
@@ -129,7 +129,7 @@ class Loader:
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def load(self, run_id: str) -> None:
-        """Read a run from the journal, in a task, and go on with it, if it is its turn."""
+        """Read a run from the journal, in a task, and resume it, if it is its turn."""
         if self._trials.is_held(run_id):
             return
         self.loading[run_id] = []
@@ -191,7 +191,7 @@ class Loader:
                 return None, None
             thread = fold_all(thread, loaded.events)
             gone = what_is_gone(thread, loaded.info.agent, self._definitions)
-            # Whoever looks into what happened before needs all of it.
+            # What looks into the past needs all of it.
             if gone is None and not thread.is_at_work:
                 return thread, loaded
         return None, await journal.load(run_id)
@@ -223,7 +223,7 @@ class Loader:
     # ── into memory ──────────────────────────────────────────────────────────────────────────
 
     def begin(self, lane: OwnLane, items: Sequence[InLane]) -> None:
-        """Put a run into memory that was just opened: there is nothing to go on with."""
+        """Put a run into memory that was just opened: there is nothing to resume."""
         run_id = lane.run_id
         try:
             definition = self._definitions.find_agent(lane.agent)
@@ -249,7 +249,7 @@ class Loader:
         is_loaded: bool = False,
         thread: Thread | None = None,
     ) -> None:
-        """Put a run into memory with what its journal holds, and go on with it.
+        """Put a run into memory with what its journal holds, and resume it.
 
         ``events`` are all of its own; or the last ones, where its ``thread`` is known.
         """

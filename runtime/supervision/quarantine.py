@@ -2,11 +2,11 @@
 
 A run whose definition is gone, whose record cannot be read, or in whose lane somebody else has
 written, stays in the journal untouched.
-It is told of once, with the remedy, in the log and as ``hub:error``; messages to it are refused
+It is reported once, with the remedy, in the log and as ``hub:error``; messages to it are refused
 for the reason, everything else waits in its inbox.  It can be terminated, and its deadline still
 ends it, where its record can be read.
 
-What a boot has to say is held back until the runtime is open, so that whoever opened it hears it.
+What a boot has to say is held back until the runtime is open, so that its user can listen.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ def unreadable(store: str, error: Exception) -> Gone:
 
 
 def owned_elsewhere(store: str) -> Gone:
-    """Why a run is left alone that somebody else goes on with."""
+    """Why a run is left alone that another runtime drives."""
     return Gone(
         "owned elsewhere",
         f"another runtime goes on with it in store {store!r}; let only one runtime have a store",
@@ -54,7 +54,7 @@ def owned_elsewhere(store: str) -> Gone:
 
 
 def letter(item: InLane, reason: str) -> HubDeadLetter:
-    """What is told of an accepted item that nobody will handle."""
+    """The letter for an accepted item that nobody will handle."""
     return HubDeadLetter(
         to=item.run_id, reason=reason, message=item, run_id=item.run_id,
         root_run_id=item.root_run_id, parent_run_id=item.parent_run_id, agent=item.agent,
@@ -62,7 +62,7 @@ def letter(item: InLane, reason: str) -> HubDeadLetter:
 
 
 class Quarantine:
-    """Who is left alone, and why; and what is to be told of it."""
+    """The runs that are left alone, and why; and what is to be said of them."""
 
     __slots__ = ("_hub", "_is_open", "_kept", "_outcomes", "_why")
 
@@ -74,7 +74,7 @@ class Quarantine:
         self._kept: list[Event] = []
 
     def ignores(self, item: InLane) -> bool:
-        """Whether an item has to wait in its inbox until the run is gone on with."""
+        """Whether an item has to wait in its inbox until the run is resumed."""
         why = self._why.get(item.run_id)
         if why is None:
             return False
@@ -86,12 +86,12 @@ class Quarantine:
         return why.reason if why is not None else ""
 
     def why(self, run_id: str) -> str:
-        """The same, in words for whoever has called the run."""
+        """The same, in words for the run that has called this one."""
         why = self._why.get(run_id)
         return why.remedy.partition(";")[0] if why is not None else ""
 
     def error(self, run_id: str) -> OperatorError | None:
-        """What somebody is told who waits for a run that does not go on."""
+        """What is raised to those who wait for a run that does not go on."""
         why = self._why.get(run_id)
         if why is None:
             return None
@@ -126,7 +126,7 @@ class Quarantine:
         """The run ends, or is looked at again."""
         self._why.pop(run_id, None)
 
-    # ── what is told ─────────────────────────────────────────────────────────────────────────
+    # ── what is said ─────────────────────────────────────────────────────────────────────────
 
     def tell(self, event: Event) -> None:
         """Emit an event, as soon as somebody may listen."""

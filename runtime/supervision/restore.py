@@ -59,7 +59,7 @@ class Boot:
         self._at = 0
 
     async def unfinished(self, journal: Journal, now: int) -> Sequence[str]:
-        """The runs to go on with, those above others before them."""
+        """The runs to resume, those above others before them."""
         self._at = now
         text = (await journal.notes(NOTE)).get(NOTE)
         if text:
@@ -120,6 +120,6 @@ async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:
     try:
         run = await journal.info(run_id)
         above = await runs_above(journal, run) if run is not None else ()
-    except (BadValue, StoreFailed):  # One run's trouble, which is told when it is read.
+    except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
         return ()
     return [info.run_id for info in reversed(above) if info.status == "waiting"]

@@ -1,21 +1,20 @@
 """``Supervisor``: which runs are in memory, and how they come and go.
 
-    an item enters an inbox ──► in memory: it is told.  Else: ready ──► activated ──► leaves
+    an item enters an inbox ──► in memory: it gets it.  Else: ready ──► activated ──► leaves
 
 Rules
 -----
 * A run that was just opened is activated from its inbox alone; every other one, and one that
   more came for than is held here, is read from the journal.
-* At most ``max_live`` runs are in memory (but see ``room``); ready runs beyond wait their turn, in
-  order.  Where many
-  become ready together they are activated in a task, a few at a time, so that whoever opens them
-  or sends to them goes on meanwhile.
+* At most ``max_live`` runs are in memory (but see ``capacity``); ready runs beyond wait their
+  turn, in order.  Where many become ready together they are activated in a task, a few at a time,
+  so that those who open them or send to them go on meanwhile.
 * A run whose loop dies begins again from the journal, a bounded number of times.
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
 * A run that only waits for its children stays in memory while there is room, and leaves it for
   one that is ready.
-* One that cannot be gone on with, or read, stops no other: it is left as it is (``quarantine``).
-* One of whom its process may have died is gone on with in its turn (``trials``).
+* One that cannot be resumed, or read, stops no other: it is left as it is (``quarantine``).
+* One that may have killed its process is resumed in its turn (``trials``).
 """
 
 from collections import OrderedDict
@@ -219,8 +218,8 @@ class Supervisor:
             budgets.started(opening.root_run_id)
 
     def enqueue(self, run_id: str, item: InLane | None) -> None:
-        """Have a run activated: at once, or, where many come together, in a task, so that whoever
-        opens them or sends to them goes on meanwhile."""
+        """Have a run activated: at once, or, where many come together, in a task, so that those who
+        open them or send to them go on meanwhile."""
         held = self._ready.get(run_id)
         if held is None:
             # A run that was just opened needs no reading: its inbox is what is held here.
@@ -263,7 +262,7 @@ class Supervisor:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether whoever is in memory waits for others, so that nothing goes on (``room``)."""
+        """Whether all runs in memory wait for others, so that nothing goes on (``capacity``)."""
         waits = self._capacity.waits
         return not self._loader.loading and all(
             run_id in waits or run.only_lends for run_id, run in self._by_id.items()

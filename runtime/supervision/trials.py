@@ -88,7 +88,7 @@ class Trials:
     # ── what is found ────────────────────────────────────────────────────────────────────────
 
     async def found(self, journal: Journal, run_ids: tuple[str, ...]) -> None:
-        """These runs are there to go on with."""
+        """These runs are there to be resumed."""
         self._unseen = set(run_ids)
         self.is_on = bool(run_ids)
         text = (await journal.notes(NOTE)).get(NOTE)
@@ -141,7 +141,7 @@ class Trials:
         self._suspects.pop(run_id, None)
 
     def seen(self, run_id: str) -> None:
-        """A run has been read, and gone on with if that is its lot."""
+        """A run has been read, and resumed if it was its turn."""
         self._unseen.discard(run_id)
         self._look()
 

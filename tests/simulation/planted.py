@@ -112,8 +112,8 @@ def lost_wake_up() -> Iterator[None]:
 def lost_while_read() -> Iterator[None]:
     """What comes while a run is being read from the store is not kept for it."""
 
-    def takes(arrivals: Loader, item: InLane) -> bool:
-        return item.run_id in arrivals.loading
+    def takes(loader: Loader, item: InLane) -> bool:
+        return item.run_id in loader.loading
 
     with patch.object(Loader, "takes", takes):
         yield
@@ -201,9 +201,9 @@ def registry_stuck_on_running() -> Iterator[None]:
     """A child that has finished its session is not noted as idle."""
     set_status = Families.set_status
 
-    def set_running(relatives: Families, lane: OwnLane, thread: Any) -> None:
+    def set_running(families: Families, lane: OwnLane, thread: Any) -> None:
         if thread.status != "idle":
-            set_status(relatives, lane, thread)
+            set_status(families, lane, thread)
 
     with patch.object(Families, "set_status", set_running):
         yield
