@@ -27,15 +27,18 @@ from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.folder import BESIDE
 from hubbub.runtime.stores.sqlite.lock import identity_of
+from hubbub.runtime.stores.sqlite.migrations import (
+    check_version,
+    newest,
+    show_as_newest,
+    upgrade,
+)
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "FORMAT", "MAX_LOG_BYTES", "PRAGMAS", "connect", "connect_read_only", "is_damage",
+    "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "connect", "connect_read_only", "is_damage",
     "is_io_error", "mark_failed", "prepare", "store_failure",
 ]  # fmt: skip
-
-FORMAT: Final = 1
-"""``PRAGMA user_version`` of the files that this program writes."""
 
 APPLICATION: Final = 0x68756221
 """``PRAGMA application_id``: ``hub!``."""
@@ -157,10 +160,11 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
         )  # fmt: skip
         db.text_factory = READABLE
         try:
-            db.execute("PRAGMA query_only=1")
             if _is_empty(db):
                 raise OperatorError(f"{path}: nothing in it yet; open a runtime on it first")
             _check_format(db, path)
+            show_as_newest(db, path)
+            db.execute("PRAGMA query_only=1")
         except BaseException:
             db.close()
             raise
@@ -171,12 +175,31 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     return db
 
 
+class HeldLog:
+    """As long as it is open, nothing that is written later is moved from the log of the database
+    at ``path`` into the file, and SQLite does not empty the log when the store is closed.
+
+    For who tries what a disk may lose.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._db = connect_read_only(path)
+        self._db.execute("BEGIN")
+        # A transaction begins with its first read.
+        self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+
+    def close(self) -> None:
+        """Let go of the log; idempotent."""
+        self._db.close()
+
+
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file; refuse one that this program cannot read."""
+    """Make the tables in an empty file, upgrade an older one, refuse one of no known format."""
     if _is_empty(db):
         script = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={APPLICATION};"
-        db.executescript(f"{script} PRAGMA user_version={FORMAT}; COMMIT;")
+        db.executescript(f"{script} PRAGMA user_version={newest()}; COMMIT;")
     _check_format(db, path)
+    upgrade(db, path)
     db.execute(_IDENTITY)
     # What a killed process has left in the log, and the tables, are on the disk from here on.
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -245,14 +268,9 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 def _check_format(db: sqlite3.Connection, path: Path) -> None:
     (application,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise OperatorError(f"{path}: a database, but not one of hubbub's; give another path")
-    if version > FORMAT:
-        raise OperatorError(
-            f"{path}: written by a newer hubbub (format {version}; this one knows {FORMAT}); "
-            "upgrade hubbub, or give another path"
-        )
+    check_version(db, path)
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -20,7 +20,7 @@ from hubbub.hub.errors import HubbubError, OperatorError, StoreFailed
 from hubbub.hub.ports import Ports
 from hubbub.runtime.stores.open import sqlite_store
 from hubbub.runtime.stores.sqlite import folder as data_folder
-from hubbub.runtime.stores.sqlite.schema import FORMAT
+from hubbub.runtime.stores.sqlite.migrations import newest
 
 pytestmark = pytest.mark.anyio
 
@@ -253,7 +253,7 @@ async def test_a_second_runtime_on_a_folder_is_refused(tmp_path: Path, ports: Po
 
 def _newer(file: Path) -> None:
     with sqlite3.connect(file) as db:
-        db.execute(f"PRAGMA user_version = {FORMAT + 1}")
+        db.execute(f"PRAGMA user_version = {newest() + 1}")
     db.close()
 
 
