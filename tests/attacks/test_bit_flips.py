@@ -209,6 +209,32 @@ async def test_a_run_that_an_index_has_lost_is_told_of_at_the_opening(
 
 
 @pytest.mark.spec("G-07")
+async def test_an_index_that_has_lost_a_run_with_mail_is_found_before_anybody_sends(
+    made: Made, tmp_path: Path
+) -> None:
+    """Nobody speaks to the run: without the comparison at the opening it would wait unheard."""
+    folder = Path(shutil.copytree(made.killed, tmp_path / "store"))
+    with closing(sqlite3.connect(folder / "hubbub.db")) as db:
+        # As a flipped bit does it: the entry is gone from the index, and the row is as it was.
+        definition = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'run_ready'")
+        (right,) = definition.fetchone()
+        number = db.execute("SELECT number FROM run WHERE ready = 1").fetchone()[0]
+        db.execute("PRAGMA writable_schema = ON")
+        wrong = f"{right} AND number <> {number}"
+        update = "UPDATE sqlite_schema SET sql = ? WHERE name = 'run_ready'"
+        db.execute(update, (wrong,))
+        db.commit()
+    with closing(sqlite3.connect(folder / "hubbub.db")) as db:
+        db.execute("REINDEX run_ready")
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute(update, (right,))
+        db.commit()
+    with pytest.raises(OperatorError, match="hubbub fsck"):
+        async with runtime(folder, virtual_ports()):
+            pass
+
+
+@pytest.mark.spec("G-07")
 @pytest.mark.parametrize(
     "statement",
     [
