@@ -594,9 +594,10 @@ class Families(RuleBasedStateMachine):
         for run in self.world.runs.values():
             for child in run.thread.family.registry:
                 other = self.world.runs[child.run_id]
-                if not run.is_over and not any(
-                    isinstance(item, e.SessionResult) for item in run.inbox
-                ):
+                # What is on its way is not known yet; of a parent whose inbox is closed, since it
+                # is terminated, it never will be: the result is a letter.
+                is_on_its_way = any(isinstance(item, e.SessionResult) for item in run.inbox)
+                if not (run.is_over or run.closed or is_on_its_way):
                     assert child.ended == other.is_over
                 assert other.thread.status in ("running", "idle", "terminated")
                 assert (other.thread.status == "running") == other.thread.in_session
@@ -637,3 +638,32 @@ def test_two_results_of_one_child_in_one_batch_answer_a_call_once() -> None:
     world.is_slow = False
     world.settle()
     assert Ledger(main).answers == {(1, 0): 1}
+
+
+@pytest.mark.spec("T-05", "T-06", "C-14")
+def test_a_child_that_ends_after_its_parent_was_terminated_leaves_a_letter() -> None:
+    """Found by the machine: both are terminated, and the child is the first to look."""
+    world = World()
+    main = world.open("main", "begin")
+    (asked,) = main.due
+    create = call("subagent_create", agent="z", name="Bob", arguments={"message": "go"})
+    world.signal(main, ModelReplied(ModelReply(calls=(create,)), asked.turn))
+    (started,) = main.due
+    side = DEFINITIONS.side("main", main.thread.side)
+    request = read_call(side, started.name, started.arguments)
+    found = Delegated(step=started.step, index=0, request=request, child_run_id="run1")
+    world.signal(main, found)
+    child = world.runs["run1"]
+    assert [each.run_id for each in main.thread.family.registry] == ["run1"]
+    world.is_slow = True
+    world.deliver("run0", e.SessionTerminate(reason="enough"))
+    world.deliver("run1", e.SessionTerminate(reason="enough"))
+    world.queue.remove(child)
+    world.go_on(child)
+    assert child.is_over and not main.is_over
+    assert not main.thread.family.registry[0].ended
+    letters = [x.child_run_id for x in world.letters if isinstance(x, e.SessionResult)]
+    assert letters and set(letters) == {"run1"}
+    world.is_slow = False
+    world.settle()
+    assert main.is_over and main.thread.terminated is not None
