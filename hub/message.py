@@ -12,7 +12,7 @@ from hubbub.hub.values import NULL, Json, Secret, encode_value
 
 __all__ = [
     "MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_event", "opening_message",
-    "session_message",
+    "session_message", "variables_of",
 ]  # fmt: skip
 
 MAX_TIMEOUT: Final = 10.0 * 365 * 86_400
@@ -100,11 +100,12 @@ def opening_event(
         once=once,
         timeout=timeout,
         descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
-        variables=_variables(env) if env else (),
+        variables=variables_of(env) if env else (),
     )
 
 
-def _variables(env: Mapping[str, str]) -> tuple[Variable, ...]:
+def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
+    """Values that a run is started with; raises ``BadValue`` for what no store could keep."""
     for name, value in env.items():
         check_label("env", name)  # Which one of the two is wrong may be a secret itself.
         if text_problem(value):

@@ -268,8 +268,7 @@ class Runtime:
         """
         self.phase.check_open()
         definition = definition_of(self.services, agent, input)
-        if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
-            raise BadValue("env", "names of letters, digits and '_' with texts are wanted")
+        _check_env(env)
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
@@ -283,13 +282,23 @@ class Runtime:
             name = info.agent if info is not None else name
         return Run(self.outcomes, receipt.run_id, name, receipt.cursor)
 
-    async def run(self, agent: str | AgentDefinition, input: Any = None) -> RunOutcome:
+    async def run(
+        self,
+        agent: str | AgentDefinition,
+        input: Any = None,
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> RunOutcome:
         """One session, then the terminal event: one question, one answer.
 
-        A caller that is cancelled terminates the run.  Failures are outcomes, not exceptions.
+        ``env`` as for ``start``.  A cancelled caller terminates the run.  Failures are outcomes,
+        not exceptions.
         """
         self.phase.check_open()
-        outcome, _ = await self._calls.run(definition_of(self.services, agent, input), input)
+        definition = definition_of(self.services, agent, input)
+        if env is not None:
+            _check_env(env)
+        outcome, _ = await self._calls.run(definition, input, env)
         return outcome
 
     def executable(self, agent: str | AgentDefinition) -> ExecutableAgent:
@@ -377,6 +386,11 @@ def _checked(models: Mapping[str, Model]) -> Mapping[str, Model]:
         problem = "give a Model object, or name the model in the prompt"
         raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
     return models
+
+
+def _check_env(env: Mapping[str, str] | None) -> None:
+    if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
+        raise BadValue("env", "names of letters, digits and '_' with texts are wanted")
 
 
 def _check_numbers(**numbers: float) -> None:

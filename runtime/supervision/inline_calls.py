@@ -1,5 +1,6 @@
 """``InlineCalls``: runs that are started, driven and waited for by one task (``rt.run``)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio.lowlevel
@@ -8,7 +9,7 @@ from msgspec import structs
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub import events as e
 from hubbub.hub.errors import RunFailed
-from hubbub.hub.message import Message, opening_message
+from hubbub.hub.message import Message, opening_message, variables_of
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.outcome import RunOutcome
@@ -31,7 +32,7 @@ class InlineCalls:
         self._runs = runs
 
     async def run(
-        self, definition: AgentDefinition, input: Any
+        self, definition: AgentDefinition, input: Any, env: Mapping[str, str] | None = None
     ) -> tuple[RunOutcome, Exception | None]:
         """One session of a new run; its outcome, and what it raised.
 
@@ -42,6 +43,7 @@ class InlineCalls:
             if isinstance(input, Message)
             else (encode_value("input", input), None)
         )
+        variables = variables_of(env) if env else ()
         hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
         run_id = hub.ports.ids.run_id(hub.ports.clock.now())
         kept = expected[run_id] = Return()
@@ -53,6 +55,7 @@ class InlineCalls:
                 input_json=input_json,
                 message=message,
                 once=True,
+                variables=variables,
             )
             receipt = hub.pipeline.open(opening, is_new=True)
             if receipt.status == "rejected" or (

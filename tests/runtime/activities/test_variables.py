@@ -24,6 +24,7 @@ from hubbub import (
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import AssistantMessage, ModelRequest
 from hubbub.hub.errors import BadValue, DefinitionError
+from hubbub.hub.events import AgentToolComplete
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
@@ -230,6 +231,25 @@ async def test_the_process_environment_is_never_looked_at(
     async with Runtime([one], store=journal, ports=ports, environ=environ) as runtime:
         await (await runtime.start("one", "go")).result()
     assert seen == [None, False, []]
+
+
+@pytest.mark.spec("D-07", "R-18")
+async def test_one_question_may_bring_values_too(journal: Journal, ports: Ports) -> None:
+    @tool(variables=[VariableDefinition(name="KEY")])
+    def look(state: RunState) -> str:
+        return "it is there" if state.env["KEY"] == "k-77e1" else "it is not"
+
+    model = ScriptedModel([call("look"), "done"])
+    one = model_agent(model, look, name="one")
+    async with Runtime([one], store=journal, ports=ports) as runtime:
+        assert (await runtime.run("one", "go", env={"KEY": "k-77e1"})).output == "done"
+        assert (await runtime.run("one", "go", env={"KEY": "other"})).output == "done"
+        said = await runtime.hub.read(types=["agent:tool:complete", "session:open"])
+        with pytest.raises(BadValue, match="env"):
+            await runtime.run("one", "go", env={"KEY": 17})  # type: ignore[dict-item]
+    results = [x.output for x in said if isinstance(x, AgentToolComplete)]
+    assert results == ["it is there", "it is not"]
+    assert "k-77e1" not in repr(said)
 
 
 @pytest.mark.spec("D-07", "H-19")
