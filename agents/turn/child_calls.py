@@ -44,8 +44,8 @@ __all__ = [
     "CREATE",
     "MESSAGE",
     "REQUEST_SECONDS",
+    "Budget",
     "ChildRequest",
-    "Room",
     "activation",
     "child_specs",
     "opening_of",
@@ -74,7 +74,7 @@ class ChildRequest(Struct, frozen=True, gc=False, kw_only=True):
     """Whether the child is to have the conversation (agents/turn/takeover.py)."""
 
 
-class Room(Struct, frozen=True, gc=False):
+class Budget(Struct, frozen=True, gc=False):
     """What a tree of runs may still grow by."""
 
     max_depth: int = 16
@@ -227,7 +227,7 @@ def _by_schema(child: ChildTool, arguments: str, name: str) -> ChildRequest:
 
 
 def refusal_of_creation(
-    thread: Thread, request: ChildRequest, child: ChildTool | None, enabled: bool, room: Room
+    thread: Thread, request: ChildRequest, child: ChildTool | None, enabled: bool, budget: Budget
 ) -> str:
     """Why no child is started; empty when one may be."""
     if child is None or not enabled:
@@ -243,7 +243,7 @@ def refusal_of_creation(
                 f"at most {stays.max_instances} instances of {request.agent!r} may live at once, "
                 f"and they do: {names}. Write to one of them with {MESSAGE} instead."
             )
-    refused = room.refusal(thread.origin.depth + 1)
+    refused = budget.refusal(thread.origin.depth + 1)
     return f"not started: {refused}" if refused else ""
 
 

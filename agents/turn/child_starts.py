@@ -18,7 +18,7 @@ from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.agents.turn.calls import answer, popped
 from hubbub.agents.turn.child_calls import (
     REQUEST_SECONDS,
-    Room,
+    Budget,
     opening_of,
     refusal_of_creation,
     refusal_of_message,
@@ -99,10 +99,10 @@ def also_delegated(
         return decision
     # What is started in the same commit counts already.
     started = sum(isinstance(event, e.SessionOpen) for _, event in decision.mail)
-    if started and signal.room is not None:
-        room = signal.room
-        room = replace(room, live=room.live + started, spawned=room.spawned + started)
-        signal = replace(signal, room=room)
+    if started and signal.budget is not None:
+        budget = signal.budget
+        budget = replace(budget, live=budget.live + started, spawned=budget.spawned + started)
+        signal = replace(signal, budget=budget)
     more = delegated(decision.after, signal, side, waiting, definitions)
     if not more.events:
         return decision
@@ -120,7 +120,7 @@ def _create(
 ) -> Written:
     request = signal.request
     refused = signal.problem or refusal_of_creation(
-        thread, request, child, signal.is_enabled, signal.room or Room()
+        thread, request, child, signal.is_enabled, signal.budget or Budget()
     )
     if refused:
         return [answer(thread, step, call, refused)], ()
@@ -204,7 +204,7 @@ def _start_at_once(thread: Thread, signal: Delegated, side: ActiveSide) -> Decis
         return Decision((skipped,), status="active")
     events: list[Event] = []
     refused = signal.problem or refusal_of_creation(
-        thread, request, child, signal.is_enabled, signal.room or Room()
+        thread, request, child, signal.is_enabled, signal.budget or Budget()
     )
     if not refused and signal.missing:
         events.append(_deferral(thread, signal, child))

@@ -29,8 +29,8 @@ from hubbub.agents.state.prompts import ends_of, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import PAUSE_SECONDS, answer, popped
 from hubbub.agents.turn.child_calls import (
+    Budget,
     ChildRequest,
-    Room,
     activation,
     opening_of,
     refusal_of_creation,
@@ -57,13 +57,13 @@ def take(
     items: tuple[InLane, ...],
     definitions: Definitions,
     waiting: frozenset[Kind],
-    room: Room,
+    budget: Budget,
 ) -> Decision:
     """Take items of one kind, up to one that ends the run."""
     if thread.origin.frame:
-        decision = _take(thread, items, definitions, waiting, room)
+        decision = _take(thread, items, definitions, waiting, budget)
         return replace(decision, **taking(items, thread.origin.run_id))
-    return _take(thread, items, definitions, waiting, room)
+    return _take(thread, items, definitions, waiting, budget)
 
 
 def _take(
@@ -71,7 +71,7 @@ def _take(
     items: tuple[InLane, ...],
     definitions: Definitions,
     waiting: frozenset[Kind],
-    room: Room,
+    budget: Budget,
 ) -> Decision:
     seqs = tuple([item.seq for item in items])
     for at, item in enumerate(items):
@@ -98,7 +98,7 @@ def _take(
             events += fresh
             after = fold_all(after, fresh)
         return Decision(tuple(events), seqs, "active", after)
-    decision = _with_results(thread, items, events, definitions, waiting, room)
+    decision = _with_results(thread, items, events, definitions, waiting, budget)
     return replace(decision, taken=seqs) if late else decision
 
 
@@ -213,7 +213,7 @@ def _with_results(
     events: list[Event],
     definitions: Definitions,
     waiting: frozenset[Kind],
-    room: Room,
+    budget: Budget,
 ) -> Decision:
     """Control and results: the calls they answer, the children they reach or start."""
     seqs = tuple([item.seq for item in items])
@@ -226,7 +226,7 @@ def _with_results(
             answers += _answers(sofar, item)
             sofar = fold(sofar, e.SessionTaken(items=(item,)))
         elif isinstance(item, e.SessionVariables):
-            booted, started = _boot(after, item, thread.family.deferred, definitions, room)
+            booted, started = _boot(after, item, thread.family.deferred, definitions, budget)
             events += booted
             after = fold_all(after, booted)
             mail = (*mail, *started)
@@ -308,7 +308,7 @@ def _boot(
     item: e.SessionVariables,
     waiting: tuple[Deferred, ...],
     definitions: Definitions,
-    room: Room,
+    budget: Budget,
 ) -> tuple[list[Event], tuple[tuple[str, InLane], ...]]:
     """Start the child whose creation waited for these variables.
 
@@ -321,7 +321,7 @@ def _boot(
     side = definitions.find_side(deferred.owner, deferred.side)
     child = side.children.get(deferred.agent) if side is not None else None
     request = ChildRequest(agent=deferred.agent)
-    refused = refusal_of_creation(thread, request, child, True, room)
+    refused = refusal_of_creation(thread, request, child, True, budget)
     if refused or child is None:
         failed = e.AgentChild(
             child_run_id=item.child_run_id, child_agent=deferred.agent, name=deferred.name,

@@ -21,7 +21,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.child_calls import Room
+from hubbub.agents.turn.child_calls import Budget
 from hubbub.agents.turn.child_starts import also_delegated, delegated, given_back
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import conclusion, end_run, reported
@@ -49,7 +49,7 @@ from hubbub.hub import events as e
 
 __all__ = ["interpret"]
 
-_ROOM: Final = Room()
+_BUDGET: Final = Budget()
 
 
 def interpret(
@@ -62,8 +62,8 @@ def interpret(
     if thread.phase == "ended":
         return Decision()
     match signal:
-        case Taken(items=items, room=room):
-            decision = take(thread, items, definitions, waiting, room or _ROOM)
+        case Taken(items=items, budget=budget):
+            decision = take(thread, items, definitions, waiting, budget or _BUDGET)
         case ModelReplied(reply=reply, turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hubbub.agents.model import ModelReply
 from hubbub.agents.retry import Failure
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.child_calls import ChildRequest, Room
+from hubbub.agents.turn.child_calls import Budget, ChildRequest
 from hubbub.hub.events import Event, InLane, Variable
 from hubbub.hub.store.journal import RunStatus
 
@@ -39,7 +39,7 @@ class Taken(Struct, frozen=True, gc=False):
     """These items were taken out of the inbox."""
 
     items: tuple[InLane, ...]
-    room: Room | None = None
+    budget: Budget | None = None
 
 
 class ModelFailed(Struct, frozen=True, gc=False):
@@ -70,7 +70,7 @@ class Delegated(Struct, frozen=True, gc=False, kw_only=True):
 
     ``step`` is 0 for a subagent that starts with its prompt.  ``problem`` says why the call as it
     stands cannot be carried out; ``missing`` are scoped variables that nobody has given.
-    ``variables`` go into the child's scope.  ``room`` is what the tree's budget leaves.
+    ``variables`` go into the child's scope.  ``budget`` is what the tree may still grow by.
     """
 
     step: int
@@ -84,7 +84,7 @@ class Delegated(Struct, frozen=True, gc=False, kw_only=True):
     required: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
-    room: Room | None = None
+    budget: Budget | None = None
 
 
 class ModelReplied(Struct, frozen=True, gc=False):

@@ -35,7 +35,7 @@ from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.family import failure_of, succeeded
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.agents.turn.calls import answer
-from hubbub.agents.turn.child_calls import ChildRequest, Room
+from hubbub.agents.turn.child_calls import Budget, ChildRequest
 from hubbub.agents.turn.signals import Delegated
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
@@ -170,7 +170,7 @@ def _refusal(thread: Thread, signal: Delegated, target: ActiveSide | None) -> st
         names = ", ".join(signal.missing)
         name = request.agent.removeprefix(SKILL_PREFIX)
         return f"{name} was not started: {names} is not set; go on without it"
-    refused = (signal.room or Room()).refusal(thread.origin.depth + 1)
+    refused = (signal.budget or Budget()).refusal(thread.origin.depth + 1)
     return f"not started: {refused}" if refused else ""
 
 

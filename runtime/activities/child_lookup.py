@@ -87,7 +87,7 @@ def look_up_frame(
     return Delegated(
         step=activity.step, index=activity.index, request=request, problem=problem, now=now,
         child_run_id=services.hub.ports.ids.run_id(now), missing=missing,
-        room=services.budgets.room(lane.root_run_id),
+        budget=services.budgets.of(lane.root_run_id),
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def _look_up(
     found = Delegated(
         step=step, index=index, request=request, problem=problem, now=now,
         child_run_id=services.hub.ports.ids.run_id(now),
-        room=services.budgets.room(lane.root_run_id),
+        budget=services.budgets.of(lane.root_run_id),
     )  # fmt: skip
     env = Environment.of(services, lane, side)
     name = request.agent

@@ -138,13 +138,13 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
                 waiting = run.waiting_items("result")
                 state = at_work.state()
                 items = await filtered_results(side, state, run.thread, waiting, run.lane.run_id)
-                return Taken(items, services.budgets.room(run.lane.root_run_id))
+                return Taken(items, services.budgets.of(run.lane.root_run_id))
             case Receive(kind=kind):
                 items = await filtered_items(
                     run.receiving_side(side), at_work.state(), run.waiting_items(kind),
                     run.lane.run_id,
                 )  # fmt: skip
-                return Taken(items, services.budgets.room(run.lane.root_run_id))
+                return Taken(items, services.budgets.of(run.lane.root_run_id))
             case TellHooks():
                 while run.notices:
                     point, value = run.notices[0]

@@ -51,7 +51,7 @@ class Spawner:
             raise RunEnded(parent_run_id, "ended")
         lane, budgets = parent.lane, services.budgets
         depth = 1 + parent.depth
-        if refused := budgets.room(lane.root_run_id).refusal(depth):
+        if refused := budgets.of(lane.root_run_id).refusal(depth):
             raise LimitExceeded("children", budgets.limit(depth), refused)
         input_json, message = opening_message(input, lane.run_id)
         opening = e.SessionOpen(

@@ -180,6 +180,6 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
 
 def _check_room(services: Services, request_id: str, waiting: _Waiting) -> None:
     request = ChildRequest(agent=waiting.deferred.agent)
-    room = services.budgets.room(waiting.lane.root_run_id)
-    if refused := refusal_of_creation(waiting.thread, request, waiting.child, True, room):
+    budget = services.budgets.of(waiting.lane.root_run_id)
+    if refused := refusal_of_creation(waiting.thread, request, waiting.child, True, budget):
         raise VariablesRefused(request_id, "cap", refused)

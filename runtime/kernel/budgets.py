@@ -6,27 +6,27 @@ have children; read from the journal once, where a runtime resumes what another 
 
 from msgspec import structs
 
-from hubbub.agents.turn.child_calls import Room
+from hubbub.agents.turn.child_calls import Budget
 from hubbub.hub.store.journal import Journal
 
 __all__ = ["TreeBudgets"]
 
 
 class TreeBudgets:
-    """The room that is left in each tree."""
+    """What is left to each tree."""
 
-    __slots__ = ("_over", "_roots_over", "fresh", "rooms")
+    __slots__ = ("_over", "_roots_over", "by_root", "fresh")
 
     def __init__(self, *, max_depth: int, max_live: int, max_spawns: int) -> None:
-        self.fresh = Room(max_depth=max_depth, max_live=max_live, max_spawns=max_spawns)
-        self.rooms: dict[str, Room] = {}
+        self.fresh = Budget(max_depth=max_depth, max_live=max_live, max_spawns=max_spawns)
+        self.by_root: dict[str, Budget] = {}
         self._roots_over: set[str] = set()
         self._over: dict[str, list[str]] = {}
         """Runs that have ended above others that have not."""
 
-    def room(self, root_run_id: str) -> Room:
+    def of(self, root_run_id: str) -> Budget:
         """What is left of a root's budget."""
-        return self.rooms.get(root_run_id, self.fresh)
+        return self.by_root.get(root_run_id, self.fresh)
 
     def limit(self, depth: int) -> int:
         """The number that a refusal at ``depth`` is about."""
@@ -35,13 +35,13 @@ class TreeBudgets:
 
     def has_children(self, root_run_id: str) -> bool:
         """Whether any run of the tree may still be alive below its root."""
-        return root_run_id in self.rooms
+        return root_run_id in self.by_root
 
     def started(self, root_run_id: str) -> None:
         """A descendant of the root is started."""
-        room = self.room(root_run_id)
-        self.rooms[root_run_id] = structs.replace(
-            room, live=room.live + 1, spawned=room.spawned + 1
+        budget = self.of(root_run_id)
+        self.by_root[root_run_id] = structs.replace(
+            budget, live=budget.live + 1, spawned=budget.spawned + 1
         )
 
     def ended(self, run_id: str, root_run_id: str) -> tuple[str, ...]:
@@ -49,31 +49,33 @@ class TreeBudgets:
 
         Returns the runs whose variables nobody inherits any more.
         """
-        room = self.rooms.get(root_run_id)
-        if room is None:
+        budget = self.by_root.get(root_run_id)
+        if budget is None:
             return (run_id,)
         over = self._over.setdefault(root_run_id, [])
         over.append(run_id)
         if run_id == root_run_id:
             self._roots_over.add(root_run_id)
         else:
-            room = self.rooms[root_run_id] = structs.replace(room, live=max(0, room.live - 1))
-        if room.live:
+            budget = self.by_root[root_run_id] = structs.replace(
+                budget, live=max(0, budget.live - 1)
+            )
+        if budget.live:
             return ()
         if root_run_id in self._roots_over:
             self._roots_over.discard(root_run_id)
-            del self.rooms[root_run_id]
+            del self.by_root[root_run_id]
         del self._over[root_run_id]
         return tuple(over)
 
     async def load(self, root_run_id: str, journal: Journal) -> None:
         """Count the runs of a tree that was begun elsewhere."""
-        if root_run_id in self.rooms:
+        if root_run_id in self.by_root:
             return
         runs = await journal.runs(live=False, root_run_id=root_run_id)
         tree = [run for run in runs if run.run_id != root_run_id]
-        if tree and root_run_id not in self.rooms:
+        if tree and root_run_id not in self.by_root:
             live = sum(run.status != "ended" for run in tree)
-            self.rooms[root_run_id] = structs.replace(self.fresh, live=live, spawned=len(tree))
+            self.by_root[root_run_id] = structs.replace(self.fresh, live=live, spawned=len(tree))
             if all(r.run_id != root_run_id or r.status == "ended" for r in runs):
                 self._roots_over.add(root_run_id)

@@ -268,7 +268,7 @@ class ModelRun:
     def _taken(self, kind: Kind) -> Taken:
         items = self.mail.take(kind, self._lent if self.thread.origin.frame else None)
         budgets = self._services.budgets
-        return Taken(items, budgets.rooms.get(self.lane.root_run_id, budgets.fresh))
+        return Taken(items, budgets.by_root.get(self.lane.root_run_id, budgets.fresh))
 
     def _received(self, signal: Taken) -> None:
         """Hooks have seen these items; now they are no longer waiting."""

@@ -174,7 +174,7 @@ class AgentExecutor:
         frame.session.fold(*decision.events)
         frame.session.children.clear()
         if is_main:
-            self._services.budgets.rooms.pop(thread.origin.root_run_id, None)
+            self._services.budgets.by_root.pop(thread.origin.root_run_id, None)
         else:
             forget_ended(frame.session.thread, self._services)
 

@@ -31,7 +31,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.retry import Failure
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY
-from hubbub.agents.turn.child_calls import ChildRequest, Room, read_call
+from hubbub.agents.turn.child_calls import Budget, ChildRequest, read_call
 from hubbub.agents.turn.decide import (
     AwaitChildren,
     CallModel,
@@ -225,9 +225,11 @@ class World:
 
     # ── the shell ────────────────────────────────────────────────────────────────────────────
 
-    def room(self) -> Room:
+    def budget(self) -> Budget:
         below = [run for run in self.runs.values() if run.parent is not None]
-        return Room(MAX_DEPTH, MAX_LIVE, 10_000, sum(not run.is_over for run in below), len(below))
+        return Budget(
+            MAX_DEPTH, MAX_LIVE, 10_000, sum(not run.is_over for run in below), len(below)
+        )
 
     def settle(self) -> None:
         """Let everybody look at what came, in order; while the world is slow, nobody does."""
@@ -253,7 +255,7 @@ class World:
             match command:
                 case Take(kind=kind):
                     items = tuple(item for item in run.inbox if kind_of(item) == kind)
-                    signal: Signal = Taken(items, self.room())
+                    signal: Signal = Taken(items, self.budget())
                     waiting = run.waiting - {kind}
                 case Conclude():
                     signal, waiting = Concluded(), run.waiting
@@ -427,7 +429,7 @@ class Families(RuleBasedStateMachine):
             request, problem = ChildRequest(agent="w"), error.message
         return Delegated(
             step=activity.step, index=activity.index, request=request, problem=problem,
-            child_run_id=f"run{len(self.world.runs)}", now=self.texts, room=self.world.room(),
+            child_run_id=f"run{len(self.world.runs)}", now=self.texts, budget=self.world.budget(),
         )  # fmt: skip
 
     @precondition(lambda self: self.asked())
@@ -557,7 +559,7 @@ class Families(RuleBasedStateMachine):
                 ]
                 assert len(live) <= CAP
             assert run.thread.origin.depth <= MAX_DEPTH
-        assert self.world.room().live <= MAX_LIVE
+        assert self.world.budget().live <= MAX_LIVE
 
     @invariant()
     def what_is_terminated_leaves_no_child_behind(self) -> None:

@@ -221,8 +221,8 @@ async def test_budgets_and_caps_are_counted_over_a_restart() -> None:
         await rt.hub.send_to_run(run.run_id, "Two more.")
         await rt.result(run.run_id)
         assert [a.is_error for a in answers(boss.requests[-1])][-2:] == [False, True]
-        assert rt.services.budgets.room(run.run_id).live == 3
-        assert rt.services.budgets.room(run.run_id).spawned == 3
+        assert rt.services.budgets.of(run.run_id).live == 3
+        assert rt.services.budgets.of(run.run_id).spawned == 3
 
 
 @pytest.mark.spec("C-10", "C-11", "C-18")
