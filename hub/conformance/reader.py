@@ -171,6 +171,7 @@ async def check_reader_sees_inboxes_keys_and_notes(make_journal: MakeJournal) ->
         keys = zip(("one", "two"), items[1:], strict=True)
         accepted = [AcceptedRow(A_RUN, "web", key, x.position, x.seq, x.body) for key, x in keys]
         assert [*reader.accepted(A_RUN)] == [*reader.accepted()] == accepted
+        assert [*reader.accepted(A_RUN, after=items[1].position)] == accepted[1:]
         assert reader.notes() == {"a/b": "c", "d": "e"}
         assert reader.notes("a/") == {"a/b": "c"}
 

@@ -132,12 +132,15 @@ class MemoryReader:
             for seq, item in sorted(row.waiting.items()):
                 yield WaitingRow(row.run_id, seq, places[seq], encode_event(item))
 
-    def accepted(self, run_id: str | None = None) -> Iterator[AcceptedRow]:
+    def accepted(
+        self, run_id: str | None = None, *, after: int | None = None
+    ) -> Iterator[AcceptedRow]:
         for row in self._some(run_id):
             places = _places(row)
             for (source, key), item in sorted((row.keys or {}).items()):
                 place, body = places[item.seq], encode_event(item)
-                yield AcceptedRow(row.run_id, source, key, place, item.seq, body)
+                if after is None or place > after:
+                    yield AcceptedRow(row.run_id, source, key, place, item.seq, body)
 
     def notes(self, prefix: str = "") -> Mapping[str, str]:
         return {key: note for key, note in self._notes.items() if key.startswith(prefix)}

@@ -224,8 +224,11 @@ class StoreReader(Protocol):
         """What waits in the inbox of a run, or in all, by number."""
         ...
 
-    def accepted(self, run_id: str | None = None) -> Iterator[AcceptedRow]:
-        """Every key under which a run, or any, has accepted something, by source and key."""
+    def accepted(
+        self, run_id: str | None = None, *, after: int | None = None
+    ) -> Iterator[AcceptedRow]:
+        """Every key under which a run, or any, has accepted something, by source and key; behind
+        a position, if one is given."""
         ...
 
     def notes(self, prefix: str = "") -> Mapping[str, str]:

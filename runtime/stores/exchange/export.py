@@ -41,12 +41,15 @@ class _Line(Struct, frozen=True, kw_only=True, tag_field="line", forbid_unknown_
     pass
 
 
-class HeaderLine(_Line, frozen=True, kw_only=True, tag="hubbub-export"):
+class HeaderLine(_Line, frozen=True, kw_only=True, tag="hubbub-export", omit_defaults=True):
     format: int
     run_id: str
     store: str
     """The store where the run began."""
     has_contents: bool
+    is_open: bool = False
+    """Whether it goes on: the last line of the run is the one that counts, and there is no end.
+    It is whole up to that line."""
 
 
 class RunLine(_Line, frozen=True, kw_only=True, tag="run"):
@@ -69,8 +72,10 @@ class RunLine(_Line, frozen=True, kw_only=True, tag="run"):
     waiting: tuple[int, ...]
 
 
-class EventLine(_Line, frozen=True, kw_only=True, tag="event"):
+class EventLine(_Line, frozen=True, kw_only=True, tag="event", omit_defaults=True):
     event: Json
+    position: int = 0
+    """Where it stands in its store, in an open export: several of these have one order."""
 
 
 class AcceptedLine(_Line, frozen=True, kw_only=True, tag="accepted"):

@@ -105,6 +105,7 @@ class IncomingRuns:
         self._lanes = Lanes("")
         self._header: HeaderLine | None = None
         self._is_over = False
+        """Whether the last line ends an export."""
         self._lines = 0
         self._contents: set[str] = set()
         self._replaced = 0
@@ -119,8 +120,10 @@ class IncomingRuns:
         if len(data) > MAX_LINE_BYTES:
             raise Misfit(f"it is longer than {MAX_LINE_BYTES >> 20} MiB")
         line = _decoder.decode(data)
-        if self._is_over:
+        is_open = self._header is not None and self._header.is_open
+        if self._is_over and not is_open:
             raise Misfit("there is something after the end")
+        self._is_over = is_open and isinstance(line, RunLine)
         if self._header is None and not isinstance(line, HeaderLine):
             raise Misfit("this is no export of hubbub's")
         self._lines += not isinstance(line, EndLine)
@@ -154,13 +157,15 @@ class IncomingRuns:
         self._header = line
 
     def _take_run(self, number: int, line: RunLine) -> None:
-        if line.run_id in self._runs:
-            raise Misfit(f"run {line.run_id} comes twice")
         for run_id in (line.run_id, line.root_run_id, line.parent_run_id):
             if run_id is not None and not is_run_id(run_id):
                 raise Misfit(f"{run_id!r} is no id of a run")
         if line.inbox not in _INBOXES[line.status == "ended"]:
             raise Misfit(f"run {line.run_id}: status {line.status}, inbox {line.inbox!r}")
+        known = self._runs.get(line.run_id)
+        if known is not None:
+            self._renew(known, number, line)
+            return
         before = self._reader.row(line.run_id)
         if before is not None:
             if not self._replace:
@@ -176,6 +181,15 @@ class IncomingRuns:
             self._intake.remove(line.run_id)
             self._replaced += 1
         self._runs[line.run_id] = _Incoming(number, line)
+
+    def _renew(self, known: _Incoming, number: int, line: RunLine) -> None:
+        """A run as it was later: in an open export the last one counts."""
+        if self._header is None or not self._header.is_open:
+            raise Misfit(f"run {line.run_id} comes twice")
+        before = known.line
+        if (before.root_run_id, before.parent_run_id) != (line.root_run_id, line.parent_run_id):
+            raise Misfit(f"run {line.run_id} stands below {line.parent_run_id} now")
+        known.line, known.at = line, number
 
     def _take_event(self, body: bytes) -> None:
         event = decode_event(body)

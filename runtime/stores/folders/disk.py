@@ -31,6 +31,10 @@ class Disk(Protocol):
         """The content of a regular file of ``limit`` bytes at most; ``None`` when there is none."""
         ...
 
+    def read_end(self, path: str, size: int) -> bytes | None:
+        """The last ``size`` bytes of a regular file, or all of it; ``None`` when there is none."""
+        ...
+
     def size(self, path: str) -> int | None:
         """The length of a regular file in bytes; ``None`` when there is none."""
         ...
@@ -80,6 +84,15 @@ class RealDisk:
     def read(self, path: str, limit: int = MAX_BYTES) -> bytes | None:
         try:
             return read_regular(path, limit)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read_end(self, path: str, size: int) -> bytes | None:
+        try:
+            with open_regular(path) as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(0, end - size))
+                return file.read(size)
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -21,7 +21,7 @@ from hubbub.runtime.stores.folders.disk import Disk
 
 __all__ = [
     "CONTEXT", "HISTORY", "Compared", "HistoryText", "LineFormat", "bring_in_line", "compare",
-    "problem_in", "read_history", "read_lines",
+    "problem_in", "read_history", "read_lines", "set_aside",
 ]  # fmt: skip
 
 L = TypeVar("L")
@@ -167,7 +167,7 @@ def bring_in_line(
     file = f"{folder}/{name}"
     problems = [problem_in(folder, name, *each) for each in found.problems]
     if found.keeps and keeps:
-        kept = _set_aside(disk, folder, name)
+        kept = set_aside(disk, folder, name)
         problems.append(f"{file}: rewritten from the database; what it was is in {kept}")
     if found.instead is not None:
         disk.replace(file, found.instead)
@@ -181,7 +181,8 @@ def problem_in(folder: str, name: str, line: int, what: str) -> str:
     return f"{folder}/{name}:{line}: {what}" if line else f"{folder}/{name}: {what}"
 
 
-def _set_aside(disk: Disk, folder: str, name: str) -> str:
+def set_aside(disk: Disk, folder: str, name: str) -> str:
+    """Keep what a file holds under another name beside it, which is returned."""
     names = set(disk.listdir(folder))
     number = 1
     while f"{name}.corrupt-{number}" in names:

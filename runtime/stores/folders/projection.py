@@ -24,6 +24,7 @@ from hubbub.hub.store.reader import StoreReader, events_in
 from hubbub.runtime.stores.folders.adopt import adopt, problems_of
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk, RealDisk
+from hubbub.runtime.stores.folders.run_files import RunFiles
 from hubbub.runtime.stores.folders.write import AgentFolders, Projected
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 
@@ -35,6 +36,9 @@ SETTLED: Final = 60.0
 GATHER: Final = 0.1
 """Seconds for which what was committed is gathered before it is written here."""
 
+SLICE: Final = 20
+"""Folders that are looked at together for what older programs did not write."""
+
 MAX_BEHIND: Final = 50_000
 """Events by which the folders may be behind before commits wait for them."""
 
@@ -45,8 +49,10 @@ def agent_folders(folder: DataFolder, disk: Disk, reader: StoreReader) -> AgentF
     def events_of(run_id: str) -> Sequence[Event]:
         return [x.event for x in events_in(reader, run_id) if x.event.lane in ("own", "in")]
 
-    conversations = ConversationReader(reader)
-    return AgentFolders(folder.agents, disk, events_of, folder.blobs, conversations=conversations)
+    return AgentFolders(
+        folder.agents, disk, events_of, folder.blobs, conversations=ConversationReader(reader),
+        runs=RunFiles(disk, reader),
+    )  # fmt: skip
 
 
 class Projection:
@@ -72,6 +78,8 @@ class Projection:
         self._caught_up: anyio.Event | None = None
         self._hurry: anyio.Event | None = None
         self._settling: deque[tuple[float, int]] = deque()
+        self._unseen: deque[str] = deque()
+        """Runs whose folders may lack what older programs did not write."""
         self._is_writing = False
         self._is_at_work = False
         self._is_closed = False
@@ -92,6 +100,7 @@ class Projection:
     def _open(self, read: Callable[[], StoreReader], safe: int) -> Sequence[RunInfo]:
         self._reader = reader = read()
         self._folders = agent_folders(self._folder, self._disk, reader)
+        self._unseen = deque(reader.described())
         found = map(ConversationReader(reader).info, reader.described(safe))
         return [info for info in found if info is not None]
 
@@ -134,6 +143,12 @@ class Projection:
             elif self._behind:
                 await self._gather()
                 await self._write(self._folders.project)
+            elif self._unseen:
+                # Not waited for: what is not done when the store is closed is done later.
+                self._tell_caught_up()
+                count = min(SLICE, len(self._unseen))
+                run_ids = [self._unseen.popleft() for _ in range(count)]
+                await self._worker.run(partial(self._folders.write_missing, run_ids))
             else:
                 self._tell_caught_up()
                 self._work = anyio.Event()

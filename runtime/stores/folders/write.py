@@ -2,6 +2,7 @@
 
     agents/<id>/descriptor.json   what the agent stands for; written once
                 state.json        what it is now; replaced with each commit
+                run.jsonl         the run as an export has it; only ever added to (run_files.py)
                 history.jsonl     what was said; one line each, only ever added to
                 context.jsonl     a conversation with its takeover frames (context_files.py)
                 files/<path>      its files
@@ -22,7 +23,7 @@ Ids of ``a-z0-9_-`` (64 at most) are folder names as they are; others are percen
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,7 @@ from hubbub.runtime.stores.folders.conversations import ContextFiles
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.families import place_families
 from hubbub.runtime.stores.folders.files import FolderFiles
+from hubbub.runtime.stores.folders.follows import follows, is_first, unseen
 from hubbub.runtime.stores.folders.lines import bring_in_line
 from hubbub.runtime.stores.folders.read import (
     Adopted,
@@ -56,6 +58,7 @@ from hubbub.runtime.stores.folders.read import (
     read_folder,
     unreadable,
 )
+from hubbub.runtime.stores.folders.run_files import RunFiles
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
 
@@ -125,7 +128,8 @@ class AgentFolders:
     ``read_events`` gives all durable events of a run's two lanes, in order, the latest commit
     included.  ``blobs`` is where contents of files are; without it there is no ``files/``.
     ``keep`` bounds how many folders are remembered.  ``conversations`` reads those with takeover
-    frames, and may be left out where there are none: in what is being adopted.
+    frames, and may be left out where there are none: in what is being adopted.  ``runs`` writes
+    ``run.jsonl``.
     """
 
     def __init__(
@@ -137,12 +141,14 @@ class AgentFolders:
         *,
         keep: int = 1_000,
         conversations: ConversationReader | None = None,
+        runs: RunFiles | None = None,
     ) -> None:
         self._root = str(root)
         self._disk = disk
         self._read_events = read_events
         self._files = FolderFiles(disk, blobs)
         self._keep = keep
+        self._runs = runs
         self._contexts: ContextFiles | None = None
         if conversations is not None:
             self._contexts = ContextFiles(disk, conversations, keep)
@@ -183,10 +189,10 @@ class AgentFolders:
         else:
             folder = self._find(info, events)
         if folder is not None:
-            events = _unseen(folder.record, events)
+            events = unseen(folder.record, events)
             if not events:
                 return
-        if folder is None or not _follows(folder.record, events):
+        if folder is None or not follows(folder.record, events):
             self._report(info.run_id, self._heal(info))
             return
         # Until all is written nothing is known of the folder.
@@ -202,6 +208,8 @@ class AgentFolders:
         after = folder.record.thread.area.files
         if before is not after:
             self._say(info.run_id, self._files.update(folder.path, before, after))
+        if self._runs is not None:
+            self._report(info.run_id, self._runs.update(folder.path, info.run_id))
         self._remember(info.run_id, folder)
 
     def _follow_root(self, root_run_id: str) -> None:
@@ -237,7 +245,7 @@ class AgentFolders:
     def _find(self, info: RunInfo, events: Sequence[Event]) -> _Folder | None:
         """The folder as it stands, or a new one; ``None`` for one that must be looked into."""
         path = self._path(info.run_id)
-        if self._disk.mkdir(path) and _is_first(events):
+        if self._disk.mkdir(path) and is_first(events):
             data = bytes(encode_descriptor(info.descriptor)) + b"\n"
             self._disk.write_new(f"{path}/descriptor.json", data)
             folder: _Folder | None = _Folder(info, path, begin(info), 0, {})
@@ -288,6 +296,17 @@ class AgentFolders:
             self._try(info.root_run_id, partial(self._follow_root, info.root_run_id))
         return problems
 
+    def write_missing(self, run_ids: Iterable[str]) -> None:
+        """Write ``run.jsonl`` where a folder has none, as those of an older program.
+
+        Raises nothing: what could not be written is logged, counted, and tried again when the
+        store is next opened.
+        """
+        if (runs := self._runs) is None:
+            return
+        for run_id in run_ids:
+            self._try(run_id, partial(runs.write_missing, self._path(run_id), run_id))
+
     def check(self, info: RunInfo) -> list[str]:
         """What is wrong with a folder, one line each; changes nothing."""
         return [problem for problem, _ in self.check_apart(info)]
@@ -300,7 +319,10 @@ class AgentFolders:
             found = self._look(info)
         except (OSError, BadValue) as error:
             return [(f"{self._root}/{info.run_id}: {error}; {REMEDY}", False)]
-        return [(problem, problem in found.behind) for problem in found.problems]
+        problems = [(problem, problem in found.behind) for problem in found.problems]
+        if self._runs is not None:
+            problems += self._runs.look(self._path(info.run_id), info.run_id)
+        return problems
 
     def _look(self, info: RunInfo) -> Findings:
         return look(
@@ -336,6 +358,8 @@ class AgentFolders:
             files = found.record.thread.area.files
             sound = {name: ref for name, ref in files.items() if name not in found.files}
             self._say(info.run_id, self._files.update(path, sound, files))
+        if self._runs is not None:
+            kept += self._runs.bring_in_line(path, info.run_id, keeps=keeps)
         folder = _Folder(info, path, found.record, found.size, found.unknown, found.stack)
         folder.shown = found.shown
         self._remember(info.run_id, folder)
@@ -387,6 +411,8 @@ class AgentFolders:
         self._open.pop(run_id, None)
         if self._contexts is not None:
             self._contexts.forget(run_id)
+        if self._runs is not None:
+            self._runs.forget(run_id)
         if run_id in self._failing:
             return
         if len(self._failing) >= self._keep:
@@ -406,32 +432,3 @@ class AgentFolders:
     def _report(self, run_id: str, problems: Sequence[str]) -> None:
         for problem in problems:
             log.warning("agent_folder.healed", run_id=run_id, problem=problem)
-
-
-def _is_first(events: Sequence[Event]) -> bool:
-    """Whether these are the first events of their run."""
-    return _follows_at(0, 0, events)
-
-
-def _unseen(record: Record, events: Sequence[Event]) -> Sequence[Event]:
-    """Without what the record knows: reading the store may have been ahead of its commits."""
-    if events[0].seq > (record.seq if events[0].lane == "own" else record.in_seq):
-        return events
-    return [x for x in events if x.seq > (record.seq if x.lane == "own" else record.in_seq)]
-
-
-def _follows(record: Record, events: Sequence[Event]) -> bool:
-    return _follows_at(record.seq, record.in_seq, events)
-
-
-def _follows_at(seq: int, in_seq: int, events: Sequence[Event]) -> bool:
-    for event in events:
-        if event.lane == "own":
-            seq += 1
-            if event.seq != seq:
-                return False
-        elif event.lane == "in":
-            in_seq += 1
-            if event.seq != in_seq:
-                return False
-    return True

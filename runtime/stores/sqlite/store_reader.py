@@ -211,12 +211,15 @@ class SqliteStoreReader:
         for run, *rest in self._each(f"{select} ORDER BY w.run, w.seq", values):
             yield WaitingRow(self._name(run), *rest)
 
-    def accepted(self, run_id: str | None = None) -> Iterator[AcceptedRow]:
-        select, values = _SELECT_ACCEPTED, ()
+    def accepted(
+        self, run_id: str | None = None, *, after: int | None = None
+    ) -> Iterator[AcceptedRow]:
+        where, values = "a.position > ?", [FIRST if after is None else after]
         if run_id is not None:
-            select += " WHERE a.run = (SELECT number FROM address WHERE run_id = ?)"
-            values = (run_id,)  # type: ignore[assignment]
-        for run, *rest in self._each(f"{select} ORDER BY a.run, a.source, a.key", values):
+            where += " AND a.run = (SELECT number FROM address WHERE run_id = ?)"
+            values.append(run_id)  # type: ignore[arg-type]
+        select = f"{_SELECT_ACCEPTED} WHERE {where} ORDER BY a.run, a.source, a.key"
+        for run, *rest in self._each(select, values):
             yield AcceptedRow(self._name(run), *rest)
 
     def notes(self, prefix: str = "") -> Mapping[str, str]:
