@@ -2,7 +2,7 @@
 
 Reading order: ``runtime`` (composition), then the rooms:
 
-    ``kernel``       what everything that runs shares: timers, budgets, families, outcomes, handles
+    ``kernel``       what everything that runs shares: services, live runs, outcomes, handles
     ``activities``   models, tools, hooks, files, children, questions: what runs do
     ``runs``         runs in memory: ``model_run`` (the shell's loop) and ``code_run``
     ``supervision``  runs come and go: admission, loading, restoring, quarantine

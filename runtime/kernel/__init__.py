@@ -1,1 +1,1 @@
-"""What everything that runs shares: timers, budgets, families, outcomes, handles."""
+"""What everything that runs shares: services, phase, live runs, families, outcomes, handles."""
