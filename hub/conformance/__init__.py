@@ -12,6 +12,7 @@ __all__ = [
     "C_RUN",
     "EVERYTHING",
     "INBOX_CHECKS",
+    "READER_CHECKS",
     "TAKEOVER_CHECKS",
     "Check",
     "MakeJournal",
@@ -36,6 +37,7 @@ _EXPORTS: Final = {
         "MakeJournal",
     ),
     "hubbub.hub.conformance.takeover": ("TAKEOVER_CHECKS",),
+    "hubbub.hub.conformance.reader": ("READER_CHECKS",),
     "hubbub.hub.conformance.steps": (
         "A_RUN",
         "B_RUN",
@@ -65,6 +67,9 @@ if TYPE_CHECKING:
         CHECKS,
         Check,
         MakeJournal,
+    )
+    from hubbub.hub.conformance.reader import (
+        READER_CHECKS,
     )
     from hubbub.hub.conformance.steps import (
         A_RUN,

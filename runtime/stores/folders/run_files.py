@@ -86,7 +86,7 @@ class RunFiles:
     def update(self, path: str, run_id: str) -> list[str]:
         """Add what the store has and the file has not; returns what was wrong with it."""
         known = self._known.pop(run_id, None) or self._found(path)
-        if known is None:
+        if known is None:  # Not whole at its end, or not clearly so.
             return self.bring_in_line(path, run_id)
         self._add(path, run_id, known)
         return []
@@ -178,6 +178,8 @@ class RunFiles:
     def _found(self, path: str) -> _File | None:
         """How far a file has come that is whole at its end; ``None`` where that is not clear."""
         size = self._disk.size(f"{path}/{RUN}")
+        if size is None:
+            return _File()
         end = self._disk.read_end(f"{path}/{RUN}", END) or b""
         if not size or not end.endswith(b"\n"):
             return None
