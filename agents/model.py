@@ -142,7 +142,7 @@ class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 def reply_problem(reply: object) -> str:
     """Why what a model returned is no ``ModelReply``, and what is wanted; empty where it is one."""
     if not isinstance(reply, ModelReply):
-        return f"ModelReply(text=…) is wanted, not {type(reply).__name__}"
+        return f"expected ModelReply(text=…), not {type(reply).__name__}"
     for name, kind in _WANTED:
         if not isinstance(found := getattr(reply, name), kind):
             return f"its {name} is to be a {kind.__name__}, not {type(found).__name__}"

@@ -399,20 +399,20 @@ def _reserve(hub: Hub, name: str) -> Callable[[], None]:
 def _problems(channel: Channel) -> list[str]:
     problems = []
     if not isinstance(channel.name, str) or not channel.name.strip():
-        problems.append("name: a text is wanted")
+        problems.append("name: expected a text")
     if not isinstance(channel.handlers, Mapping):
-        return [*problems, "handlers: a mapping from pattern to function is wanted"]
+        return [*problems, "handlers: expected a mapping from pattern to function"]
     for pattern, handler in channel.handlers.items():
         try:
             Patterns(pattern)
         except BadPattern as error:
             problems.append(f"handlers: {error}")
         if not callable(handler):
-            problems.append(f"handlers[{pattern!r}]: a function (event, context) is wanted")
+            problems.append(f"handlers[{pattern!r}]: expected a function (event, context)")
     for name in ("on_start", "on_complete", "state"):
         function = getattr(channel, name)
         if not callable(function) and not (function is None and name != "state"):
-            problems.append(f"{name}: a function is wanted")
+            problems.append(f"{name}: expected a function")
     if channel.buffer is not None and channel.buffer < 1:
         problems.append("buffer: at least 1")
     return problems

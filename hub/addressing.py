@@ -172,9 +172,7 @@ class Addressing:
                 event = structs.replace(event, session_key=key_of_descriptor(given))
         run_id = run_id or self._ports.ids.run_id(event.at)
         if not is_run_id(run_id):  # It names folders, too.
-            raise BadValue(
-                "run_id", "1 to 64 letters, digits, '-' and '_' are wanted, as in a UUID"
-            )
+            raise BadValue("run_id", "expected 1 to 64 letters, digits, '-' and '_', as in a UUID")
         if not event.open_agent:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")

@@ -232,7 +232,7 @@ class Hub:
         """
         self.pipeline.check("emit")
         if not isinstance(event, Event):
-            raise BadValue("emit", f"an Event is wanted, not {type(event).__name__}")
+            raise BadValue("emit", f"expected an Event, not {type(event).__name__}")
         self.pipeline.emit(event)
 
     async def publish(self, event: Event) -> None:
@@ -242,7 +242,7 @@ class Hub:
         """
         self.pipeline.check("publish")
         if not isinstance(event, Event):
-            raise BadValue("publish", f"an Event is wanted, not {type(event).__name__}")
+            raise BadValue("publish", f"expected an Event, not {type(event).__name__}")
         done = anyio.Event()
         commit = self.pipeline.emit(event, done.set)
         await done.wait()

@@ -56,7 +56,7 @@ def session_message(
         )
     if not isinstance(message, Message):
         raise BadValue(
-            "message", f"a str or Message is wanted, not {type(message).__name__}; use str(...)"
+            "message", f"expected a str or Message, not {type(message).__name__}; use str(...)"
         )
     check_text("message.content", message.content)
     if len(message.content) > MAX_MESSAGE_CHARS:
@@ -88,7 +88,7 @@ def opening_event(
         source=source,
     )  # fmt: skip
     if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
-        raise BadValue("timeout", f"seconds from 0 to {MAX_TIMEOUT:,.0f} are wanted")
+        raise BadValue("timeout", f"expected seconds from 0 to {MAX_TIMEOUT:,.0f}")
     return SessionOpen(
         run_id=run_id,
         open_agent=agent,
@@ -124,16 +124,16 @@ def _check_parts(message: Message) -> None:
     """Refuse what no store could read back."""
     check_label("message.role", message.role)
     if not message.role:
-        raise BadValue("message.role", 'a text such as "user" is wanted')
+        raise BadValue("message.role", 'expected a text such as "user"')
     if message.key is not None:
         check_label("message.key", message.key)
     if not isinstance(message.silent, bool):
-        raise BadValue("message.silent", "True or False is wanted")
+        raise BadValue("message.silent", "expected True or False")
     if isinstance(message.attachments, str) or not all(
         isinstance(attachment, str) for attachment in message.attachments
     ):
-        raise BadValue("message.attachments", "a tuple of texts is wanted")
+        raise BadValue("message.attachments", "expected a tuple of texts")
     for attachment in message.attachments:
         check_label("message.attachments", attachment)
     if not isinstance(message.metadata, Mapping):
-        raise BadValue("message.metadata", "a mapping is wanted")
+        raise BadValue("message.metadata", "expected a mapping")

@@ -31,7 +31,7 @@ _REMEDY: Final = "decode it with errors='replace', or send bytes as a file"
 def text_problem(value: object) -> str:
     """Why ``value`` is no text; empty when it is one."""
     if not isinstance(value, str):
-        return f"a str is wanted, not {type(value).__name__}"
+        return f"expected a str, not {type(value).__name__}"
     if value.isascii():
         return ""
     try:

@@ -151,12 +151,12 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         keep_tuples(self, "hooks")
         problems.extend(id_problems("hooks", self.hooks))
         problems.extend(
-            f"{field}: True or False is wanted"
+            f"{field}: expected True or False"
             for field in ("emits_start_complete", "expose_as_tool", "supports_checkpointing")
             if not isinstance(getattr(self, field), bool)
         )
         problems.extend(
-            f"{field}: a text is wanted"
+            f"{field}: expected a text"
             for field in _TEXTS
             if not isinstance(getattr(self, field), str)
         )
@@ -220,7 +220,7 @@ def agent(
 
 def _code_problems(agent: AgentDefinition) -> Iterable[str]:
     if not callable(agent.execute):
-        yield "execute: an async function (input, ctx) is wanted"
+        yield "execute: expected an async function (input, ctx)"
     if agent.side_a is None:
         for field in (
             "side_b", "max_session_turns", "hooks", "expose_as_tool", "supports_checkpointing",
@@ -249,16 +249,16 @@ def _model_problems(agent: AgentDefinition) -> Iterable[str]:
 
 def _side_problems(path: str, side: object) -> Iterable[str]:
     if not isinstance(side, SideConfig):
-        yield f"{path}: a SideConfig is wanted, not {type(side).__name__}"
+        yield f"{path}: expected a SideConfig, not {type(side).__name__}"
         return
     if not isinstance(side.prompt, str | PromptDefinition) or not side.prompt:
-        yield f"{path}.prompt: a PromptDefinition or its name is wanted"
+        yield f"{path}.prompt: expected a PromptDefinition or its name"
     if not isinstance(side.label, str):
-        yield f"{path}.label: a text is wanted"
+        yield f"{path}.label: expected a text"
     if not is_limit(side.max_steps):
         yield f"{path}.max_steps: at least 1"
     if not isinstance(side.stop_on_response, bool):
-        yield f"{path}.stop_on_response: True or False is wanted"
+        yield f"{path}.stop_on_response: expected True or False"
     yield from absent_or_named(path, side, "stop_tool", "stop_tool_response_property")
     if side.stop_tool_response_property and not side.stop_tool:
         yield f"{path}.stop_tool_response_property: there is no stop_tool"
@@ -269,7 +269,7 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
             continue
         name = binding.name if isinstance(binding, SessionToolBinding) else binding
         if not isinstance(name, str) or not name:
-            yield f"{path}.{which}: a tool's name or a SessionToolBinding is wanted"
+            yield f"{path}.{which}: expected a tool's name or a SessionToolBinding"
             continue
         if isinstance(binding, SessionToolBinding):
             fields = ("message_property", "attachments_property")

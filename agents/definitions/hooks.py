@@ -82,11 +82,11 @@ class Hook(Struct, frozen=True):
     def __post_init__(self) -> None:
         problems = []
         if not self.id or label_problem(self.id):
-            problems.append("id: a name is wanted")
+            problems.append("id: expected a name")
         if not isinstance(self.point, str) or self.point not in POINTS:
             problems.append(f"point: one of {', '.join(sorted(POINTS))}, not {self.point!r}")
         if not callable(self.fn):
-            problems.append("fn: a function (state, value) is wanted")
+            problems.append("fn: expected a function (state, value)")
         if problems:
             raise DefinitionError(f"hook {self.id!r}", problems)
 
@@ -116,7 +116,7 @@ def _misfit(point: str, given: Any, returned: Any) -> str:
         return _split(given, returned)
     kind = type(given)
     if not isinstance(returned, kind):
-        return f"{kind.__name__} wanted, not {type(returned).__name__}"
+        return f"expected {kind.__name__}, not {type(returned).__name__}"
     if isinstance(returned, ToolResult):
         return _result_problem(returned)
     if isinstance(returned, AssistantMessage) and returned.calls:
@@ -126,25 +126,25 @@ def _misfit(point: str, given: Any, returned: Any) -> str:
 
 def _result_problem(result: ToolResult) -> str:
     if not isinstance(result.content, str):
-        return "content: a text is wanted"
+        return "content: expected a text"
     if not isinstance(result.is_error, bool):
-        return "is_error: True or False is wanted"
-    return "" if _are_texts(result.attachments) else "attachments: a tuple of paths is wanted"
+        return "is_error: expected True or False"
+    return "" if _are_texts(result.attachments) else "attachments: expected a tuple of paths"
 
 
 def _message_problem(message: Any) -> str:
     """Why a message cannot be shown or written down; calls apart."""
     if isinstance(message, UserMessage):
         if not _are_texts((message.content, message.role)):
-            return "content, role: texts are wanted"
-        return "" if _are_texts(message.notes) else "notes: a tuple of texts is wanted"
+            return "content, role: expected texts"
+        return "" if _are_texts(message.notes) else "notes: expected a tuple of texts"
     if not isinstance(message, AssistantMessage):
-        return f"messages wanted, not {type(message).__name__}"
+        return f"expected messages, not {type(message).__name__}"
     if not isinstance(message.text, str):
-        return "text: a text is wanted"
+        return "text: expected a text"
     thinking = message.thinking
     if not isinstance(thinking, tuple) or not all(isinstance(each, Thinking) for each in thinking):
-        return "thinking: a tuple of Thinking is wanted"
+        return "thinking: expected a tuple of Thinking"
     return ""
 
 
@@ -155,7 +155,7 @@ def _are_texts(values: object) -> bool:
 def _split(given: Any, returned: Any) -> str:
     """A request's messages must stay messages, and calls keep their results."""
     if isinstance(returned, str) or not isinstance(returned, Iterable):
-        return f"messages wanted, not {type(returned).__name__}"
+        return f"expected messages, not {type(returned).__name__}"
     left = {
         call.id: (call.name, call.arguments)
         for message in given

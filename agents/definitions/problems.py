@@ -31,17 +31,17 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 def name_problems(name: object) -> Iterable[str]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield "name: 1 to 128 letters, digits, '_', '-', '.' or ':' are wanted"
+        yield "name: expected 1 to 128 letters, digits, '_', '-', '.' or ':'"
 
 
 def id_problems(path: str, ids: object) -> Iterable[str]:
     if isinstance(ids, str) or not isinstance(ids, Iterable):
-        yield f"{path}: a list of hook ids is wanted"
+        yield f"{path}: expected a list of hook ids"
         return
     seen: set[object] = set()
     for index, each in enumerate(ids):
         if not isinstance(each, str):
-            yield f"{path}[{index}]: a hook's id is wanted, not {type(each).__name__}"
+            yield f"{path}[{index}]: expected a hook's id, not {type(each).__name__}"
         elif each in seen:
             yield f"{path}[{index}]: {each!r} is listed twice"
         else:
@@ -53,7 +53,7 @@ def absent_or_named(path: str, holder: object, *fields: str) -> Iterable[str]:
     for field in fields:
         value = getattr(holder, field)
         if not isinstance(value, str | None) or value == "":
-            yield f"{path}.{field}: a name is wanted".lstrip(".")
+            yield f"{path}.{field}: expected a name".lstrip(".")
 
 
 def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
@@ -86,13 +86,13 @@ def is_limit(value: object) -> bool:
 def listed_problems(path: str, listed: object, kinds: Any, wanted: str) -> Iterable[str]:
     """What is wrong with a list of things that have names, or of their names."""
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        yield f"{path}: a list is wanted, each {wanted}"
+        yield f"{path}: expected a list, each {wanted}"
         return
     seen: set[str] = set()
     for index, each in enumerate(listed):
         name = each if isinstance(each, str) else getattr(each, "name", None)
         if not isinstance(each, kinds) or not name:
-            yield f"{path}[{index}]: {wanted} is wanted, not {type(each).__name__}"
+            yield f"{path}[{index}]: expected {wanted}, not {type(each).__name__}"
         elif name in seen:
             yield f"{path}[{index}]: {name!r} is listed twice"
         else:

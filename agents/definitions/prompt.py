@@ -92,16 +92,16 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
         problems = list(name_problems(self.name))
         problems.extend(absent_or_named("", self, *_MAPPINGS))
         if not isinstance(self.blocking, bool):
-            problems.append("blocking: True or False is wanted")
+            problems.append("blocking: expected True or False")
         if isinstance(self.immediate, Immediate):
             keep_tuples(self.immediate, "scoped_env")
             problems.extend(_immediate_problems(self.immediate))
         elif not isinstance(self.immediate, bool):
-            problems.append("immediate: True, False or Immediate(…) is wanted")
+            problems.append("immediate: expected True, False or Immediate(…)")
         if isinstance(self.resumable, Resumable):
             problems.extend(_resumable_problems(self.resumable))
         elif self.resumable is not False and self.resumable is not None:
-            problems.append("resumable: False or Resumable(receives_messages=…) is wanted")
+            problems.append("resumable: expected False or Resumable(receives_messages=…)")
         problems.extend(text_problems("", self))
         if problems:
             raise DefinitionError(f"subagent tool {self.name!r}", problems)
@@ -155,7 +155,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
         if not isinstance(self.prompt, str):
-            problems.append("prompt: a text is wanted")
+            problems.append("prompt: expected a text")
         if isinstance(self.model, str):
             if not self.model:
                 problems.append('model: give "provider:name", a registered name, or a Model')
@@ -196,12 +196,12 @@ def _tool_problems(tools: object) -> Iterable[str]:
 
 def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
     if not isinstance(prompt.parallel_tool_calls, bool):
-        yield "parallel_tool_calls: True or False is wanted"
+        yield "parallel_tool_calls: expected True or False"
     if not isinstance(prompt.tool_choice, str):
-        yield 'tool_choice: "auto", "none", "any" or the name of a tool is wanted'
+        yield 'tool_choice: expected "auto", "none", "any" or the name of a tool'
     options: object = prompt.provider_options
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
-        yield "provider_options: a mapping of names to JSON values is wanted"
+        yield "provider_options: expected a mapping of names to JSON values"
 
 
 def _placeholder_problems(prompt: PromptDefinition) -> Iterable[str]:
@@ -215,7 +215,7 @@ def _immediate_problems(immediate: Immediate) -> Iterable[str]:
     yield from absent_or_named("immediate", immediate, "name_env", "description_env")
     names: object = immediate.scoped_env
     if not isinstance(names, tuple) or not all(isinstance(each, str) and each for each in names):
-        yield "immediate.scoped_env: a list of the names of variables is wanted"
+        yield "immediate.scoped_env: expected a list of the names of variables"
 
 
 def _resumable_problems(resumable: Resumable) -> Iterable[str]:

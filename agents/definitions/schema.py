@@ -185,7 +185,7 @@ class _Compiler:
 
     def compile(self, schema: Any, path: str) -> dict[str, Any]:
         if not isinstance(schema, dict):
-            self._say(path, "a schema is wanted, an object")
+            self._say(path, "expected a schema, an object")
             return {}
         good = {key: value for key, value in schema.items() if self._is_good(key, value, path)}
         types = good.get("type", list(_KINDS))

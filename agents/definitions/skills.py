@@ -68,7 +68,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         problems: list[str] = []
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            problems.append("name: 1 to 100 letters, digits, '_', '-' or '.' are wanted")
+            problems.append("name: expected 1 to 100 letters, digits, '_', '-' or '.'")
         if not isinstance(self.description, str) or not self.description.strip():
             problems.append("description: required; say when to use the skill")
         keep_tuples(self, "tools", "agents", "variables")
@@ -139,7 +139,7 @@ def _skill_calls(skill: Skill) -> Iterable[str]:
 def _path_problems(skill: Skill) -> Iterable[str]:
     """Whether it is carried out by a model or by a tool, and by one of them only."""
     if not isinstance(skill.instructions, str):
-        yield "instructions: a text is wanted"
+        yield "instructions: expected a text"
         return
     if not isinstance(skill.passthrough, Tool | str):
         what = getattr(skill.passthrough, "__name__", type(skill.passthrough).__name__)

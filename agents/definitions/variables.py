@@ -50,15 +50,15 @@ class VariableDefinition(Struct, frozen=True, kw_only=True):
 def variable_problems(path: str, variables: object) -> Iterable[str]:
     """What is wrong with a list of ``VariableDefinition``s."""
     if isinstance(variables, str) or not isinstance(variables, Iterable):
-        yield f"{path}: a list of VariableDefinitions is wanted"
+        yield f"{path}: expected a list of VariableDefinitions"
         return
     seen: set[str] = set()
     for index, each in enumerate(variables):
         if not isinstance(each, VariableDefinition):
-            yield f"{path}[{index}]: VariableDefinition wanted, not {type(each).__name__}"
+            yield f"{path}[{index}]: expected VariableDefinition, not {type(each).__name__}"
             continue
         if not isinstance(each.name, str) or not _NAME.fullmatch(each.name):
-            yield f"{path}[{index}].name: letters, digits and '_' are wanted, not {each.name!r}"
+            yield f"{path}[{index}].name: expected letters, digits and '_', not {each.name!r}"
         elif each.name in seen:
             yield f"{path}[{index}]: the name {each.name!r} is taken"
         if each.type not in ("secret", "text"):
@@ -71,15 +71,15 @@ def variable_problems(path: str, variables: object) -> Iterable[str]:
 def env_problems(path: str, env: object) -> Iterable[str]:
     """What is wrong with a mapping of values."""
     if not isinstance(env, Mapping):
-        yield f"{path}: a mapping of names to texts is wanted"
+        yield f"{path}: expected a mapping of names to texts"
         return
     for name, value in env.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             yield f"{path}: {name!r} is no variable's name; use letters, digits and '_'"
         elif not isinstance(value, str):
-            yield f"{path}.{name}: a text is wanted, not {type(value).__name__}"
+            yield f"{path}.{name}: expected a text, not {type(value).__name__}"
         elif text_problem(value):  # Which says what stands there, and that may be a secret.
-            yield f"{path}.{name}: a text that UTF-8 can hold is wanted"
+            yield f"{path}.{name}: expected a text that UTF-8 can hold"
 
 
 def is_true(value: str | None) -> bool:

@@ -87,7 +87,7 @@ class SessionState:
     def add_user_message(self, content: str) -> None:
         """Say something to the model; it is seen at the next step."""
         if not isinstance(content, str):
-            raise BadValue("content", f"a text is wanted, not {type(content).__name__}")
+            raise BadValue("content", f"expected a text, not {type(content).__name__}")
         self._begin_turn()
         self.fold(e.SessionTaken(items=(e.SessionMessage(content=content),)))
 

@@ -239,7 +239,7 @@ class PackageReader:
         found: dict[str, Any] = {}
         for each in given if isinstance(given, Iterable) else ():
             if not isinstance(each, kind):
-                self.say(path, f"{kind.__name__} wanted, not {type(each).__name__}")
+                self.say(path, f"expected {kind.__name__}, not {type(each).__name__}")
             elif found.setdefault(each.name, each) is not each:
                 self.say(path, f"two that were given are named {each.name!r}")
         names = self._known.get(path, {})
@@ -268,7 +268,7 @@ class PackageReader:
     def _open(self, data: bytes | str) -> dict[str, Any]:
         """The fields of the file; nothing if it is not one to be read."""
         if not isinstance(data, bytes | str):
-            self.problems.append(f"bytes or a text are wanted, not {type(data).__name__}")
+            self.problems.append(f"expected bytes or a text, not {type(data).__name__}")
             return {}
         if len(data) > MAX_PACKAGE_CHARS:
             most = f"at most {MAX_PACKAGE_CHARS:,} are read"

@@ -244,11 +244,11 @@ def _path_back(start: str, starts: Mapping[str, list[str]]) -> list[str]:
 def _by_name(path: str, items: Iterable[Any], kind: Any, problems: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not isinstance(items, Iterable):
-        problems.append(f"{path}: a list is wanted, not {type(items).__name__}")
+        problems.append(f"{path}: expected a list, not {type(items).__name__}")
         return found
     for index, item in enumerate(items):
         if not isinstance(item, kind):
-            problems.append(f"{path}[{index}]: {kind.__name__} wanted, not {type(item).__name__}")
+            problems.append(f"{path}[{index}]: expected {kind.__name__}, not {type(item).__name__}")
         elif item.name in found:
             problems.append(f"{path}[{index}]: the name {item.name!r} is taken")
         else:

@@ -207,7 +207,7 @@ def _by_schema(child: ChildTool, arguments: str, name: str) -> ChildRequest:
     if isinstance(paths, str):
         paths = (paths,)
     if paths and not isinstance(paths, list | tuple):
-        problem = f"`{config.init_attachments_property}`: a list of paths is wanted"
+        problem = f"`{config.init_attachments_property}`: expected a list of paths"
         raise BadArguments(child.agent.name, [problem])
     name = name or str(given.get(config.init_agent_name_property or "", ""))
     if problem := label_problem(name):

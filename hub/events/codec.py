@@ -128,14 +128,14 @@ def decode_event(data: bytes | bytearray | memoryview | str) -> Event:
         # Most events are of known types: whether this one is, is asked only now.
         problem = str(error)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadValue("event", f"{error}; JSON is wanted") from None
+        raise BadValue("event", f"{error}; expected JSON") from None
     try:
         fields = _objects().decode(data)
         name = msgspec.json.decode(fields.get("type", NULL), type=str)
     except msgspec.ValidationError:
-        raise BadValue("event", "a JSON object with a text 'type' is wanted") from None
+        raise BadValue("event", "expected a JSON object with a text 'type'") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadValue("event", f"{error}; JSON is wanted") from None
+        raise BadValue("event", f"{error}; expected JSON") from None
     if name in _RESERVED:
         raise BadValue(f"event {name!r}", problem)
     return _decode_named(name, fields, data)

@@ -180,10 +180,10 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
             max_session_turns=0, env={"A": 1}, hooks=["h", "h"],
         )  # type: ignore[arg-type]
     )  # fmt: skip
-    for problem in ("name: 1 to 128 letters", "side_a.max_steps: at least 1",
+    for problem in ("name: expected 1 to 128 letters", "side_a.max_steps: at least 1",
                     "side_b: required for dual_ai", "max_session_turns: at least 1",
-                    "env.A: a text is wanted", "hooks[1]: 'h' is listed twice",
-                    "title: a text is wanted"):  # fmt: skip
+                    "env.A: expected a text", "hooks[1]: 'h' is listed twice",
+                    "title: expected a text"):  # fmt: skip
         assert problem in text, text
     text = problems(lambda: prompt(name="", prompt=7, model="", tools=[print, "look"]))
     for path in ("name:", "prompt:", "model:", "tools[0]: print is no tool"):
@@ -227,26 +227,26 @@ def test_a_binding_is_a_tools_name_or_an_object(which: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"prompt": ""}, "prompt: a PromptDefinition or its name is wanted"),
-        ({"prompt": None}, "prompt: a PromptDefinition or its name is wanted"),
-        ({"label": 7}, "label: a text is wanted"),
-        ({"stop_on_response": "no"}, "stop_on_response: True or False is wanted"),
-        ({"stop_tool": ""}, "stop_tool: a name is wanted"),
-        ({"stop_tool": ["x"]}, "stop_tool: a name is wanted"),
+        ({"prompt": ""}, "prompt: expected a PromptDefinition or its name"),
+        ({"prompt": None}, "prompt: expected a PromptDefinition or its name"),
+        ({"label": 7}, "label: expected a text"),
+        ({"stop_on_response": "no"}, "stop_on_response: expected True or False"),
+        ({"stop_tool": ""}, "stop_tool: expected a name"),
+        ({"stop_tool": ["x"]}, "stop_tool: expected a name"),
         ({"stop_tool_response_property": "x"}, "stop_tool_response_property: there is no stop_"),
         ({"max_steps": 0}, "max_steps: at least 1"),
         ({"max_steps": True}, "max_steps: at least 1"),
         ({"max_steps": 1.5}, "max_steps: at least 1"),
-        ({"session_stop": ""}, "session_stop: a tool's name or a SessionToolBinding is wanted"),
-        ({"session_fail": 7}, "session_fail: a tool's name or a SessionToolBinding is wanted"),
-        ({"session_status": SessionToolBinding([])}, "session_status: a tool's name or a"),  # type: ignore[arg-type]
+        ({"session_stop": ""}, "session_stop: expected a tool's name or a SessionToolBinding"),
+        ({"session_fail": 7}, "session_fail: expected a tool's name or a SessionToolBinding"),
+        ({"session_status": SessionToolBinding([])}, "session_status: expected a tool's name or a"),  # type: ignore[arg-type]
         (
             {"session_stop": SessionToolBinding("x", message_property=[])},  # type: ignore[arg-type]
-            "session_stop.message_property: a name is wanted",
+            "session_stop.message_property: expected a name",
         ),
         (
             {"session_stop": SessionToolBinding("x", attachments_property="")},
-            "session_stop.attachments_property: a name is wanted",
+            "session_stop.attachments_property: expected a name",
         ),
         (
             {"session_stop": "x", "session_fail": SessionToolBinding("x")},
@@ -259,7 +259,7 @@ def test_a_wrong_side_is_told_on_either_side(fields: dict[str, Any], problem: st
     assert f"side_a.{problem}" in problems(lambda: model_agent(side_a=wrong))
     text = problems(lambda: model_agent(type="dual_ai", side_b=wrong))
     assert f"side_b.{problem}" in text and "side_a" not in text
-    assert "side_a: a SideConfig is wanted, not str" in problems(lambda: model_agent(side_a="p"))
+    assert "side_a: expected a SideConfig, not str" in problems(lambda: model_agent(side_a="p"))
 
 
 # ── prompts ──────────────────────────────────────────────────────────────────────────────────
@@ -335,19 +335,22 @@ def test_a_child_that_stays_says_who_hears_its_messages(fields: Any, problem: st
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"name": "no name"}, "name: 1 to 128 letters"),
-        ({"blocking": 1}, "blocking: True or False is wanted"),
-        ({"init_user_message_property": ""}, "init_user_message_property: a name is wanted"),
-        ({"init_attachments_property": 7}, "init_attachments_property: a name is wanted"),
-        ({"init_agent_name_property": []}, "init_agent_name_property: a name is wanted"),
-        ({"optional": ""}, "optional: a name is wanted"),
-        ({"immediate": "yes"}, "immediate: True, False or Immediate(…) is wanted"),
-        ({"immediate": Immediate(name_env="")}, "immediate.name_env: a name is wanted"),
-        ({"immediate": Immediate(description_env=[])}, "immediate.description_env: a name"),  # type: ignore[arg-type]
-        ({"immediate": Immediate(scoped_env="KEY")}, "immediate.scoped_env: a list"),  # type: ignore[arg-type]
-        ({"immediate": Immediate(scoped_env=None)}, "immediate.scoped_env: a list"),  # type: ignore[arg-type]
-        ({"resumable": True}, "resumable: False or Resumable(receives_messages=…) is wanted"),
-        ({"resumable": 0}, "resumable: False or Resumable(receives_messages=…) is wanted"),
+        ({"name": "no name"}, "name: expected 1 to 128 letters"),
+        ({"blocking": 1}, "blocking: expected True or False"),
+        ({"init_user_message_property": ""}, "init_user_message_property: expected a name"),
+        ({"init_attachments_property": 7}, "init_attachments_property: expected a name"),
+        ({"init_agent_name_property": []}, "init_agent_name_property: expected a name"),
+        ({"optional": ""}, "optional: expected a name"),
+        ({"immediate": "yes"}, "immediate: expected True, False or Immediate(…)"),
+        ({"immediate": Immediate(name_env="")}, "immediate.name_env: expected a name"),
+        (
+            {"immediate": Immediate(description_env=[])},
+            "immediate.description_env: expected a name",
+        ),  # type: ignore[arg-type]
+        ({"immediate": Immediate(scoped_env="KEY")}, "immediate.scoped_env: expected a list"),  # type: ignore[arg-type]
+        ({"immediate": Immediate(scoped_env=None)}, "immediate.scoped_env: expected a list"),  # type: ignore[arg-type]
+        ({"resumable": True}, "resumable: expected False or Resumable(receives_messages=…)"),
+        ({"resumable": 0}, "resumable: expected False or Resumable(receives_messages=…)"),
     ],
 )
 def test_a_wrong_knob_of_a_subagent_tool_is_told(fields: Any, problem: str) -> None:
@@ -359,28 +362,40 @@ def test_a_wrong_knob_of_a_subagent_tool_is_told(fields: Any, problem: str) -> N
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"name": 7}, "name: 1 to 128 letters"),
-        ({"prompt": None}, "prompt: a text is wanted"),
+        ({"name": 7}, "name: expected 1 to 128 letters"),
+        ({"prompt": None}, "prompt: expected a text"),
         ({"model": ""}, 'model: give "provider:name"'),
         ({"tools": None}, "tools: give a list of tools or of their names"),
         ({"tools": [look, 7]}, "tools[1]: int is no tool"),
         ({"agents": "x"}, "agents: "),
-        ({"agents": [7]}, "agents[0]: the name of an agent is wanted, not int"),
-        ({"skills": [7]}, "skills[0]: a Skill or its name is wanted, not int"),
-        ({"variables": "KEY"}, "variables: a list of VariableDefinitions is wanted"),
-        ({"variables": ["KEY"]}, "variables[0]: VariableDefinition wanted, not str"),
-        ({"env": "A=1"}, "env: a mapping of names to texts is wanted"),
+        ({"agents": [7]}, "agents[0]: expected the name of an agent, not int"),
+        ({"skills": [7]}, "skills[0]: expected a Skill or its name, not int"),
+        ({"variables": "KEY"}, "variables: expected a list of VariableDefinitions"),
+        ({"variables": ["KEY"]}, "variables[0]: expected VariableDefinition, not str"),
+        ({"env": "A=1"}, "env: expected a mapping of names to texts"),
         ({"env": {"a b": "1"}}, "env: 'a b' is no variable's name"),
-        ({"hooks": "h"}, "hooks: a list of hook ids is wanted"),
-        ({"hooks": [["h"]]}, "hooks[0]: a hook's id is wanted, not list"),
-        ({"hooks": 7}, "hooks: a list of hook ids is wanted"),
+        ({"hooks": "h"}, "hooks: expected a list of hook ids"),
+        ({"hooks": [["h"]]}, "hooks[0]: expected a hook's id, not list"),
+        ({"hooks": 7}, "hooks: expected a list of hook ids"),
         ({"required_schema": {"type": "string"}}, "required_schema: the top must be"),
         ({"required_schema": 7}, "required_schema: give a JSON schema"),
-        ({"parallel_tool_calls": "no"}, "parallel_tool_calls: True or False is wanted"),
-        ({"tool_choice": None}, 'tool_choice: "auto", "none", "any" or the name of a tool'),
-        ({"tool_choice": {"type": "any"}}, 'tool_choice: "auto", "none", "any" or the name'),
-        ({"provider_options": None}, "provider_options: a mapping of names to JSON values"),
-        ({"provider_options": {1: 2}}, "provider_options: a mapping of names to JSON values"),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls: expected True or False"),
+        (
+            {"tool_choice": None},
+            'tool_choice: expected "auto", "none", "any" or the name of a tool',
+        ),
+        (
+            {"tool_choice": {"type": "any"}},
+            'tool_choice: expected "auto", "none", "any" or the name',
+        ),
+        (
+            {"provider_options": None},
+            "provider_options: expected a mapping of names to JSON values",
+        ),
+        (
+            {"provider_options": {1: 2}},
+            "provider_options: expected a mapping of names to JSON values",
+        ),
     ],
 )
 def test_a_wrong_field_of_a_prompt_is_told(fields: Any, problem: str) -> None:
@@ -453,7 +468,7 @@ def test_what_does_not_fit_together_is_told_with_what_is_known() -> None:
     assert "agents.b.side_a.prompt.tools: no tool named 'dig'; known: look" in text
     assert "agents.b.side_a.prompt.tool_choice: no tool named 'x'" in text
     assert "agents[2]: the name 'a' is taken" in text
-    assert "agents[3]: AgentDefinition wanted, not str" in text
+    assert "agents[3]: expected AgentDefinition, not str" in text
     twice = AgentDefinition(name="t", side_a=SideConfig(prompt=prompt(tools=[look, look])))
     assert "two tools are named 'look'" in problems(lambda: Definitions([twice]))
 

@@ -297,7 +297,7 @@ def test_every_unsupported_keyword_is_named_with_its_path(keywords: list[str]) -
     ({**top(b={}), "additionalProperties": True}, "a.additionalProperties: must be false"),
     ({**top(b={}), "required": ["c"]}, "a.required: 'c' is not among the properties"),
     ({"type": "object", "properties": {'"': {}}}, "a: "),
-    ({"type": "object", "properties": {"b": True}}, "a.properties.b: a schema is wanted"),
+    ({"type": "object", "properties": {"b": True}}, "a.properties.b: expected a schema"),
     ({"type": "object", "properties": {1: {}}}, "a.properties.1: a name must be a string"),
     ({"type": ["string", "array"], "pattern": "a"}, "a: a string with a pattern cannot stand"),
     ({"anyOf": [{"type": "object"}, {"type": "string", "pattern": "a"}]}, "a: a string with a"),

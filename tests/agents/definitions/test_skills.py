@@ -87,7 +87,7 @@ def test_lists_and_iterators_become_tuples_and_no_list_is_not_an_empty_one() -> 
 
 @pytest.mark.parametrize("name", ["", "a b", "skill:a", "x" * 101, "ä", "a/b", None, 3])
 def test_a_name_is_one_word(name: object) -> None:
-    assert problems(name=name) == ["name: 1 to 100 letters, digits, '_', '-' or '.' are wanted"]
+    assert problems(name=name) == ["name: expected 1 to 100 letters, digits, '_', '-' or '.'"]
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_a_name_is_one_word(name: object) -> None:
         ({"description": " "}, "description: required; say when to use the skill"),
         ({"description": None}, "description: required"),
         ({"instructions": "\n"}, "instructions: required; say what is to be done"),
-        ({"instructions": 3}, "instructions: a text is wanted"),
-        ({"tools": "look"}, "tools: a list is wanted, each a tool"),
-        ({"tools": 3}, "tools: a list is wanted"),
-        ({"tools": [print]}, "tools[0]: a tool, made with @tool, or the name of one is wanted"),
+        ({"instructions": 3}, "instructions: expected a text"),
+        ({"tools": "look"}, "tools: expected a list, each a tool"),
+        ({"tools": 3}, "tools: expected a list"),
+        ({"tools": [print]}, "tools[0]: expected a tool, made with @tool, or the name of one"),
         ({"tools": ["look", look]}, "tools[1]: 'look' is listed twice"),
-        ({"tools": [""]}, "tools[0]: a tool"),
-        ({"agents": "critic"}, "agents: a list is wanted, each the name of an agent"),
-        ({"agents": 3}, "agents: a list is wanted"),
-        ({"agents": [3]}, "agents[0]: the name of an agent is wanted, not int"),
+        ({"tools": [""]}, "tools[0]: expected a tool"),
+        ({"agents": "critic"}, "agents: expected a list, each the name of an agent"),
+        ({"agents": 3}, "agents: expected a list"),
+        ({"agents": [3]}, "agents[0]: expected the name of an agent, not int"),
         ({"agents": ["a", "a"]}, "agents[1]: 'a' is listed twice"),
         ({"agents": ["a"], "tools": ["look"]}, "agents: its tools lack 'use_agent'"),
         ({"agents": ["a"], "tools": []}, "agents: its tools lack 'use_agent'"),
@@ -113,8 +113,8 @@ def test_a_name_is_one_word(name: object) -> None:
         ({"max_iterations": 0}, "max_iterations: at least 1"),
         ({"max_iterations": True}, "max_iterations: at least 1"),
         ({"max_iterations": None}, "max_iterations: at least 1"),
-        ({"variables": ["A"]}, "variables[0]: VariableDefinition wanted, not str"),
-        ({"env": {"A": 3}}, "env.A: a text is wanted, not int"),
+        ({"variables": ["A"]}, "variables[0]: expected VariableDefinition, not str"),
+        ({"env": {"A": 3}}, "env.A: expected a text, not int"),
         ({"passthrough": None}, "passthrough: NoneType is no tool; decorate the function"),
         ({"passthrough": print}, "passthrough: print is no tool; decorate the function"),
         ({"passthrough": " "}, "passthrough: ' ' is no tool of your own"),

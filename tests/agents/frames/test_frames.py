@@ -207,7 +207,7 @@ def test_the_result_of_a_frame_pops_it() -> None:
 
 
 def test_what_is_said_is_text() -> None:
-    with pytest.raises(BadValue, match="a text is wanted"):
+    with pytest.raises(BadValue, match="expected a text"):
         SessionState().add_user_message(None)  # type: ignore[arg-type]
 
 

@@ -476,8 +476,8 @@ def test_metadata_stands_in_one_place() -> None:
         (b'{"hubbub_package": 1, "x": 1}', "x: unknown field"),
         (b'{"hubbub_package": 1}', "prompts: required"),
         (b" " * (MAX_PACKAGE_CHARS + 1), "8,388,609 characters are too many"),
-        (None, "bytes or a text are wanted, not NoneType"),
-        (7, "bytes or a text are wanted, not int"),
+        (None, "expected bytes or a text, not NoneType"),
+        (7, "expected bytes or a text, not int"),
     ],
 )
 def test_what_is_no_package_of_this_format_is_refused(data: Any, problem: str) -> None:
@@ -498,7 +498,7 @@ def test_too_many_parts_and_endless_names_make_short_refusals() -> None:
 
 def test_what_is_handed_over_must_be_tools_and_hooks() -> None:
     text = problems(pack(team(), "lead"), tools=[look, print, "finish"], hooks=None)
-    assert "tools: Tool wanted, not builtin_function_or_method" in text
+    assert "tools: expected Tool, not builtin_function_or_method" in text
     assert "tools: 'finish' is missing; hand it over in tools=…" in text
     assert "hooks: 'first' is missing; hand it over in hooks=…" in text
 

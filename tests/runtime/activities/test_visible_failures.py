@@ -179,9 +179,9 @@ async def test_a_conversation_that_fails_twice_says_so_twice(
 
 
 NO_REPLIES: dict[str, tuple[Any, str]] = {
-    "str": ("hello", "ModelReply(text=…) is wanted, not str"),
-    "None": (None, "ModelReply(text=…) is wanted, not NoneType"),
-    "dict": ({"text": "x"}, "ModelReply(text=…) is wanted, not dict"),
+    "str": ("hello", "expected ModelReply(text=…), not str"),
+    "None": (None, "expected ModelReply(text=…), not NoneType"),
+    "dict": ({"text": "x"}, "expected ModelReply(text=…), not dict"),
     "text": (ModelReply(text=None), "text is to be a str, not NoneType"),  # type: ignore[arg-type]
     "calls": (ModelReply(calls="act"), "calls is to be a tuple, not str"),  # type: ignore[arg-type]
     "call": (ModelReply(calls=("act",)), "ToolCalls, not str"),  # type: ignore[arg-type]

@@ -304,7 +304,7 @@ def test_front_matter_that_cannot_be_read_is_told_with_its_line(
         ("allowed-tools: x", f"'allowed-tools' is no key of a skill; known keys: {KNOWN}"),
         ("no: x", "'False' is no key of a skill; known keys: "),
         ("name: no", f"name: a text is wanted; {QUOTES}"),
-        ("name: skill:x", "name: 1 to 100 letters, digits, '_', '-' or '.' are wanted"),
+        ("name: skill:x", "name: expected 1 to 100 letters, digits, '_', '-' or '.'"),
         ("name:", "name: nothing is given; leave the key out"),
         ("tools:", "tools: nothing is given; write [] for no tools, or leave the key out for all"),
         ("tools: ''", "tools: nothing is given; write [] for no tools, or leave the key out"),
@@ -360,8 +360,8 @@ def test_a_default_value_is_never_shown(tmp_path: Path) -> None:
 def test_a_bad_name_of_a_file_is_told_with_both_remedies(tmp_path: Path) -> None:
     (tmp_path / "My skill.md").write_text(RESEARCH)
     (told,) = problems(tmp_path)
-    assert told.startswith("My skill.md: name: 1 to 100 letters")
-    assert told.endswith("are wanted; rename it, or give a name")
+    assert told.startswith("My skill.md: name: expected 1 to 100 letters")
+    assert told.endswith("; rename it, or give a name")
 
 
 def test_all_problems_of_all_files_are_told_at_once(tmp_path: Path) -> None:

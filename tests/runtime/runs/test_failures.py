@@ -543,7 +543,7 @@ async def test_wrong_types_are_named_at_the_call(ports: Ports) -> None:
     async with Runtime([talker], ports=ports, store="memory") as runtime:
         with pytest.raises(BadValue, match="not int"):
             await runtime.start(3)  # type: ignore[arg-type]
-        with pytest.raises(BadValue, match="Event is wanted"):
+        with pytest.raises(BadValue, match="expected an Event"):
             runtime.hub.emit("x")  # type: ignore[arg-type]
         with pytest.raises(BadValue, match="no function"):
             runtime.hub.subscribe("agent:*", "x")  # type: ignore[call-overload]
