@@ -7,6 +7,7 @@ changes breaks every store in use.
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -111,11 +112,11 @@ def test_every_type_has_one_struct_in_the_one_module():
 
 
 @pytest.mark.spec("R-10")
-@pytest.mark.parametrize("event", [Event, CustomEvent, *CATALOGUE], ids=lambda e: e.__name__)
-def test_every_field_has_a_default_so_that_old_records_read(event):
-    assert event() == event()
-    for field in structs.fields(event):
-        assert not field.required, field.name
+def test_every_field_has_a_default_so_that_old_records_read():
+    for event in (Event, CustomEvent, *CATALOGUE):
+        assert event() == event()
+        for field in structs.fields(event):
+            assert not field.required, f"{event.__name__}.{field.name}"
 
 
 @pytest.mark.spec("R-10", "H-06")
@@ -224,20 +225,23 @@ def test_what_json_cannot_hold_is_refused_where_the_event_is_made():
 
 
 @pytest.mark.spec("H-13")
-@pytest.mark.parametrize("event", [CustomEvent, *CATALOGUE], ids=lambda e: e.__name__)
-def test_no_field_of_an_event_can_be_set(event):
-    made = event()
-    for name in made.__struct_fields__:
-        with pytest.raises(AttributeError):
-            setattr(made, name, getattr(made, name))
+def test_no_field_of_an_event_can_be_set():
+    open_to_change = []
+    for event in (CustomEvent, *CATALOGUE):
+        made = event()
+        for name in made.__struct_fields__:
+            with suppress(AttributeError):
+                setattr(made, name, getattr(made, name))
+                open_to_change.append(f"{event.__name__}.{name}")
+    assert open_to_change == []
 
 
 @pytest.mark.spec("H-13")
-@pytest.mark.parametrize("event", CATALOGUE, ids=lambda e: e.__name__)
-def test_no_field_of_an_event_holds_what_can_be_changed(event):
-    for field in structs.fields(event):
-        text = _type_name(field.type)
-        assert not any(word in text.lower() for word in ("list", "dict", "set[", "any")), field.name
+def test_no_field_of_an_event_holds_what_can_be_changed():
+    for event in CATALOGUE:
+        for field in structs.fields(event):
+            text, name = _type_name(field.type), f"{event.__name__}.{field.name}"
+            assert not any(word in text.lower() for word in ("list", "dict", "set[", "any")), name
 
 
 @pytest.mark.anyio
