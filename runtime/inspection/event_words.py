@@ -1,6 +1,6 @@
 """What an event says, in words for people: one line for each, and a conversation of several.
 
-Pure.  Texts are given as they are; whoever prints them makes them printable and short.
+Pure.  Texts are given as they are; the caller that prints them makes them printable and short.
 """
 
 from collections.abc import Container, Iterable, Iterator

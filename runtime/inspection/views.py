@@ -269,7 +269,7 @@ async def follow_events(
     run_id: str | None = None,
     types: Patterns,
 ) -> Never:
-    """Give ``show`` what is committed after a position, looking every so many seconds, for ever.
+    """Give ``show`` what is committed after a position, looking every so many seconds.
 
     Ends when it is cancelled, or with what ``show`` raises.
     """

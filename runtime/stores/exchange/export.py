@@ -141,7 +141,7 @@ def _lines(store: StoreReader, run_id: str, contents: bool) -> Iterator[ExportLi
 def _family(store: StoreReader, run_id: str) -> list[RunRow]:
     """A run and its descendants, in the order in which they began."""
     first = store.row(run_id)
-    assert first is not None  # Found by whoever asks for the export.
+    assert first is not None  # The caller has found it.
     tree = [first, *(row for row in store.tree(first.root_run_id) if row.run_id != run_id)]
     below = {run_id}
     while more := {x.run_id for x in tree if x.parent_run_id in below} - below:

@@ -117,7 +117,7 @@ class RunCheck:
             if loaded is not None:
                 state_after(loaded.events)
         except MISFITS as error:
-            return f"its events cannot be gone on with ({type(error).__name__}: {error})"
+            return f"it cannot be resumed from its events ({type(error).__name__}: {error})"
         return ""
 
 
@@ -160,7 +160,7 @@ def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:
 def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> str:
     """Why what opened the run has not given it that descriptor; empty where it has.
 
-    A child has one of its own, whoever opened it; a run of an older program may have none.
+    A child has one of its own, whatever opened it; a run of an older program may have none.
     """
     if text is None:
         return ""

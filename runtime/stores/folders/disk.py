@@ -1,6 +1,6 @@
 """``Disk``: the port of the file system, for what is written beside the store.
 
-Nothing here waits for the device (no fsync): whoever needs that does not use this port.  Every
+Nothing here waits for the device (no fsync): code that needs that does not use this port.  Every
 method may raise ``OSError``; what it was to write is then there whole, not at all, or, after
 ``append``, in part.
 """

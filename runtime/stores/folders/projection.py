@@ -4,8 +4,8 @@
          └──► merged by run ─► written into agents/<id>/
 
 * The folders are behind the store by moments, never ahead of it; closing the store waits for them.
-* What a crash left behind is made up for when the store is next opened: ``safe`` is the position
-  up to which folders were written so long ago that the system has put them on the disk.
+* Folders that a crash left behind are rebuilt when the store is next opened: ``safe`` is the
+  position up to which folders were written so long ago that the system has put them on the disk.
 * Folders of runs that the store does not know are adopted when it is opened.
 """
 

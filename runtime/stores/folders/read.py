@@ -217,7 +217,7 @@ def unreadable(path: str, error: OSError) -> Broken:
 
 
 def _placed(record: Record, place: Place) -> Record:
-    """The record of a run that has that place; whoever has no parent has nobody to report to."""
+    """The record of a run that has that place; without a parent it has nobody to report to."""
     thread = record.thread
     if thread.origin.run_id:
         origin = replace(thread.origin, root_run_id=place.root, parent_run_id=place.parent)

@@ -11,7 +11,7 @@ Rules
 -----
 * The store is the truth.  What stands here is written after each commit, from the events of that
   commit, and needs no reading as long as nothing else writes here.
-* A failure here fails no commit: it is logged once for a folder, counted, and made up for with
+* A failure here fails no commit: it is logged once for a folder, counted, and written again with
   the folder's next commit or by ``heal``.
 * What does not fit the store's events is brought in line with them: a torn last line is dropped,
   other damage is reported with file and line and kept beside as ``history.jsonl.corrupt-<n>``.
@@ -62,7 +62,7 @@ from hubbub.runtime.stores.folders.run_files import RunFiles
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
 
-REMEDY: Final = "free space or make it writable; the folder is made up for from the database"
+REMEDY: Final = "free space or make it writable; the folder will be rebuilt from the database"
 _PLAIN: Final = re.compile(r"[a-z0-9_-]{1,64}")
 _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _MAX_NAME: Final = 255

@@ -18,7 +18,7 @@ __all__ = ["BlobFolder", "sync_folder"]
 
 
 class BlobFolder:
-    """Keeps contents for ever, each once, whichever runs have it."""
+    """Keeps contents permanently, each once, whichever runs have it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

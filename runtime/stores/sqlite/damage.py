@@ -5,7 +5,7 @@
     indexes against their rows ─┘
 
 SQLite notices damage of its pages, and not that a value, or an entry of an index, has changed: a
-run that an index has lost would never be gone on with.  So indexes are compared at each opening
+run that an index has lost would never be resumed.  So indexes are compared at each opening
 with the rows of live runs, which takes no longer than counting these does.
 """
 
@@ -34,7 +34,7 @@ _INDEXES: Final = {
     "run_key": "session_key <> '' AND inbox = 'open'",
     "run_recent": "inbox = 'open' AND kind IN ('user', 'heartbeat')",
 }
-"""The indexes of runs that may have something to do: whoever is missing there is forgotten."""
+"""The indexes of runs that may have something to do: a run that is missing there is forgotten."""
 
 _KNOWN: Final = (
     "SELECT count(*) FROM run {by} WHERE status <> 'ended' AND number IS NOT "

@@ -1,7 +1,7 @@
 """Reading files that somebody else may have put there: only regular ones, up to a bound.
 
-A pipe would be waited for, a device or a hole read for ever; a link leads to what is not ours.
-Whoever opens one gets an ``OSError`` at once, whatever stands there.
+A pipe would be waited for, a device or a hole read without end; a link leads to what is not ours.
+The caller gets an ``OSError`` at once, whatever stands there.
 """
 
 import errno

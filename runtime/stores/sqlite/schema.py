@@ -4,7 +4,7 @@
     address    the numbers that stand for run ids
     event      every durable event, numbered in the one order of the store
     waiting    what stands in inboxes, by where it stands in ``event``
-    accepted   what was accepted under a key, for ever
+    accepted   what was accepted under a key, permanently
     note       texts by key;  secret  values of variables, which stand nowhere else;  meta
 
 ``event.body`` is the event as JSON text, whole; ``crc`` chains the events of a lane's run, so that

@@ -367,7 +367,7 @@ class SqliteStore:
     async def flush(self) -> None:
         """Return when everything submitted so far is written.
 
-        Where the writing task is no more, whoever waits does what it has left.
+        Where the writing task has ended, the caller does what it has left.
         """
         while self._queue or self._is_writing:
             if not self._is_attended:

@@ -76,7 +76,7 @@ class SqliteStoreReader:
 
     @contextmanager
     def one_moment(self) -> Generator[None, None, None]:
-        if self._db.in_transaction:  # Of whoever writes by the same connection.
+        if self._db.in_transaction:  # Of a writer that uses the same connection.
             yield
             return
         with reading(self._folder.database):
