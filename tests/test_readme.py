@@ -59,3 +59,10 @@ def test_the_tests_begin_by_both_of_the_usual_commands() -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_files_that_contributors_are_sent_to_are_there() -> None:
+    pages = (ROOT / "README.md").read_text() + (ROOT / "AGENTS.md").read_text()
+    paths = set(re.findall(r"\b(?:tests|docs|hub)/[\w/]+(?:\.\w+)?", pages))
+    assert "tests/test_rooms.py" in paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

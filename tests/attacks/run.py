@@ -22,7 +22,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     os.environ[LONG] = "1"
     extra = sys.argv[1:] if arguments is None else arguments
-    return int(pytest.main(["-q", str(Path(__file__).parent), *extra]))
+    return int(pytest.main(["-q", "-m", "", str(Path(__file__).parent), *extra]))
 
 
 if __name__ == "__main__":
