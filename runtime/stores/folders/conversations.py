@@ -7,7 +7,7 @@ Rules
   says, and cost every step of every run another write.
 * The store is the truth.  What a conversation's lanes say since the last time is read from it, so
   that the order is the store's; the first time, everything is, and compared with the file.
-* The rules for damage are those of ``history.jsonl`` (folder_history.py).
+* The rules for damage are those of ``history.jsonl`` (lines.py).
 * Roots of other kinds have no file, but a stack all the same.
 """
 

@@ -4,7 +4,7 @@
                 state.json        what it is now; replaced with each commit
                 run.jsonl         the run as an export has it; only ever added to (run_files.py)
                 history.jsonl     what was said; one line each, only ever added to
-                context.jsonl     a conversation with its takeover frames (context_files.py)
+                context.jsonl     a conversation with its takeover frames (conversations.py)
                 files/<path>      its files
 
 Rules
