@@ -209,3 +209,4 @@ READER_CHECKS: Final[tuple[Check, ...]] = (
     check_reader_reads_contents,
     check_store_at_work_is_sound,
 )
+"""What every store's reader must pass: each an async function of what makes the store."""
