@@ -147,7 +147,7 @@ class Runtime:
         self.others = OtherRuns(families.statuses_of, families.look_at, spawner.spawn)
         self._scheduler = Scheduler(services, self.outcomes, schedules)
         if not isinstance(restore, RestorePolicy):
-            raise BadValue("restore", f"a RestorePolicy is wanted, not {restore!r}")
+            raise BadValue("restore", f"expected a RestorePolicy, not {restore!r}")
         self._interrupts = Interrupts(services)
 
         def compose(keeper: RunKeeper, conversations: ConversationKeeper) -> RunDependencies:
@@ -390,11 +390,11 @@ def _checked(models: Mapping[str, Model]) -> Mapping[str, Model]:
 
 def _check_env(env: Mapping[str, str] | None) -> None:
     if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
-        raise BadValue("env", "names of letters, digits and '_' with texts are wanted")
+        raise BadValue("env", "expected names of letters, digits and '_' with texts")
 
 
 def _check_numbers(**numbers: float) -> None:
     for name, number in numbers.items():
         least = 1 if name in ("max_live", "keep") else 0
         if isinstance(number, bool) or not isinstance(number, int | float) or number < least:
-            raise BadValue(name, f"a number of at least {least} is wanted, not {number!r}")
+            raise BadValue(name, f"expected a number of at least {least}, not {number!r}")

@@ -37,7 +37,7 @@ async def agent_for(journal: Journal, strategy: str) -> str:
     """
     kind = _KINDS.get(strategy)
     if kind is None:
-        raise BadValue("strategy", f"{' or '.join(map(repr, _KINDS))} is wanted, not {strategy!r}")
+        raise BadValue("strategy", f"expected {' or '.join(map(repr, _KINDS))}, not {strategy!r}")
     await journal.flush()
     found = await journal.find(kind, "newest")
     if not found:
@@ -48,7 +48,7 @@ async def agent_for(journal: Journal, strategy: str) -> str:
 async def tell_agent(hub: Hub, lane: OwnLane, text: str, agent_id: str | None = None) -> Receipt:
     """Queue a silent message, of the run that ``lane`` belongs to, for another agent."""
     if not isinstance(text, str):
-        raise CallerError(f"send_agent_message: a text is wanted, not {type(text).__name__}")
+        raise CallerError(f"send_agent_message: expected a text, not {type(text).__name__}")
     check_text("text", text)
     check_labels(agent_id=agent_id)
     target = agent_id or lane.parent_run_id

@@ -69,7 +69,7 @@ class FileArea:
         if isinstance(content, str):
             content = _encoded(content)
         if not isinstance(content, bytes | bytearray):
-            raise BadValue("content", f"a str or bytes is wanted, not {type(content).__name__}")
+            raise BadValue("content", f"expected a str or bytes, not {type(content).__name__}")
         content = bytes(content)
         if len(content) > MAX_FILE_BYTES:
             raise LimitExceeded("bytes of a file", MAX_FILE_BYTES, "write several files")

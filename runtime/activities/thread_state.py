@@ -165,7 +165,7 @@ class ThreadState:
 
     def set_status(self, status: str) -> None:
         if not isinstance(status, str):
-            raise CallerError(f"set_status: a text is wanted, not {type(status).__name__}")
+            raise CallerError(f"set_status: expected a text, not {type(status).__name__}")
         self.hub.emit(AgentStatus(status=status))
 
     # ── relatives ────────────────────────────────────────────────────────────────────────────
@@ -237,14 +237,14 @@ def result_of_spawn(result: str | None, default: str) -> str:
     if result is None:
         return default
     if result not in ("handle", "message", "ignore"):
-        raise BadValue("result", f'"handle", "message" or "ignore" is wanted, not {result!r}')
+        raise BadValue("result", f'expected "handle", "message" or "ignore", not {result!r}')
     return result
 
 
 def notify_parent(hub: Hub, lane: OwnLane, content: str) -> Receipt:
     """Queue a silent message for a run's parent."""
     if not isinstance(content, str):
-        raise CallerError(f"notify_parent: a text is wanted, not {type(content).__name__}")
+        raise CallerError(f"notify_parent: expected a text, not {type(content).__name__}")
     check_text("content", content)
     if lane.parent_run_id is None:
         raise CallerError(f"run {lane.run_id} is a root: it has no parent to notify")

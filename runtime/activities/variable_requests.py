@@ -159,10 +159,10 @@ async def _find(
 def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str]) -> None:
     required = waiting.deferred.required
     if not isinstance(values, Mapping):
-        raise VariablesRefused(request_id, "value", "a mapping of names to texts is wanted")
+        raise VariablesRefused(request_id, "value", "expected a mapping of names to texts")
     unwanted = [readable(str(name)) for name in values if name not in required]
     if unwanted:
-        problem = f"{', '.join(unwanted)} is not wanted; wanted: {', '.join(required)}"
+        problem = f"{', '.join(unwanted)} was not requested; requested: {', '.join(required)}"
         raise VariablesRefused(request_id, "unwanted", problem, unwanted)
     wrong = [
         name
@@ -170,7 +170,7 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
         if text_problem(value) or len(value) > MAX_VALUE_CHARS
     ]
     if wrong:
-        problem = f"{', '.join(wrong)}: a text of at most {MAX_VALUE_CHARS:,} characters is wanted"
+        problem = f"{', '.join(wrong)}: expected a text of at most {MAX_VALUE_CHARS:,} characters"
         raise VariablesRefused(request_id, "value", problem, wrong)
     left = [name for name in waiting.missing if name not in values]
     if left:

@@ -31,5 +31,5 @@ def document(value: Any) -> str:
 def at_least(least: int, name: str, number: int) -> int:
     """``number``; raises ``OperatorError`` for one below ``least``."""
     if number < least or number > sys.maxsize:
-        raise OperatorError(f"{name} {number}: a number of at least {least} is wanted")
+        raise OperatorError(f"{name} {number}: expected a number of at least {least}")
     return number

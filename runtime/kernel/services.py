@@ -47,7 +47,7 @@ def definition_of(
     """
     if not isinstance(agent, str | AgentDefinition):
         what = type(agent).__name__
-        raise BadValue("agent", f"an agent's name or AgentDefinition is wanted, not {what}")
+        raise BadValue("agent", f"expected an agent's name or AgentDefinition, not {what}")
     name = agent if isinstance(agent, str) else agent.name
     definition = services.definitions.agent(name)
     if check_input and definition.is_code:

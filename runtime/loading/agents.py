@@ -47,7 +47,7 @@ def load_agents(spec: str) -> LoadedAgents:
     if name.endswith(".py") or "/" in name:
         stem = name.removeprefix("./").removesuffix(".py").replace("/", ".").strip(".")
         written = f"{stem}:{attribute or 'AGENT'}"
-        raise CannotLoad(spec, f"a module is wanted, not a file; write {written}")
+        raise CannotLoad(spec, f"expected a module, not a file; write {written}")
     if not name or (colon and not attribute):
         raise CannotLoad(spec, "write MODULE:AGENT, for example my_agents:assistant")
     module = _import(spec, name)

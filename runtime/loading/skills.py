@@ -58,7 +58,7 @@ _FRONT_MATTER: Final = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOT
 _BLANK_LINES: Final = re.compile(r"\A(?:[ \t]*\n)+")
 _FIELD: Final = re.compile(r"\w+")
 _QUOTES: Final = "put numbers, dates, yes and no in quotes"
-_TEXT: Final = f"a text is wanted; {_QUOTES}"
+_TEXT: Final = f"expected a text; {_QUOTES}"
 
 
 class _Key(Struct, frozen=True):
@@ -74,21 +74,21 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "description": _Key(str, _TEXT, "say when to use the skill"),
     "tools": _Key(
         list[str] | str,
-        f"a list of names is wanted; {_QUOTES}",
+        f"expected a list of names; {_QUOTES}",
         "write [] for no tools, or leave the key out for all",
     ),
     "agents": _Key(
         list[str] | str,
-        f"a list of names is wanted; {_QUOTES}",
+        f"expected a list of names; {_QUOTES}",
         "write [] for no agents, or leave the key out for all that are exposed",
     ),
     "model": _Key(str, _TEXT),
-    "max_iterations": _Key(int, "a whole number is wanted, without quotes"),
+    "max_iterations": _Key(int, "expected a whole number, without quotes"),
     "env": _Key(
         list[str] | dict[str, str | None],
-        "a list of names is wanted, or lines 'NAME: value'",
+        "expected a list of names, or lines 'NAME: value'",
     ),
-    "passthrough": _Key(str, f"the name of a tool is wanted; {_QUOTES}"),
+    "passthrough": _Key(str, f"expected the name of a tool; {_QUOTES}"),
 }
 
 
@@ -253,7 +253,7 @@ def _demand_plain(events: Iterable[Any]) -> None:
             raise _Wrong(f"{where}anchors (&), aliases (*) and tags (!) are refused; {remedy}")
         if depth > MAX_DEPTH:
             where = _line(event.start_mark)
-            raise _Wrong(f"{where}nested too deep; lists and mappings of texts are wanted")
+            raise _Wrong(f"{where}nested too deep; expected lists and mappings of texts")
 
 
 def _demand_keys(node: Any) -> None:

@@ -221,7 +221,7 @@ class RunContext:
             if inspect.iscoroutine(fn):
                 fn.close()  # Or Python warns of it besides.
             hint = f"ctx.step({name!r}, function, argument), not what function(argument) returns"
-            raise BadValue(f"step {name!r}", f"a function is wanted: {hint}")
+            raise BadValue(f"step {name!r}", f"expected a function: {hint}")
         return await self._steps.step(name, partial(fn, *args, **kwargs), type)
 
     def session(
@@ -263,5 +263,5 @@ def parts_of(context: RunContext) -> tuple[CodeScope, DurableSteps, RunInbox]:
 
 def _words(what: str, text: str) -> str:
     if not isinstance(text, str):
-        raise BadValue(what, f"a str is wanted, not {type(text).__name__}; use str(...)")
+        raise BadValue(what, f"expected a str, not {type(text).__name__}; use str(...)")
     return text

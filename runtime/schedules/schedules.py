@@ -133,14 +133,14 @@ def checked(
     machine that knows no timezones.
     """
     if isinstance(schedules, str) or not isinstance(schedules, Iterable):
-        raise DefinitionError("runtime", ["schedules: a list of Cron and Heartbeat is wanted"])
+        raise DefinitionError("runtime", ["schedules: expected a list of Cron and Heartbeat"])
     found = tuple(schedules)
     problems: list[str] = []
     uids: set[str] = set()
     for index, each in enumerate(found):
         if not isinstance(each, Cron | Heartbeat):
             what = type(each).__name__
-            problems.append(f"schedules[{index}]: Cron or Heartbeat wanted, not {what}")
+            problems.append(f"schedules[{index}]: expected Cron or Heartbeat, not {what}")
             continue
         path = f"schedules[{index}]"
         wrong = [*_uid_problems(each, uids), *_time_problems(each)]
@@ -157,7 +157,7 @@ def _uid_problems(schedule: Schedule, uids: set[str]) -> Iterable[str]:
         if uid in uids:
             yield "uid: a runtime has one Heartbeat; give this one's tasks to it"
     elif label_problem(uid) or not uid.strip():
-        yield f"uid: a name is wanted, not {uid!r}"
+        yield f"uid: expected a name, not {uid!r}"
         return
     elif uid == HEARTBEAT:
         yield f"uid: {HEARTBEAT!r} is the heartbeat's own; choose another"
@@ -172,13 +172,13 @@ def _time_problems(schedule: Schedule) -> Iterable[str]:
         interval = schedule.interval
         is_number = isinstance(interval, int | float) and not isinstance(interval, bool)
         if not is_number or not 0 < interval <= MAX_INTERVAL:
-            yield f"interval: more than 0 and at most {MAX_INTERVAL:,.0f} seconds are wanted"
+            yield f"interval: expected more than 0 and at most {MAX_INTERVAL:,.0f} seconds"
         return
     if schedule.misfire not in get_args(Misfire):
-        yield f"misfire: 'skip', 'latest' or 'all' is wanted, not {schedule.misfire!r}"
+        yield f"misfire: expected 'skip', 'latest' or 'all', not {schedule.misfire!r}"
     wrong = [name for name in ("expression", "timezone") if not _is_text(getattr(schedule, name))]
     if wrong:
-        yield from (f"{name}: a text is wanted" for name in wrong)
+        yield from (f"{name}: expected a text" for name in wrong)
         return
     # One after the other, so that both are named if both are wrong.
     for expression, timezone in ((schedule.expression, "UTC"), (_ALWAYS, schedule.timezone)):
@@ -194,10 +194,10 @@ def _prompt_problems(
     if isinstance(schedule, Heartbeat):
         problems = list(_task_problems(schedule.tasks))
     else:
-        problems = [] if _is_text(schedule.prompt) else ["prompt: a text is wanted"]
+        problems = [] if _is_text(schedule.prompt) else ["prompt: expected a text"]
     yield from problems
     if not isinstance(schedule.agent, str | AgentDefinition):
-        yield "agent: an agent's name or AgentDefinition is wanted"
+        yield "agent: expected an agent's name or AgentDefinition"
         return
     try:
         check_prompt(agent_of(schedule), "" if problems else schedule.prompt)
@@ -207,11 +207,11 @@ def _prompt_problems(
 
 def _task_problems(tasks: object) -> Iterable[str]:
     if not isinstance(tasks, tuple) or not tasks:
-        yield "tasks: at least one HeartbeatTask, pair or text is wanted"
+        yield "tasks: expected at least one HeartbeatTask, pair or text"
         return
     for index, task in enumerate(tasks):
         if not isinstance(task, HeartbeatTask):
-            yield f"tasks[{index}]: HeartbeatTask, pair or text wanted, not {task!r}"
+            yield f"tasks[{index}]: expected HeartbeatTask, pair or text, not {task!r}"
         elif not _is_text(task.title) or not _is_text(task.prompt):
             yield f"tasks[{index}]: title and prompt are texts with something in them"
 

@@ -128,7 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _seed(text: str) -> int:
     if text.isdecimal() and int(text) < 2**64:
         return int(text)
-    raise ArgumentTypeError(f"a whole number from 0 to 2**64 - 1 is wanted, not {text!r}")
+    raise ArgumentTypeError(f"expected a whole number from 0 to 2**64 - 1, not {text!r}")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -105,5 +105,5 @@ def _path(store: str) -> str:
     check_label("store", store)
     kind, _, path = store.partition(":")
     if kind != "sqlite" or not path:
-        raise BadValue("store", f'"sqlite:PATH" or "memory" is wanted, not {store!r}')
+        raise BadValue("store", f'expected "sqlite:PATH" or "memory", not {store!r}')
     return path

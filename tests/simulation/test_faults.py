@@ -61,11 +61,11 @@ def test_faults_can_be_kept_in_a_file() -> None:
         (lambda: f.ChannelFault(kind="late", message=0), "ChannelFault.message"),
         (lambda: f.ClockJump(at=-1, seconds=1), "ClockJump.at"),
         (lambda: f.ClockJump(at=1, seconds=float("inf")), "ClockJump.seconds"),
-        (lambda: f.Crash(commit="x"), "Crash.commit: a whole number is wanted, not 'x'"),  # type: ignore[arg-type]
-        (lambda: f.Crash(commit=True), "Crash.commit: a whole number is wanted, not True"),
-        (lambda: f.Crash(commit=1, life=0.5), "Crash.life: a whole number"),  # type: ignore[arg-type]
-        (lambda: f.ListenerFault(kind="slow", seconds="1"), "seconds: a number is wanted"),  # type: ignore[arg-type]
-        (lambda: f.ModelFault(agent=3, kind="error"), "ModelFault.agent: a text"),  # type: ignore[arg-type]
+        (lambda: f.Crash(commit="x"), "Crash.commit: expected a whole number, not 'x'"),  # type: ignore[arg-type]
+        (lambda: f.Crash(commit=True), "Crash.commit: expected a whole number, not True"),
+        (lambda: f.Crash(commit=1, life=0.5), "Crash.life: expected a whole number"),  # type: ignore[arg-type]
+        (lambda: f.ListenerFault(kind="slow", seconds="1"), "seconds: expected a number"),  # type: ignore[arg-type]
+        (lambda: f.ModelFault(agent=3, kind="error"), "ModelFault.agent: expected a text"),  # type: ignore[arg-type]
         (lambda: f.WorldFault(), "make a Crash"),
     ],
 )

@@ -317,7 +317,7 @@ def test_a_seed_that_is_none_is_refused_in_one_line(project: pytest.Pytester, se
     result = run(project, "--hubbub-seed", seed)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = (x for x in result.errlines if "hubbub-seed" in x)
-    assert line.endswith(f"a whole number from 0 to 2**64 - 1 is wanted, not {seed!r}")
+    assert line.endswith(f"expected a whole number from 0 to 2**64 - 1, not {seed!r}")
 
 
 def test_a_failure_shows_the_test_and_not_the_plugin(project: pytest.Pytester) -> None:

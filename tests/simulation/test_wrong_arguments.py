@@ -71,20 +71,20 @@ def refused(make: Callable[[], Any]) -> str:
         (lambda: Interrupt(to=-1), "Interrupt.to: counts from 0, there is no -1"),
         (lambda: Terminate(to=-1), "Terminate.to: counts from 0, there is no -1"),
         (lambda: Close(to=-1), "Close.to: counts from 0, there is no -1"),
-        (lambda: Say(to="desk"), "Say.to: a whole number is wanted, not 'desk'"),
-        (lambda: Say(text=5), "Say.text: a text is wanted, not int"),
+        (lambda: Say(to="desk"), "Say.to: expected a whole number, not 'desk'"),
+        (lambda: Say(text=5), "Say.text: expected a text, not int"),
         (lambda: Wait(seconds=-1), "Wait.seconds: cannot be negative or endless, as -1 is"),
         (lambda: Wait(seconds=THERE), "Wait.seconds: cannot be negative or endless, as inf is"),
-        (lambda: Wait(seconds="1"), "Wait.seconds: a number is wanted, not '1'"),
+        (lambda: Wait(seconds="1"), "Wait.seconds: expected a number, not '1'"),
         (
             lambda: Open(agent=AGENT),
-            "Open.agent: a text is wanted, not AgentDefinition; give its name, 'desk'",
+            "Open.agent: expected a text, not AgentDefinition; give its name, 'desk'",
         ),
         (lambda: Step(), "Step: this is any step; make an Open, a Say, a Wait, …"),
         (lambda: Setup.of(), "Setup.of: there is no agent; write Setup.of(agent)"),
-        (lambda: Setup.of(3), "Setup.agents[0]: an AgentDefinition is wanted, not 3"),
-        (lambda: Setup(agents=3), "Setup.agents: a list is wanted, not 3"),
-        (lambda: Setup.of(AGENT, models=3), "Setup.models: a mapping is wanted, not 3"),
+        (lambda: Setup.of(3), "Setup.agents[0]: expected an AgentDefinition, not 3"),
+        (lambda: Setup(agents=3), "Setup.agents: expected a list, not 3"),
+        (lambda: Setup.of(AGENT, models=3), "Setup.models: expected a mapping, not 3"),
         (lambda: Setup.of(AGENT, default_agnet="desk"), "Setup.options: Runtime has no default_a"),
         (
             lambda: Setup.of(AGENT, options={"tools": []}),
@@ -98,7 +98,7 @@ def test_a_step_or_setup_that_could_mean_nothing_is_refused(make: Any, line: str
 
 def test_a_list_of_agents_that_can_be_read_once_is_refused() -> None:
     assert refused(lambda: Setup(agents=(x for x in DESK.agents))).startswith(  # type: ignore[arg-type]
-        "Setup.agents: a list is wanted"
+        "Setup.agents: expected a list"
     )
 
 
@@ -120,10 +120,10 @@ def test_every_step_is_a_step_whose_repr_is_its_code() -> None:
         ),
         (
             lambda: steps(DESK, agents="desk"),
-            "steps: agents: a list of names is wanted; write ['desk']",
+            "steps: agents: expected a list of names; write ['desk']",
         ),
-        (lambda: steps(DESK, users="ann"), "steps: users: a list of names is wanted; write"),
-        (lambda: steps(AGENT), "setup: a Setup is wanted, not an AgentDefinition; write Setup.of("),
+        (lambda: steps(DESK, users="ann"), "steps: users: expected a list of names; write"),
+        (lambda: steps(AGENT), "setup: expected a Setup, not an AgentDefinition; write Setup.of("),
         (lambda: stores("disk"), "stores: no store 'disk'; there are memory, late, sqlite"),
         (
             lambda: scripts(DESK, "nope"),
@@ -162,7 +162,7 @@ def machine(**space: Any) -> Callable[[], Any]:
     ("space", "line"),
     [
         ({}, "Desk.setup: it is missing; write `setup = Setup.of(agent)` in the class"),
-        ({"setup": AGENT}, "setup: a Setup is wanted, not an AgentDefinition"),
+        ({"setup": AGENT}, "setup: expected a Setup, not an AgentDefinition"),
         ({"setup": lambda self: None}, "setup: <lambda>() returned None; have it return a Setup"),
         (
             {"setup": DESK, "store": "disk"},
@@ -170,14 +170,17 @@ def machine(**space: Any) -> Callable[[], Any]:
         ),
         (
             {"setup": DESK, "agents": "desk"},
-            "Desk.agents: a list of names is wanted; write ['desk']",
+            "Desk.agents: expected a list of names; write ['desk']",
         ),
         (
             {"setup": DESK, "agents": ("nobody",)},
             "Desk.agents: no agent 'nobody'; the setup has desk, refunds",
         ),
-        ({"setup": DESK, "users": "ann"}, "Desk.users: a list of names is wanted"),
-        ({"setup": DESK, "invariants_of": [1]}, "Desk.invariants_of: a mapping of names to fun"),
+        ({"setup": DESK, "users": "ann"}, "Desk.users: expected a list of names"),
+        (
+            {"setup": DESK, "invariants_of": [1]},
+            "Desk.invariants_of: expected a mapping of names to",
+        ),
     ],
 )
 def test_a_machine_that_could_do_nothing_is_refused(space: Any, line: str) -> None:
@@ -210,10 +213,10 @@ def test_whoever_gives_no_setup_is_told_what_one_is() -> None:
     assert setup_of(DESK) is DESK
     assert setup_of(lambda: DESK) is DESK
     for given, line in [
-        (5, "setup: a Setup is wanted, or a function that makes one, not 5; make one with"),
+        (5, "setup: expected a Setup, or a function that makes one, not 5; make one with"),
         (
             AGENT,
-            "setup: a Setup is wanted, not an AgentDefinition; write Setup.of(…) around 'desk'",
+            "setup: expected a Setup, not an AgentDefinition; write Setup.of(…) around 'desk'",
         ),
         (lambda: None, "setup: <lambda>() returned None; have it return a Setup"),
         (make, "setup: make is async; write a plain function that returns a Setup"),
@@ -232,9 +235,9 @@ WRONG_WORLDS: Any = [
         {"faults": [Crash(commit=1), Crash]},
         "faults[1]: the class Crash is no fault; make one: Crash(…)",
     ),
-    ({"faults": Crash(commit=1)}, "faults: a list of faults is wanted; write [Crash(commit=1)]"),
-    ({"faults": {Crash(commit=1)}}, "faults: a list of faults is wanted, not {Crash(commit=1)}"),
-    ({"faults": "crash"}, "faults: a list of faults is wanted, not 'crash'"),
+    ({"faults": Crash(commit=1)}, "faults: expected a list of faults; write [Crash(commit=1)]"),
+    ({"faults": {Crash(commit=1)}}, "faults: expected a list of faults, not {Crash(commit=1)}"),
+    ({"faults": "crash"}, "faults: expected a list of faults, not 'crash'"),
     (
         {"faults": [ModelFault(agent="dekc", kind="error")]},
         "faults[0].agent: no agent 'dekc'; the setup has desk, refunds",
@@ -259,13 +262,13 @@ def test_faults_and_stores_that_there_are_not_are_refused(options: Any, line: st
     [
         (
             Open(agent="desk"),
-            "scenario: a list of steps is wanted, or an async function of a world;",
+            "scenario: expected a list of steps, or an async function of a world;",
         ),
         ([*STORY, "hi"], f"scenario[1]: 'hi' is no step; there are {STEPS}"),
         ([Open], "scenario[0]: the class Open is no step; make one: Open(…)"),
-        ("hi", "scenario: a list of steps is wanted, or an async function of a world, not 'hi'"),
-        (3, "scenario: a list of steps is wanted, or an async function of a world, not 3"),
-        (iter(STORY), "scenario: a list of steps is wanted, or an async function of a world, not "),
+        ("hi", "scenario: expected a list of steps, or an async function of a world, not 'hi'"),
+        (3, "scenario: expected a list of steps, or an async function of a world, not 3"),
+        (iter(STORY), "scenario: expected a list of steps, or an async function of a world, not "),
         (
             [*STORY, Open(agent="nobody")],
             "scenario[1].agent: no agent 'nobody'; the setup has desk, refunds",
@@ -392,9 +395,9 @@ def test_an_async_invariant_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([print], "invariants: a mapping of names to functions is wanted, not list"),
-        ({"mine": 3}, "invariants: names and functions are wanted, not 'mine': 3"),
-        (None, "invariants: a mapping of names to functions is wanted, not NoneType"),
+        ([print], "invariants: expected a mapping of names to functions, not list"),
+        ({"mine": 3}, "invariants: expected names and functions, not 'mine': 3"),
+        (None, "invariants: expected a mapping of names to functions, not NoneType"),
     ],
 )
 def test_invariants_go_by_their_names(given: Any, words: str) -> None:
@@ -487,7 +490,7 @@ def test_a_machine_whose_invariants_would_not_be_asked_is_refused() -> None:
 
 @pytest.mark.parametrize("scripts", [None, "Hello.", {"desk": "Hello."}, {"desk": 3}])
 def test_what_are_no_scripts_is_refused(scripts: Any) -> None:
-    with pytest.raises(BadValue, match="a list of replies by prompt is wanted"):
+    with pytest.raises(BadValue, match="expected a list of replies by prompt"):
         scripted(one_tool(), scripts)
 
 

@@ -73,7 +73,7 @@ def run_seeded(
     """
     __tracebackhide__ = True
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
-        raise BadValue("seed", f"a whole number from 0 to 2**64 is wanted, not {seed!r}")
+        raise BadValue("seed", f"expected a whole number from 0 to 2**64, not {seed!r}")
     switch, state = _trio_scheduling()
     _run._ALLOW_DETERMINISTIC_SCHEDULING = True
     # Seeded, not replaced: Hypothesis holds this very object.

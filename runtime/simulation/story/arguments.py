@@ -55,10 +55,10 @@ def setup_of(setup: object) -> Setup:
     if isinstance(setup, Setup):
         return setup
     if isinstance(setup, AgentDefinition):
-        wanted = "a Setup is wanted, not an AgentDefinition"
+        wanted = "expected a Setup, not an AgentDefinition"
         raise BadValue("setup", f"{wanted}; write Setup.of(…) around {setup.name!r}")
     if not callable(setup):
-        wanted = "a Setup is wanted, or a function that makes one"
+        wanted = "expected a Setup, or a function that makes one"
         raise BadValue("setup", f"{wanted}, not {shown(setup)}; make one with Setup.of(agent)")
     made = setup()
     if isinstance(made, Setup):
@@ -159,12 +159,12 @@ def check_mapping(what: str, invariants: object) -> None:
     """Raise for what is no mapping of names to functions."""
     remedy = 'write {**INVARIANTS, "mine": mine}'
     if not isinstance(invariants, Mapping):
-        wanted = f"a mapping of names to functions is wanted, not {type(invariants).__name__}"
+        wanted = f"expected a mapping of names to functions, not {type(invariants).__name__}"
         raise BadValue(what, f"{wanted}; {remedy}")
     for name, invariant in invariants.items():
         if not isinstance(name, str) or not callable(invariant):
             given = f"{name!r}: {shown(invariant)}"
-            raise BadValue(what, f"names and functions are wanted, not {given}; {remedy}")
+            raise BadValue(what, f"expected names and functions, not {given}; {remedy}")
 
 
 def check_no_loop(what: str) -> None:
@@ -199,15 +199,15 @@ def check_async(what: str, function: Any, remedy: str) -> None:
 def check_texts(what: str, names: object) -> None:
     """Raise for what is no list of texts; a single text is none."""
     if isinstance(names, str):
-        raise BadValue(what, f"a list of names is wanted; write [{names!r}]")
+        raise BadValue(what, f"expected a list of names; write [{names!r}]")
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise BadValue(what, f"a list of names is wanted, not {shown(names)}")
+        raise BadValue(what, f"expected a list of names, not {shown(names)}")
 
 
 def _list_of(
     kind: type[Any], words: str, what: str, things: object, also: str = ""
 ) -> Sequence[Any]:
-    wanted = f"a list of {words} is wanted{also}"
+    wanted = f"expected a list of {words}{also}"
     if isinstance(things, kind):
         raise BadValue(what, f"{wanted}; write [{things!r}]")
     if isinstance(things, str) or not isinstance(things, Sequence):

@@ -53,19 +53,19 @@ def _check_text(what: str, value: object) -> None:
     if not isinstance(value, str):
         name = getattr(value, "name", None)
         remedy = f"; give its name, {name!r}" if isinstance(name, str) else ""
-        raise BadValue(what, f"a text is wanted, not {type(value).__name__}{remedy}")
+        raise BadValue(what, f"expected a text, not {type(value).__name__}{remedy}")
 
 
 def _check_whole(what: str, value: object, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadValue(what, f"a whole number is wanted, not {shown(value)}")
+        raise BadValue(what, f"expected a whole number, not {shown(value)}")
     if value < least:
         raise BadValue(what, f"counts from {least}, there is no {value}")
 
 
 def _check_number(what: str, value: object, *, is_signed: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadValue(what, f"a number is wanted, not {shown(value)}")
+        raise BadValue(what, f"expected a number, not {shown(value)}")
     if not math.isfinite(value) or (value < 0 and not is_signed):
         problem = "endless" if is_signed else "negative or endless"
         raise BadValue(what, f"cannot be {problem}, as {value!r} is")

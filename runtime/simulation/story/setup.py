@@ -54,10 +54,10 @@ class Setup(Struct, frozen=True, kw_only=True):
             _check_list(f"Setup.{name}", getattr(self, name))
         for name in _MAPPINGS:
             if not isinstance(value := getattr(self, name), Mapping):
-                raise BadValue(f"Setup.{name}", f"a mapping is wanted, not {shown(value)}")
+                raise BadValue(f"Setup.{name}", f"expected a mapping, not {shown(value)}")
         for number, agent in enumerate(self.agents):
             if not isinstance(agent, AgentDefinition):
-                problem = f"an AgentDefinition is wanted, not {shown(agent)}"
+                problem = f"expected an AgentDefinition, not {shown(agent)}"
                 raise BadValue(f"Setup.agents[{number}]", problem)
         if self.options:
             _check_options(self.options)
@@ -111,7 +111,7 @@ def code_of(thing: Any, otherwise: str) -> str:
 
 def _check_list(what: str, value: object) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise BadValue(what, f"a list is wanted, not {shown(value)}")
+        raise BadValue(what, f"expected a list, not {shown(value)}")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -84,7 +84,7 @@ def scripted(setup: Setup | Callable[[], Setup], scripts: Scripts) -> Setup:
 
 def check_scripts(scripts: object) -> None:
     """Raise for what are no scripts: a text would be played letter by letter."""
-    remedy = "a list of replies by prompt is wanted: {'desk': ['Hello.']}"
+    remedy = "expected a list of replies by prompt: {'desk': ['Hello.']}"
     if not isinstance(scripts, Mapping):
         raise BadValue("scripts", f"{remedy}, not {type(scripts).__name__}")
     for name, script in scripts.items():

@@ -127,7 +127,7 @@ def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:
         yield f"what finds its events stands for {row.address}"
     for column in _TEXTS:
         if not isinstance(value := getattr(row, column), str) or "\0" in value:
-            yield f"{column} is {value!r}, a text without NUL is wanted"
+            yield f"{column} is {value!r}, expected a text without NUL"
     for column in ("run_id", "root_run_id", "parent_run_id"):
         if isinstance(value := getattr(row, column), str) and not is_run_id(value):
             yield f"{column} is {value!r}, which is no id of a run"

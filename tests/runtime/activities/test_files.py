@@ -350,7 +350,7 @@ async def test_an_area_has_limits_and_says_them(
             await at.kv.set("big", "x" * MAX_VALUE_BYTES)
         await at.kv.set("big", "x" * (MAX_VALUE_BYTES - 2))  # Two quotes more.
         for content in (None, 3, ["a"], object()):
-            with pytest.raises(BadValue, match="a str or bytes is wanted"):
+            with pytest.raises(BadValue, match="expected a str or bytes"):
                 await at.files.write("odd", content)
         with pytest.raises(BadValue, match="content"):
             await at.files.write("odd", "half \ud800 a pair")

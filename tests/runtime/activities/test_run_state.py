@@ -362,7 +362,7 @@ async def test_what_is_no_message_is_refused(
             for wrong in (None, 3, b"bytes", ["a"], Message(3)):  # type: ignore[arg-type]
                 with pytest.raises(BadValue):
                     say(wrong)
-        with pytest.raises(CallerError, match="a text is wanted"):
+        with pytest.raises(CallerError, match="expected a text"):
             state.set_status(3)  # type: ignore[arg-type]
 
     async with family.open(journal, ports) as runtime:
@@ -376,7 +376,7 @@ async def test_a_child_notifies_its_parent_in_these_words(
     async def work(state: RunState) -> None:
         receipt = await state.notify_parent("I need\n\na hand")
         assert receipt.accepted
-        with pytest.raises(CallerError, match="a text is wanted"):
+        with pytest.raises(CallerError, match="expected a text"):
             state.notify_parent(3)  # type: ignore[arg-type]
 
     async with family.open(journal, ports) as runtime:

@@ -277,7 +277,7 @@ async def test_what_cannot_be_kept_is_refused_and_leaves_no_record(
             await ctx.step("a", object)
         with pytest.raises(BadValue, match=r"result of step 'b'.*change type="):
             await ctx.step("b", lambda: "text", type=int)
-        with pytest.raises(BadValue, match=r"a function is wanted: ctx.step\('c', function"):
+        with pytest.raises(BadValue, match=r"expected a function: ctx.step\('c', function"):
             await ctx.step("c", fetch())  # type: ignore[arg-type]
         for name in ("", 7, "x" * 300, "\ud800"):
             with pytest.raises(BadValue, match="name of a step"):

@@ -841,7 +841,7 @@ def test_all_problems_of_schedules_are_named_at_once() -> None:
 
 @pytest.mark.spec("P-16")
 def test_one_schedule_alone_is_no_list() -> None:
-    with pytest.raises(DefinitionError, match="a list of Cron and Heartbeat is wanted"):
+    with pytest.raises(DefinitionError, match="expected a list of Cron and Heartbeat"):
         Runtime([Worker().agent], store="memory", schedules=cron())  # type: ignore[arg-type]
 
 
