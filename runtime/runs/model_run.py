@@ -186,7 +186,8 @@ class ModelRun:
     @property
     def _only_waits(self) -> bool:
         is_wanted = self.mail.control or self.mail.results
-        return self.thread.waits and self.is_at_boundary and not is_wanted
+        # Hooks that have yet to be called know of it from this process alone.
+        return self.thread.waits and self.is_at_boundary and not is_wanted and not self.notices
 
     @property
     def _lends(self) -> bool:

@@ -19,6 +19,7 @@ from support.profiles import examples
 
 from hubbub import (
     AgentDefinition,
+    Hook,
     Immediate,
     PromptDefinition,
     Resumable,
@@ -323,6 +324,39 @@ async def test_a_value_that_the_parent_merely_has_is_not_inherited(
             assert helper.seen == [{"KEY": "v"}]
         else:
             assert error_of(script.results()[0][0])["missing"] == ["KEY"]
+
+
+async def test_a_run_that_waits_stays_in_memory_until_its_hooks_have_been_called(
+    ports: Ports,
+) -> None:
+    """The child that it starts meanwhile needs its place."""
+    told: list[str] = []
+    may_end = anyio.Event()
+
+    @tool
+    async def linger() -> None:
+        await may_end.wait()
+
+    hook = Hook("told", "after_subagent_created", lambda _, child: told.append(child.reference))
+    helper = Helper("helper", scoped("KEY"))
+    busy = Helper("busy", tools=(linger,), script=(call("linger"), call("finish", result="done")))
+    script = Script(reply("", create(), call("busy", message="x")))
+    parent = model_agent(script.model, lasting(), "busy", hooks=("told",))
+    agents, journal = [parent, helper.agent, busy.agent], LateJournal(MemoryJournal())
+    options: dict[str, Any] = {"hooks": [hook], "max_live": 2}
+    async with Runtime(agents, store=journal, ports=ports, **options) as runtime:
+        run = await runtime.start("assistant", "hello")
+        with anyio.fail_after(1000):
+            async with runtime.hub.subscribe("agent:tool:start", lossless=True) as started:
+                async for event in started:
+                    if event.name == "linger":
+                        break
+        (wanted,) = [x for x in await run.read() if x.type == "session:variables"]
+        child = await provide(runtime, run.run_id, wanted.request_id, {"KEY": "v"})
+        may_end.set()
+        await child.result()
+        await run.result()
+    assert child.run_id in told and len(told) == 2
 
 
 # ── V-02: they are provided ──────────────────────────────────────────────────────────────────
