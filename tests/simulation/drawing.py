@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from msgspec import Struct, structs
+from simulation.hooked_users import hooked_steps, provide
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 from simulation.raisers import RAISED
@@ -75,6 +76,9 @@ class Drawn(Struct, frozen=True, kw_only=True):
     has_schedules: bool = False
     has_more: bool = False
     has_raisers: bool = False
+    provided: tuple[int, ...] = ()
+    """After which steps somebody provides the variables that are wanted."""
+    has_hooks: bool = False
     options: dict[str, Any] = {}
 
 
@@ -97,7 +101,7 @@ def drawn(seed: int) -> Drawn:
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
-    return _with_raisers(_with_more(world))
+    return _with_hooks(_with_raisers(_with_more(world)))
 
 
 def _with_more(world: Drawn) -> Drawn:
@@ -137,6 +141,18 @@ def _with_raisers(world: Drawn) -> Drawn:
     return structs.replace(world, steps=tuple(steps), has_raisers=True)
 
 
+def _with_hooks(world: Drawn) -> Drawn:
+    """In some worlds there are agents with hooks, and with variables that must be provided."""
+    random = Random(f"hooks of own world {world.seed}")
+    if random.random() < 0.8:
+        return world
+    first = sum(isinstance(each, Open) for each in world.steps)
+    more = hooked_steps(random, first, may_kill=not world.has_more)
+    steps = (*world.steps, *more)
+    provided = [x for x in range(len(world.steps), len(steps)) if random.random() < 0.6]
+    return structs.replace(world, steps=steps, provided=tuple(provided), has_hooks=True)
+
+
 def _throwing(random: Random) -> list[list[Any]]:
     kind, tool = random.choice([*RAISED]), random.choice(("throw", "throw_plain"))
     match random.choice(("call", "calls", "child", "leave", "leave", "break", "broken child")):
@@ -172,6 +188,7 @@ def lived(world: Drawn) -> History:
         has_schedules=world.has_schedules,
         has_more=world.has_more,
         has_raisers=world.has_raisers,
+        has_hooks=world.has_hooks,
         options=world.options,
     )
 
@@ -184,6 +201,8 @@ def lived(world: Drawn) -> History:
                 await _whisper(live, number, which)
             for _, who in (each for each in world.named if each[0] == number):
                 await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
+            if number in world.provided:
+                await provide(live)
             if number in world.hostile and opened:
                 is_prompt = not any(isinstance(each, ChannelFault) for each in world.faults)
                 await _babble(live, number, opened[number % len(opened)], is_prompt=is_prompt)

@@ -12,6 +12,7 @@ models keep nothing: the same request gets the same answer, in every life of the
     shop watcher    code agents: one that survives, one that listens and is slow at it
     timed keeper    have schedules
     thrower         raises what is no error (``raisers``)
+    hooked vault reader    have hooks, and variables (``hooked``)
 """
 
 import json
@@ -20,6 +21,8 @@ from typing import Any, Final
 
 import anyio
 from msgspec import Struct, field
+from simulation.hooked import Watched
+from simulation.hooked_invariants import hooked_invariants
 from simulation.own_invariants import (
     SECRET,
     accepted_once,
@@ -43,6 +46,7 @@ from hubbub import (
     AgentDefinition,
     Cron,
     Heartbeat,
+    Hook,
     PromptDefinition,
     RunContext,
     RunState,
@@ -82,10 +86,13 @@ class OwnWorld(Struct, kw_only=True):
     """Whether its agents can start children by code, and kill their process."""
     has_raisers: bool = False
     """Whether its agents have tools that raise what is no error, and there is one that does."""
+    has_hooks: bool = False
+    """Whether there are agents with hooks and variables."""
     options: Mapping[str, Any] = {}
     plan: Plan | None = None
     latency: float = 0.3
     watched: list[list[Event]] = field(default_factory=list)
+    hooked: Watched = field(default_factory=Watched)
 
     def setup(self) -> Setup:
         """The agents and everything that belongs to them."""
@@ -100,7 +107,11 @@ class OwnWorld(Struct, kw_only=True):
         agents = [*_agents(model, more), shop, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
-        return Setup.of(*agents, schedules=schedules, **self.options)
+        hooks: tuple[Hook, ...] = ()
+        if self.has_hooks:
+            agents += self.hooked.agents(model, note)
+            hooks = self.hooked.hooks()
+        return Setup.of(*agents, schedules=schedules, hooks=hooks, **self.options)
 
     def _die(self) -> Any:
         @tool(idempotent=True, timeout=None)
@@ -140,6 +151,7 @@ class OwnWorld(Struct, kw_only=True):
             prompts_end_once, replies_have_outcomes, idle_children_shown_idle,
             *((guilty_alone, spawned_results_told) if self.has_more else ()),
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
+            *(hooked_invariants(self.hooked) if self.has_hooks else ()),
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
@@ -191,8 +203,12 @@ def _calls(name: str, steps: Sequence[Sequence[Any]], request: ModelRequest) -> 
 
 def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | None:
     match step:
-        case ["note" | "look" | "slow" | "spend" | "babble" | "die" as tool_name]:
+        case [
+            "note" | "look" | "slow" | "spend" | "babble" | "die" | "read" | "refuse" as tool_name
+        ]:
             return call(tool_name, text=name)
+        case ["assign", variable]:
+            return call("assign", name=variable, text=name)
         case ["file"]:
             return call("write_file", path=f"{name}.txt", text=name)
         case ["hire" | "fetch" as tool_name, who, program]:

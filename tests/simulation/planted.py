@@ -11,9 +11,11 @@ from unittest.mock import patch
 
 from msgspec import structs
 
+from hubbub.agents.definitions.variables import resolve
 from hubbub.agents.state.family import Family, with_results
 from hubbub.agents.turn import endings, interpret
 from hubbub.agents.turn import intake as taking
+from hubbub.agents.turn.hook_events import Notice, notices_of
 from hubbub.agents.turn.signals import Decision
 from hubbub.hub import events as e
 from hubbub.hub.addressing import Addressing
@@ -24,6 +26,7 @@ from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store import inbox_rules
 from hubbub.hub.store.journal import Commit, NewRun
 from hubbub.hub.store.memory_rows import MemoryRows
+from hubbub.runtime.activities.hooks import filtered_result
 from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.mailbox import Mailbox
@@ -307,6 +310,66 @@ def only_errors_contained() -> Iterator[None]:
         yield
 
 
+# ── hooks and variables ──────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def hooks_skipped_for_failures() -> Iterator[None]:
+    """What a call that failed came to is recorded as it is."""
+
+    async def unless_failed(side: Any, state: Any, result: Any, run_id: str) -> Any:
+        return result if result.is_error else await filtered_result(side, state, result, run_id)
+
+    with patch("hubbub.runtime.activities.perform.filtered_result", unless_failed):
+        yield
+
+
+@contextmanager
+def hooks_told_of_restored_runs() -> Iterator[None]:
+    """A run that a new process goes on with is taken for one that has just been created."""
+
+    def and_restored(before: Any, after: Any, events: Any, hooks: Any) -> Any:
+        found = notices_of(before, after, events, hooks)
+        is_restored = any(isinstance(x, e.AgentRestore) for x in events)
+        point = "after_thread_created"
+        if is_restored and point in hooks:
+            return (*found, (point, Notice(None, hooks[point])))
+        return found
+
+    with patch("hubbub.runtime.runs.model_run.notices_of", and_restored):
+        yield
+
+
+@contextmanager
+def scoped_value_inherited() -> Iterator[None]:
+    """A scoped variable is looked for like any other, in every run above."""
+
+    def unscoped(name: str, **ways: Any) -> str | None:
+        return resolve(name, **{**ways, "is_scoped": False})
+
+    with patch("hubbub.runtime.activities.environment.resolve", unscoped):
+        yield
+
+
+@contextmanager
+def value_kept_in_memory() -> Iterator[None]:
+    """What a run is given after it was opened is kept in its process alone."""
+    kept: dict[tuple[Addressing, str, str], str] = {}
+    value = Addressing.value
+
+    def keep(
+        book: Addressing, run_id: str, name: str, value: str, *, is_scoped: bool = False
+    ) -> None:
+        kept[book, run_id, name] = value
+        book._mark(run_id, name, is_scoped=is_scoped)
+
+    def find(book: Addressing, run_id: str, name: str) -> str | None:
+        return kept.get((book, run_id, name)) or value(book, run_id, name)
+
+    with patch.object(Addressing, "put_value", keep), patch.object(Addressing, "value", find):
+        yield
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -329,12 +392,18 @@ PLANTED: Final[Mapping[str, Plant]] = {
         end_unreported,
         spawned_result_lost,
         only_errors_contained,
+        hooks_skipped_for_failures,
+        hooks_told_of_restored_runs,
+        scoped_value_inherited,
+        value_kept_in_memory,
     )
 }
 
 WORLDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(PLANTED, 30),
     "cascade_missed": 60,
+    "value_kept_in_memory": 90,
+    "scoped_value_inherited": 120,
     "refired_cron": 80,
     "orphan_tool_use": 80,
     "pop_then_inject": 200,

@@ -53,4 +53,5 @@ def test_the_worlds_hold_what_they_are_for() -> None:
     }  # fmt: skip
     agents = {info.agent for history in histories for info in history.runs.values()}
     assert agents >= {"ask", "send", "keep", "crew", "ann", "bob", "skill:writer", "shop", "main"}
+    assert agents >= {"hooked", "vault", "reader"} and "session:variables" in types
     assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
