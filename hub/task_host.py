@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from hubbub.hub.errors import Closed
 from hubbub.hub.logs import log
-from hubbub.hub.tasks.cancelling import defer_interrupts, is_on_asyncio, outlast
+from hubbub.hub.tasks.cancelling import defer_interrupts, is_of_the_loop, is_on_asyncio, outlast
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import exit_in, is_contained
 
@@ -128,7 +128,10 @@ class TaskHost:
                 self._is_ending = self._is_ending or is_exit
                 if isinstance(error, BaseExceptionGroup) and not is_exit:
                     _raise_others(error)
-                raise
+                # What users' code raises in a task that is being cancelled is not taken for the
+                # end of it, unless it is what the loop itself raises: any other one ends the group.
+                if is_exit or isinstance(error, BaseExceptionGroup) or is_of_the_loop(error):
+                    raise
             # Nor may one more exit break off what asyncio does to end the program in order.
             log.error("task.ended_from_within", exc_info=error)
 

@@ -15,8 +15,8 @@ import anyio
 import anyio.lowlevel
 
 __all__ = [
-    "cancellations", "defer_interrupts", "is_being_cancelled", "is_cancellation", "is_on_asyncio",
-    "outlast",
+    "cancellations", "defer_interrupts", "is_being_cancelled", "is_cancellation", "is_of_the_loop",
+    "is_on_asyncio", "outlast",
 ]  # fmt: skip
 
 
@@ -29,10 +29,19 @@ def is_cancellation(error: BaseException) -> bool:
     """Whether ``error`` is of a class by which tasks and coroutines are ended from outside."""
     if isinstance(error, GeneratorExit | asyncio.CancelledError):
         return True
+    return is_of_the_loop(error)
+
+
+def is_of_the_loop(error: BaseException) -> bool:
+    """Whether ``error`` is of the class by which the loop at work cancels its tasks.
+
+    Only that is taken, from a task that is being cancelled, for the end of it.  Without a loop
+    coroutines are closed.
+    """
     try:
         return isinstance(error, anyio.get_cancelled_exc_class())
     except anyio.NoEventLoopError:
-        return False
+        return isinstance(error, GeneratorExit)
 
 
 def cancellations() -> int:

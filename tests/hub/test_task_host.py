@@ -67,3 +67,25 @@ def test_a_program_that_ends_before_a_task_has_begun_is_told_of_nothing_else(
         gc.collect()
     assert [str(each.message) for each in told] == []
     assert caplog.text == ""
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("kind", [GeneratorExit, asyncio.CancelledError])
+async def test_what_a_cancelled_task_raises_in_place_of_its_cancellation_is_left_to_it(
+    kind: type[BaseException],
+) -> None:
+    """Of a class that ends tasks on another loop, or coroutines: the host is left all the same."""
+    has_begun = anyio.Event()
+
+    async def work() -> None:
+        has_begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise kind
+
+    host = TaskHost()
+    await host.open()
+    host.start(work())
+    await has_begun.wait()
+    await host.aclose()

@@ -47,7 +47,6 @@ SAID: Final = " ~m"
 STORED: Final = {False: " ~ok ~s", True: " ~bad ~s"}
 """What hooks add to a result: of a call that succeeded, of one that failed."""
 REFUSED: Final = "refused "
-_ENDING: Final = ("cancelled", "generator")
 
 
 def value_of(name: str, owner: str, label: str) -> str:
@@ -107,7 +106,7 @@ class Watched(Struct):
 
     def hooks(self) -> tuple[Hook, ...]:
         """The hooks of the agents, by point."""
-        kinds = cycle([make for kind, make in RAISED.items() if kind not in _ENDING])
+        kinds = cycle(RAISED.values())
 
         def explode(state: RunState, value: object) -> None:
             raise next(kinds)()
