@@ -16,12 +16,14 @@ from msgspec import structs
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
+    Event,
     InLane,
     SessionAbort,
     SessionClose,
     SessionMessage,
     SessionOpen,
     SessionReply,
+    SessionReset,
     SessionResult,
     SessionTerminate,
     SessionVariables,
@@ -38,7 +40,10 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Delivery, NewRun
 from hubbub.hub.values import NULL, Secret
 
-__all__ = ["SCHEDULES", "Addressing", "identity_of", "is_from_user", "is_minted", "is_run_id"]
+__all__ = [
+    "SCHEDULES", "Addressing", "can_be_known_by", "identity_of", "is_from_user", "is_minted",
+    "is_run_id",
+]  # fmt: skip
 
 SCHEDULES: Final = "schedule"
 """The source of what a schedule sends, and begins."""
@@ -62,6 +67,19 @@ def identity_of(event: InLane) -> tuple[str, str]:
             return event.message.source, event.message.key
         case _:
             return "", ""
+
+
+def can_be_known_by(event: Event, source: str, key: str) -> bool:
+    """Whether an event can be what a run's inbox has accepted by a source and key.
+
+    Whatever comes by itself is known by its identity.  What a schedule opens or resets has none:
+    its tick is the key, which an opening repeats as its correlation id.
+    """
+    if isinstance(event, InLane) and identity_of(event) == (source, key):
+        return key != ""
+    if isinstance(event, SessionOpen):
+        return (source, key) == (SCHEDULES, event.correlation_id)
+    return isinstance(event, SessionReset) and source == SCHEDULES
 
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

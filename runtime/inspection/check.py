@@ -15,10 +15,11 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from hubbub.hub.addressing import can_be_known_by
 from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded, info_of
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
-from hubbub.runtime.stores.exchange.run_check import MISFITS, RunCheck, holds_key, is_key_of
+from hubbub.runtime.stores.exchange.run_check import MISFITS, RunCheck, holds_key
 from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.projection import agent_folders
 from hubbub.runtime.stores.folders.read import Broken
@@ -137,7 +138,7 @@ class StoreCheck:
                 continue
             try:
                 event = decoded(store, known.position, known.body)
-                is_of_it = is_key_of(event, known.source, known.key)
+                is_of_it = can_be_known_by(event, known.source, known.key)
             except (BadValue, StoreFailed, TypeError, ValueError):  # Which has been told.
                 continue
             if not is_of_it:

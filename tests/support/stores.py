@@ -24,7 +24,7 @@ class Filled:
 
     def __init__(self, chat: str, parent: str, child: str, done: str) -> None:
         self.chat = chat
-        """Idle, a model's, with a file, a key, and a session key."""
+        """Idle, a model's, opened with a key, with a file, a second key, and a session key."""
         self.parent = parent
         """At work, a function's; two messages wait for it, one with a key."""
         self.child = child
@@ -80,8 +80,9 @@ def open_runtime(
 async def fill(path: Path, ports: Ports | None = None, *, mirror: bool = False) -> Filled:
     """Make a store, and leave it in order."""
     beat = Heartbeat("bot", ["Tidy up."], interval=1800)
+    opening = Message("hello", key="opening")
     async with open_runtime(path, ports, mirror=mirror, schedules=[beat]) as rt:
-        chat = await rt.start("bot", "hello", session_key="chat_1_2", env={"TOKEN": SECRET})
+        chat = await rt.start("bot", opening, session_key="chat_1_2", env={"TOKEN": SECRET})
         await chat.result()
         await rt.hub.send_to_run(chat.run_id, Message("again", key="first"))
         await chat.result()

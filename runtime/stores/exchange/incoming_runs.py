@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.hub.addressing import is_run_id
+from hubbub.hub.addressing import can_be_known_by, is_run_id
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import AgentChild
 from hubbub.hub.events.codec import decode_event
@@ -40,7 +40,7 @@ from hubbub.runtime.stores.exchange.export import (
     RunLine,
 )
 from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
-from hubbub.runtime.stores.exchange.run_check import RunCheck, is_key_of
+from hubbub.runtime.stores.exchange.run_check import RunCheck
 
 __all__ = ["MISFITS", "Imported", "IncomingRuns", "Misfit"]
 
@@ -208,7 +208,7 @@ class IncomingRuns:
             raise Misfit(f"a key of run {line.run_id!r}, which is not in the export")
         run.check(line.seq)
         item = self._reader.item(line.run_id, line.seq)
-        if item is None or not is_key_of(item, line.source, line.key):
+        if item is None or not can_be_known_by(item, line.source, line.key):
             raise Misfit(f"run {line.run_id}: in {line.seq} says of itself another key")
         if not self._intake.put_key(line.run_id, line.source, line.key, line.seq):
             raise Misfit(f"run {line.run_id}: key {line.key!r} comes twice")

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from hubbub.agents.code.run_states import state_after
-from hubbub.hub.addressing import SCHEDULES, identity_of, is_run_id
+from hubbub.hub.addressing import is_run_id
 from hubbub.hub.errors import BadValue, HubbubError
-from hubbub.hub.events import Event, InLane, SessionOpen, SessionReset
+from hubbub.hub.events import SessionOpen
 from hubbub.hub.events.descriptors import (
     Descriptor,
     SubagentDescriptor,
@@ -24,7 +24,7 @@ from hubbub.hub.events.descriptors import (
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader
 from hubbub.runtime.stores.exchange.lanes import Lane
 
-__all__ = ["MISFITS", "RunCheck", "ancestors", "holds_key", "is_key_of", "own_problems"]
+__all__ = ["MISFITS", "RunCheck", "ancestors", "holds_key", "own_problems"]
 
 MISFITS: Final = (
     HubbubError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError,
@@ -37,16 +37,6 @@ _INBOXES: Final = ("open", "closing", "terminated", "ended")
 _TEXTS: Final = ("run_id", "root_run_id", "agent", "name", "session_key", "kind")
 _LATEST: Final = 253_402_300_800_000_000
 """The end of the year 9999 (µs), behind which there are no times."""
-
-
-def is_key_of(event: Event, source: str, key: str) -> bool:
-    """Whether an item can have been accepted under a source and a key."""
-    match event:
-        case SessionOpen():  # A schedule's.
-            return (source, key) == (SCHEDULES, event.correlation_id)
-        case SessionReset():
-            return source == SCHEDULES
-    return isinstance(event, InLane) and identity_of(event) == (source, key)
 
 
 def holds_key(row: RunRow) -> bool:
