@@ -236,7 +236,8 @@ class Runtime:
             self._stop_serving()
 
     def _is_at_rest(self) -> bool:
-        return all(run.is_at_boundary for run in self.runs.in_memory)
+        waits = self.outcomes.waits
+        return all(run.is_at_rest(waits(run.lane.run_id)) for run in self.runs.in_memory)
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────
 

@@ -51,6 +51,10 @@ class InlineCaller:
         elif self._scope is not None:
             self._scope.cancel()
 
+    def is_dismissed(self) -> bool:
+        """Whether nothing more is asked of the caller."""
+        return self._is_done
+
     def dismiss(self, outcome: RunOutcome | None = None) -> None:
         """Ask nothing more of the caller: the run has left memory."""
         self._is_done = True

@@ -37,9 +37,11 @@ class LiveRun(Protocol):
         """The side that acts, where there are two; else empty."""
         ...
 
-    @property
-    def is_at_boundary(self) -> bool:
-        """Whether nothing is under way that a runtime being left should wait for."""
+    def is_at_rest(self, waits: int) -> bool:
+        """Whether nothing is under way that a runtime being left should give time to.
+
+        In ``waits`` of its tasks the run's code waits for other runs, which are asked themselves.
+        """
         ...
 
     @property

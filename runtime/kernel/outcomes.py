@@ -4,8 +4,8 @@ result    ended, or idle with an empty inbox     ─┐  the journal is asked an
 finished  ended                                  ─┴► run has left memory (``changed``)
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeAlias
 
 import anyio
@@ -47,7 +47,7 @@ class Supervision(Protocol):
 class Outcomes:
     """The outcomes of one runtime's runs, and the tasks that wait for them."""
 
-    __slots__ = ("_families", "_live", "_phase", "_supervision", "_watchers", "hub")
+    __slots__ = ("_families", "_live", "_phase", "_supervision", "_waits", "_watchers", "hub")
 
     def __init__(self, hub: Hub, phase: Phase, live: LiveRuns, families: Families) -> None:
         self.hub = hub
@@ -56,6 +56,8 @@ class Outcomes:
         self._families = families
         self._supervision: Supervision
         self._watchers: dict[str, list[anyio.Event]] = {}
+        self._waits: dict[str, list[Callable[[], bool]]] = {}
+        """By run: for each task of its code that waits for another run, whether it is heard of."""
 
     def ask(self, supervision: Supervision) -> None:
         """Name the supervisor; before anything is waited for."""
@@ -67,6 +69,28 @@ class Outcomes:
             event.set()
         if self._phase.is_leaving:
             self._phase.progressed()
+
+    def waits(self, run_id: str) -> int:
+        """In how many of its tasks the code of a run waits for another that is not heard of yet."""
+        return sum(not is_heard() for is_heard in self._waits.get(run_id, ()))
+
+    @contextmanager
+    def waiting(self, is_heard: Callable[[], bool]) -> Iterator[None]:
+        """Inside, the code at hand, if it is a run's, waits for another until ``is_heard``."""
+        waiter = CURRENT_RUN.get()
+        if not waiter:
+            yield
+            return
+        waits = self._waits.setdefault(waiter, [])
+        waits.append(is_heard)
+        if self._phase.is_leaving:
+            self._phase.progressed()
+        try:
+            yield
+        finally:
+            waits.remove(is_heard)
+            if not waits:
+                self._waits.pop(waiter, None)
 
     def close(self) -> None:
         """Everything that is waited for looks again: nothing will change any more."""
@@ -109,7 +133,8 @@ class Outcomes:
                     remedy = "the run goes on when a runtime is opened on its store"
                     raise Closed("the runtime", remedy)
                 self.hub.check_store()  # Nothing will change any more.
-                await changed.wait()
+                with self.waiting(changed.is_set):
+                    await changed.wait()
             finally:
                 watchers = self._watchers.get(run_id)
                 if watchers is not None and changed in watchers:

@@ -64,7 +64,7 @@ class CodeRun:
 
     __slots__ = (
         "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers", "_seen",
-        "_step", "_steps", "definition", "is_over", "lane", "questions", "services", "shared",
+        "_step", "_steps", "definition", "is_over", "lane", "services", "shared",
         "thread",
     )  # fmt: skip
 
@@ -84,8 +84,6 @@ class CodeRun:
         self.thread = thread
         self._steps = DurableSteps(self, recorded)
         self._inbox = RunInbox(self, self._steps.refuse_inside_step)
-        self.questions = 0
-        """Questions to people that the agent waits for."""
         self._seen = 0
         self._step = 0
         self._handle: TaskHandle[Any, None] | None = None
@@ -156,10 +154,11 @@ class CodeRun:
         """Code has no sides."""
         return ""
 
-    @property
-    def is_at_boundary(self) -> bool:
-        """Whether the agent waits for a message or for a person, or is done."""
-        return self._handle is None or self._inbox.is_awaited or self.questions > 0
+    def is_at_rest(self, waits: int) -> bool:
+        """Whether the agent waits for a message, a person or another run, or is done."""
+        if self._handle is None:  # Who waits for its end hears of it when it is on record.
+            return not (self.is_over and self.lane.in_flight)
+        return self._inbox.is_awaited or bool(self.thread.prompts) or waits > 0
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
@@ -272,6 +271,7 @@ class CodeRun:
     def open_prompt(self, event: e.SessionPrompt) -> None:
         if self.is_live:
             self.record(event, None)
+            self.services.phase.progressed()
 
     def end_prompt(self, event: e.SessionPromptEnd) -> None:
         if self.is_live and find_prompt(self.thread.prompts, event.prompt_id) is not None:

@@ -15,9 +15,6 @@ __all__ = ["CodeScope"]
 class CodeScope(RunScope, Protocol):
     """A run that is a function in a task of its own."""
 
-    questions: int
-    """Questions to people that the agent waits for."""
-
     @property
     def services(self) -> Services: ...
 

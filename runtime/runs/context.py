@@ -147,11 +147,7 @@ class RunContext:
         self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
     ) -> str:
         """Ask the user and wait for the first reply.  Raises ``PromptTimeout``."""
-        self._run.questions += 1
-        try:
-            answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
-        finally:
-            self._run.questions -= 1
+        answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
         return answer
 
     def spawn(

@@ -157,6 +157,10 @@ class ModelRun:
         """Whether no activity is under way, and none is about to be."""
         return not (self._tasks.running or self.signals or self.lane.in_flight)
 
+    def is_at_rest(self, waits: int) -> bool:
+        """Whether no more activities are under way than wait for other runs."""
+        return len(self._tasks.running) <= waits and not (self.signals or self.lane.in_flight)
+
     @property
     def is_at_work(self) -> bool:
         """Whether the run is in the middle of something."""

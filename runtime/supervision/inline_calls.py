@@ -11,6 +11,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import RunFailed
 from hubbub.hub.message import Message, opening_message, variables_of
 from hubbub.hub.values import NULL, encode_value
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
@@ -66,7 +67,11 @@ class InlineCalls:
             # Others run too, however fast the model is; and a caller cancelled before ends here.
             await anyio.lowlevel.checkpoint()
             runs.serve_now(run_id)
-            await caller.serve()
+            if CURRENT_RUN.get():
+                with self._outcomes.waiting(caller.is_dismissed):
+                    await caller.serve()
+            else:
+                await caller.serve()
             if receipt.status != "accepted":
                 await receipt
                 receipt.raise_if_rejected()

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from support.agents import Observer, assert_one_life, echo_model, model_agent
 
-from hubbub import CustomEvent, Hub, RunContext, Runtime, agent
+from hubbub import CustomEvent, Hub, RunContext, RunState, Runtime, agent
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub.errors import Closed
@@ -339,3 +339,88 @@ async def journal_events(journal: Journal, run_id: str) -> list[Event]:
     loaded = await journal.load(run_id)
     assert loaded is not None
     return list(loaded.events)
+
+
+# ── who only waits ───────────────────────────────────────────────────────────────────────────
+
+
+@agent("asker", on_restart="resume")
+async def asker(input: Any, ctx: RunContext) -> str:
+    return await ctx.ask("Which one?")
+
+
+@agent("asks-by-the-hub", on_restart="resume")
+async def asks_by_hub(input: Any, ctx: RunContext) -> Any:
+    return await ctx.hub.ask("user", "Which one?")
+
+
+@agent("waits-for-a-child", on_restart="resume")
+async def waits_for_child(input: Any, ctx: RunContext) -> Any:
+    return (await ctx.spawn("asker").result()).output
+
+
+@agent("waits-for-its-end", on_restart="resume")
+async def waits_for_end(input: Any, ctx: RunContext) -> Any:
+    return (await ctx.spawn("waits-for-a-child").finished()).output
+
+
+def tool_that_waits() -> AgentDefinition:
+    @tool(timeout=None)
+    async def delegate(state: RunState) -> str:
+        return str((await state.spawn("asker").result()).output)
+
+    return model_agent(ScriptedModel([reply("", call("delegate")), "done"]), delegate)
+
+
+def runs_another(runtime: Callable[[], Runtime]) -> AgentDefinition:
+    @agent("executes-another", on_restart="resume")
+    async def executes(input: Any, ctx: RunContext) -> Any:
+        return await runtime().executable("asker").execute()
+
+    return executes
+
+
+@pytest.mark.spec("R-16")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "asker", "asks-by-the-hub", "waits-for-a-child", "waits-for-its-end", "assistant",
+        "executes-another",
+    ],
+)  # fmt: skip
+async def test_who_only_waits_for_a_run_that_waits_for_a_person_keeps_nobody(
+    name: str, journal: Journal, ports: Ports
+) -> None:
+    executes = runs_another(lambda: runtime)
+    agents = [
+        asker, asks_by_hub, waits_for_child, waits_for_end, executes, tool_that_waits()
+    ]  # fmt: skip
+    async with Runtime(agents, store=journal, ports=ports) as runtime:
+        await runtime.start(name)
+        await anyio.sleep(1)
+        before = ports.clock.monotonic()
+    assert ports.clock.monotonic() - before < 0.1
+
+
+@pytest.mark.spec("R-16")
+async def test_who_waits_for_a_child_at_work_gets_on_within_the_grace(
+    journal: Journal, ports: Ports
+) -> None:
+    @agent("digger")
+    async def digger(input: Any, ctx: RunContext) -> str:
+        await anyio.sleep(2)
+        return "gold"
+
+    @agent("above")
+    async def above(input: Any, ctx: RunContext) -> str:
+        found = (await ctx.spawn("digger").result()).output
+        await anyio.sleep(1)
+        return f"{found}, polished"
+
+    async with Runtime([digger, above], store=journal, ports=ports) as runtime:
+        run = await runtime.start("above")
+        await anyio.sleep(1)
+        before = ports.clock.monotonic()
+    assert ports.clock.monotonic() - before == pytest.approx(2, abs=0.1)
+    async with Runtime([digger, above], store=journal, ports=ports) as runtime:
+        assert (await runtime.result(run.run_id)).output == "gold, polished"
