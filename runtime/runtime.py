@@ -126,7 +126,7 @@ class Runtime:
         self._owns_hub = hub is None
         if hub is None:
             ports = ports or Ports()
-            journal = open_store(store, ports, keep=keep, default_agent=default_agent)
+            journal = open_store(store, ports, keep=keep)
             hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
         self.hub = hub
         self.ports = hub.ports

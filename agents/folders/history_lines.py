@@ -1,6 +1,6 @@
 """One line of ``history.jsonl`` and its text.  What they say: see history.py.
 
-Keys of AT's are always written; others, which reading back needs, while they say something.
+Keys of AT's are always written; others while they say something.
 """
 
 from collections.abc import Container

@@ -5,8 +5,8 @@
 
 Rules
 -----
-* AT's keys come first, in AT's spelling.  ``run`` holds what else reading back needs; a key
-  there is left out while it has its default.
+* AT's keys come first, in AT's spelling.  ``run`` holds the rest of the thread; a key there is
+  left out while it has its default.
 * ``seq`` and ``inSeq`` say how far in the run's two lanes the file has come; ``historyBytes``
   is the length of ``history.jsonl`` that goes with it.
 * The thread in a record is the run's own fold without what was said, which is in the history.

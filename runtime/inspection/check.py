@@ -20,9 +20,11 @@ from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded, info_of
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
 from hubbub.runtime.stores.exchange.run_check import MISFITS, RunCheck, holds_key
+from hubbub.runtime.stores.folders.adopt import knows_child
 from hubbub.runtime.stores.folders.disk import RealDisk
+from hubbub.runtime.stores.folders.foreign import foreign_runs
 from hubbub.runtime.stores.folders.projection import agent_folders
-from hubbub.runtime.stores.folders.read import Broken
+from hubbub.runtime.stores.folders.run_text import Broken
 from hubbub.runtime.stores.open import folder_of_store, open_reader
 
 __all__ = ["StoreCheck"]
@@ -170,7 +172,7 @@ class StoreCheck:
             roots = store.roots()
         except StoreUnreadable:  # Which the check of the store has told.
             return
-        for one in folders.foreign(roots.get):
+        for one in foreign_runs(RealDisk(), str(folder.agents), roots.get, knows_child(store)):
             if isinstance(one, Broken):
                 where = f"{one.file}:{one.line}" if one.line else one.file
                 yield Problem(where, one.what, one.remedy)

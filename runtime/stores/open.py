@@ -27,9 +27,7 @@ DEFAULT_STORE: Final = "sqlite:.hubbub"
 """A folder where the program runs."""
 
 
-def open_store(
-    store: str | Store, ports: Ports, *, keep: int = 10_000, default_agent: str = ""
-) -> Store:
+def open_store(store: str | Store, ports: Ports, *, keep: int = 10_000) -> Store:
     """The store that ``store`` names, not open yet; a ``Store`` is taken as it is.
 
     Raises ``BadValue`` for a text that names none.
@@ -38,7 +36,7 @@ def open_store(
         return store
     if store == "memory":
         return MemoryJournal(keep=keep, ids=ports.ids)
-    return sqlite_store(_path(store), ports=ports, default_agent=default_agent)
+    return sqlite_store(_path(store), ports=ports)
 
 
 def sqlite_store(
@@ -46,19 +44,17 @@ def sqlite_store(
     *,
     ports: Ports | None = None,
     disk: "Disk | None" = None,
-    default_agent: str = "",
     mirror: bool = True,
 ) -> "SqliteStore":
     """A SQLite store with folders of agents beside it, not open yet.
 
     ``path`` is the folder, or a file that ends in ``.db``.  ``mirror=False`` leaves out the folders
-    of agents.  ``default_agent`` is what an adopted agent is taken for whose folder does not say;
-    ``disk`` is where folders are written.  Raises as ``SqliteStore`` does.
+    of agents.  ``disk`` is where folders are written.  Raises as ``SqliteStore`` does.
     """
     from hubbub.runtime.stores.folders.projection import Projection
     from hubbub.runtime.stores.sqlite.store import SqliteStore
 
-    make = partial(Projection, disk=disk, default_agent=default_agent) if mirror else None
+    make = partial(Projection, disk=disk) if mirror else None
     return SqliteStore(path, ports=ports, mirror=make)
 
 

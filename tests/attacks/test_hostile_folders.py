@@ -82,7 +82,7 @@ async def test_a_folder_with_any_value_replaced_is_adopted_whole_or_left_alone(
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(made.folder, folder)
         agent = folder / "agents" / chance.choice((made.child, made.chat))
-        file = agent / ("state.json", "history.jsonl", "descriptor.json", "state.json")[number % 4]
+        file = agent / ("run.jsonl", "run.jsonl", "run.jsonl", *NAMES)[number % 6]
         lines = file.read_bytes().splitlines(keepends=True)
         at = chance.randrange(len(lines))
         if number % 5 == 4:
@@ -115,12 +115,14 @@ async def test_folders_whose_parents_stand_in_a_circle_are_left_alone_and_told_o
     made: Made, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
-    state = folder / "agents" / made.child / "state.json"
-    text = state.read_text()
-    assert f'"parent":"{made.parent}"' in text
-    state.write_text(text.replace(f'"parent":"{made.parent}"', f'"parent":"{made.child}"'))
+    file = folder / "agents" / made.child / "run.jsonl"
+    text = file.read_text()
+    assert f'"parent_run_id":"{made.parent}"' in text
+    for name in ("parent_run_id", "root_run_id", "parentAgentId"):
+        text = text.replace(f'"{name}":"{made.parent}"', f'"{name}":"{made.child}"')
+    file.write_text(text)
     told = [x for x in await adopted(folder) if "stand in a circle" in x]
-    assert len(told) == 1 and str(state) in told[0]
+    assert len(told) == 1 and str(file) in told[0]
     assert made.child not in places_of(folder) and made.chat in places_of(folder)
 
 
@@ -129,12 +131,11 @@ NAMES = ("history.jsonl", "state.json", "descriptor.json")
 
 @pytest.mark.spec("G-04", "P-03")
 @pytest.mark.parametrize("kind", ODD_FILES)
-@pytest.mark.parametrize("name", NAMES)
 async def test_what_is_no_file_breaks_the_folder_it_stands_in_and_stops_nobody(
-    name: str, kind: str, made: Made, tmp_path: Path
+    kind: str, made: Made, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
-    put(kind, folder / "agents" / made.chat / name)
+    put(kind, folder / "agents" / made.chat / "run.jsonl")
     told = [x for x in await adopted(folder) if made.chat in x]
     assert told, "it is told of"
     assert made.chat not in places_of(folder) and made.child in places_of(folder)
@@ -142,7 +143,7 @@ async def test_what_is_no_file_breaks_the_folder_it_stands_in_and_stops_nobody(
 
 @pytest.mark.spec("G-04", "P-03")
 @pytest.mark.parametrize("kind", ODD_FILES)
-@pytest.mark.parametrize("name", [*NAMES, "files/notes/note.txt"])
+@pytest.mark.parametrize("name", [*NAMES, "run.jsonl", "files/notes/note.txt"])
 async def test_what_is_no_file_in_the_folder_of_a_known_run_stops_neither_work_nor_leaving(
     name: str, kind: str, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ from hubbub.runtime.stores.exchange.export import (
 from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
 from hubbub.runtime.stores.exchange.run_check import RunCheck
 
-__all__ = ["MISFITS", "Imported", "IncomingRuns", "Misfit"]
+__all__ = ["MISFITS", "Imported", "IncomingRuns", "Misfit", "row_of"]
 
 MISFITS: Final = (
     msgspec.DecodeError, BadValue, ValueError, OverflowError, RecursionError, TypeError
@@ -270,7 +270,7 @@ class IncomingRuns:
             raise Misfit(f"run {line.run_id}: an item waits twice", run.at)
         for seq in line.waiting:
             run.check(seq)
-        self._intake.put_run(_row(line, lane), line.waiting)
+        self._intake.put_run(row_of(line, lane), line.waiting)
 
     def _check_families(self) -> None:
         """Every run but the first has its parent here, which knows of it."""
@@ -324,7 +324,8 @@ class IncomingRuns:
         return ""
 
 
-def _row(line: RunLine, lane: Lane) -> RunRow:
+def row_of(line: RunLine, lane: Lane) -> RunRow:
+    """The row of a run whose events have come to ``lane``."""
     descriptor, kind = _descriptor_of(line)
     is_ready = line.status == "active" or (line.status != "ended" and bool(line.waiting))
     return RunRow(

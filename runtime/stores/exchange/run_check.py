@@ -4,13 +4,13 @@ Asked by ``hubbub fsck`` of every run of a store, and by an import of those that
 that neither lets pass what the other would not.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from hubbub.agents.code.run_states import state_after
 from hubbub.hub.addressing import is_run_id
 from hubbub.hub.errors import BadValue, HubbubError
-from hubbub.hub.events import SessionOpen
+from hubbub.hub.events import Event, SessionOpen
 from hubbub.hub.events.descriptors import (
     Descriptor,
     SubagentDescriptor,
@@ -24,7 +24,7 @@ from hubbub.hub.events.descriptors import (
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader
 from hubbub.runtime.stores.exchange.lanes import Lane
 
-__all__ = ["MISFITS", "RunCheck", "ancestors", "holds_key", "own_problems"]
+__all__ = ["MISFITS", "RunCheck", "ancestors", "fold_problem", "holds_key", "own_problems"]
 
 MISFITS: Final = (
     HubbubError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError,
@@ -104,11 +104,22 @@ class RunCheck:
         """Why a runtime could not go on with a run; empty if it could."""
         try:
             loaded = self._reader.load(run_id)
-            if loaded is not None:
-                state_after(loaded.events)
         except MISFITS as error:
-            return f"it cannot be resumed from its events ({type(error).__name__}: {error})"
-        return ""
+            return _not_resumable(error)
+        return fold_problem(loaded.events) if loaded is not None else ""
+
+
+def fold_problem(events: Iterable[Event]) -> str:
+    """Why a run could not go on from its own lane; empty if it could."""
+    try:
+        state_after(events)
+    except MISFITS as error:
+        return _not_resumable(error)
+    return ""
+
+
+def _not_resumable(error: Exception) -> str:
+    return f"it cannot be resumed from its events ({type(error).__name__}: {error})"
 
 
 def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Agents' folders: written behind the store, compared, read back."""
+"""Agents' folders: written behind the store, compared with it, imported without it."""

@@ -1,163 +1,251 @@
-"""Adopting agents: folders that the database does not know are put into it.
+"""Adopting agents: the runs of folders that the database does not know are imported into it.
 
 Delete the database, or copy one agent's folder to another machine, and the agents are there when
 a runtime is opened.  What cannot be read is reported and stays where it is.
 
+* A tree's runs are imported together, all or none, by the checks of every import.
 * A session key, a user, a cron task and the heartbeat have one open run: a folder of one that is
   taken waits until that run is over.
 * A family is adopted from above: below a folder that was not adopted nothing is, or a child would
   come to its end with nobody there to be told.  One whose parent is nowhere goes on alone.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from hubbub.hub.addressing import identity_of, is_from_user
-from hubbub.hub.events import SessionMessage
-from hubbub.hub.events.codec import encode_event
+import msgspec
+from msgspec import Struct
+
+from hubbub.hub.events import AgentChild
 from hubbub.hub.events.descriptors import (
     encode_descriptor,
     is_addressed,
     is_identity,
-    kind_of_descriptor,
+    read_descriptor,
 )
+from hubbub.hub.events.files import files_of
 from hubbub.hub.logs import log
 from hubbub.hub.store.intake import RunIntake
-from hubbub.hub.store.journal import Addressing
-from hubbub.hub.store.reader import RunRow, StoreReader
+from hubbub.hub.store.journal import Addressing, RunInfo
+from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.texts import readable
-from hubbub.runtime.stores.exchange.lanes import Lanes
-from hubbub.runtime.stores.folders.read import Adopted, Broken
-from hubbub.runtime.stores.folders.write import AgentFolders, run_id_of
+from hubbub.runtime.stores.exchange.export import FORMAT, EndLine, EventLine, HeaderLine, write_line
+from hubbub.runtime.stores.exchange.incoming_runs import IncomingRuns, Misfit
+from hubbub.runtime.stores.exchange.run_check import MISFITS
+from hubbub.runtime.stores.folders.disk import Disk
+from hubbub.runtime.stores.folders.files import FolderFiles
+from hubbub.runtime.stores.folders.foreign import ForeignRun, foreign_runs, without_those_below
+from hubbub.runtime.stores.folders.mended import Mended, mended, merged
+from hubbub.runtime.stores.folders.run_files import RUN
+from hubbub.runtime.stores.folders.run_text import Broken
+from hubbub.runtime.stores.folders.write import AgentFolders, folder_name
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
 
-__all__ = ["adopt", "problems_of"]
+__all__ = ["Adopted", "adopt", "knows_child", "problems_of"]
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """A run that was put into the store."""
+
+    folder: str
+    info: RunInfo
+    warnings: tuple[str, ...] = ()
+
+
+Found: TypeAlias = Adopted | Broken
 
 
 def adopt(
-    intake: RunIntake, folders: AgentFolders, default_agent: str = ""
-) -> Sequence[Adopted | Broken]:
-    """Put the folders that the store does not know into it; returns them, and the broken ones.
+    intake: RunIntake, folders: AgentFolders, disk: Disk, files: FolderFiles, root: str
+) -> Sequence[Found]:
+    """Put the runs of the folders in ``root`` that the store does not know into it; returns what
+    became of each.
 
     Call in the writing thread, before anything is submitted.
     """
     reader = intake.reader
-    foreign = folders.foreign(reader.roots().get, default_agent=default_agent)
-    found = _with_families(_with_free_names(foreign, reader))
-    # Whom a user spoke to last comes last: that order is what recency is read from.
-    adopted = sorted((one for one in found if isinstance(one, Adopted)), key=_last_heard)
-    for one in adopted:
-        with intake.all_or_nothing():
-            _put(intake, one)
-        folders.renew(one.info)
-    for each in found:
+    roots = reader.roots()
+    found = _with_free_names(foreign_runs(disk, root, roots.get, knows_child(reader)), reader)
+    waiting = {one.folder.rpartition("/")[2] for one in found if isinstance(one, Broken)}
+    told: list[Found] = [one for one in found if isinstance(one, Broken)]
+    trees = _trees([one for one in found if isinstance(one, ForeignRun)])
+    # Whom a user spoke to last comes last: what is shown by age is shown in that order.
+    for tree in sorted(trees, key=lambda tree: _last_heard(tree[0])):
+        adopted = _adopt_tree(intake, files, tree, roots, waiting)
+        told += adopted
+        for one in adopted:
+            if isinstance(one, Adopted):
+                folders.renew(one.info)
+    for each in told:
         if isinstance(each, Broken):
             log.error("agent_folder.broken", problem=str(each))
             continue
         log.info("agent_folder.adopted", folder=each.folder, run_id=each.info.run_id)
         for warning in each.warnings:
             log.warning("agent_folder.adopted", problem=warning)
-    return found
+    return told
+
+
+def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
+    """Whether a run of the store has another one on record as its child."""
+
+    def knows(parent: str, run_id: str) -> bool:
+        events = own_lane(reader, parent)
+        return any(isinstance(x, AgentChild) and x.child_run_id == run_id for x in events)
+
+    return knows
+
+
+# ── who comes in ─────────────────────────────────────────────────────────────────────────────
 
 
 def _with_free_names(
-    found: Iterable[Adopted | Broken], reader: StoreReader
-) -> list[Adopted | Broken]:
+    found: Sequence[ForeignRun | Broken], reader: StoreReader
+) -> list[ForeignRun | Broken]:
     """Of several folders with one key or descriptor the one heard from last is adopted."""
-    sorted_out: list[Adopted | Broken] = []
     taken: dict[tuple[str, Addressing], str] = {}
-    for one in sorted(found, key=_last_heard, reverse=True):
+    left_out: dict[str | None, Broken] = {}
+    foreign = [one for one in found if isinstance(one, ForeignRun)]
+    for one in sorted(foreign, key=_last_heard, reverse=True):
+        run_id = one.text.run_id
         for what, to, by in _names_of(one):
-            assert isinstance(one, Adopted)
-            run_id = one.info.run_id
             holder = next(iter(reader.find(to, by)), taken.setdefault((to, by), run_id))
             if holder != run_id:
-                what = f"its {what} is that of run {holder}, which is open"
-                remedy = "terminate that run, and it is adopted when the store is next opened"
-                file = f"{one.folder}/state.json"
-                one = Broken(folder=one.folder, file=file, line=1, what=what, remedy=remedy)
+                left_out[run_id] = Broken(
+                    folder=one.text.folder, file=f"{one.text.folder}/{RUN}", line=0,
+                    what=f"its {what} is that of run {holder}, which is open",
+                    remedy="terminate that run, and it is adopted when the store is next opened",
+                )  # fmt: skip
                 break
-        sorted_out.append(one)
-    return sorted_out
+    kept = [one for one in foreign if one.text.run_id not in left_out]
+    broken = [one for one in found if isinstance(one, Broken)]
+    return [*broken, *left_out.values(), *without_those_below(kept, left_out)]
 
 
-def _names_of(one: Adopted | Broken) -> Iterable[tuple[str, str, Addressing]]:
+def _names_of(one: ForeignRun) -> Iterator[tuple[str, str, Addressing]]:
     """What only one open run may have: in words, and as an address."""
-    if isinstance(one, Broken) or one.info.inbox != "open":
+    line = one.text.line
+    if line.inbox != "open":
         return
-    if (key := one.info.session_key) and is_addressed(one.info.descriptor):
+    text = bytes(line.descriptor)
+    descriptor = None if text == b"null" else read_descriptor(text)
+    if (key := line.session_key) and is_addressed(descriptor):
         yield f"session key {key!r}", key, "key"
-    if is_identity(one.info.descriptor):
-        text = bytes(encode_descriptor(one.info.descriptor)).decode()
-        yield f"descriptor {text}", text, "descriptor"
+    if is_identity(descriptor):
+        said = bytes(encode_descriptor(descriptor)).decode()
+        yield f"descriptor {said}", said, "descriptor"
 
 
-def _with_families(found: Sequence[Adopted | Broken]) -> list[Adopted | Broken]:
-    """Leave out who stands below one that is left out."""
-    sorted_out: list[Adopted | Broken] = []
-    left_out = {run_id_of(Path(one.folder).name) for one in found if isinstance(one, Broken)}
-    by_id = {one.info.run_id: one for one in found if isinstance(one, Adopted)}
-    for one in found:
-        above = _first_above(one, by_id, left_out) if isinstance(one, Adopted) else None
-        if above is not None:
-            what = f"it stands below run {above}, which could not be adopted"
-            remedy = "once that is, it is adopted, too"
-            one = Broken(folder=one.folder, file=one.folder, line=0, what=what, remedy=remedy)
-        sorted_out.append(one)
-    return sorted_out
+def _last_heard(one: ForeignRun) -> int:
+    return one.text.line.recent or one.text.line.created_at
 
 
-def _first_above(
-    one: Adopted, by_id: Mapping[str, Adopted], left_out: Container[str | None]
-) -> str | None:
-    """The nearest run above it that is left out."""
-    seen = set()
-    at: Adopted | None = one
-    while at is not None and at.info.run_id not in seen:
-        seen.add(at.info.run_id)
-        for above in (at.info.parent_run_id, at.info.root_run_id):
-            if above is not None and above in left_out:
-                return above
-        at = by_id.get(at.info.parent_run_id or "")
-    return None
+def _trees(found: Iterable[ForeignRun]) -> list[list[ForeignRun]]:
+    """Who goes in together: each tree begins with the run that all others stand below."""
+    by_id = {one.text.run_id: one for one in found}
+    below: dict[str, list[ForeignRun]] = {}
+    tops = []
+    for one in by_id.values():
+        if one.place.parent in by_id:
+            below.setdefault(str(one.place.parent), []).append(one)
+        else:
+            tops.append(one)
+    trees = []
+    for top in tops:
+        tree = [top]
+        for one in tree:  # It grows.
+            tree += below.get(one.text.run_id, ())
+        trees.append(tree)
+    return trees
 
 
-def _put(intake: RunIntake, one: Adopted) -> None:
-    for digest, path in one.files.items():
-        intake.put_content(digest, read_regular(path))
-    info, lanes = one.info, Lanes("")
-    left = {item.seq for item in one.pending}
-    taken = [item for item in one.items if item.seq not in left]
-    for event in (*taken, *one.events, *one.pending):
-        for _ in lanes.take(intake.put_event(event, encode_event(event))):
-            pass  # Nothing is wrong with them: they were looked at.
-    lane = lanes.runs[info.run_id]
-    descriptor = bytes(encode_descriptor(info.descriptor)).decode()
-    row = RunRow(
-        address=info.run_id, run_id=info.run_id, root_run_id=info.root_run_id,
-        parent_run_id=info.parent_run_id, agent=info.agent, name=info.name,
-        session_key=info.session_key, kind=kind_of_descriptor(info.descriptor),
-        descriptor=descriptor, status=info.status, inbox=info.inbox,
-        ready=info.status == "active" or (info.status != "ended" and bool(left)),
-        seq=lane.seq, in_seq=lane.in_seq, chain=None, waiting=len(left),
-        messages=sum(isinstance(item, SessionMessage) for item in one.pending), born=lane.born,
-        created_at=info.created_at, wake_at=info.wake_at, recent=_last_heard(one),
-    )  # fmt: skip
-    intake.put_run(row, sorted(left))
-    for item in one.items:
-        source, key = identity_of(item)
-        if key:
-            intake.put_key(info.run_id, source, key, item.seq)
+# ── coming in ────────────────────────────────────────────────────────────────────────────────
 
 
-def _last_heard(one: Adopted | Broken) -> int:
-    if isinstance(one, Broken):
-        return 0
-    said = [x.at for x in one.items if isinstance(x, SessionMessage) and is_from_user(x)]
-    return max(said, default=one.info.created_at)
+def _adopt_tree(
+    intake: RunIntake,
+    files: FolderFiles,
+    tree: Sequence[ForeignRun],
+    roots: Mapping[str, str],
+    waiting: Container[str],
+) -> list[Found]:
+    try:
+        runs = mended(tree, lambda run_id: run_id in roots or folder_name(run_id) in waiting)
+        with intake.all_or_nothing():
+            return _import(intake, files, runs)
+    except (*MISFITS, Misfit, OSError) as error:
+        what = f"does not fit together: {error}"
+        remedy = "restore the folder from a backup, or remove it"
+        return [
+            Broken(
+                folder=one.text.folder, file=f"{one.text.folder}/{RUN}", line=0, what=what,
+                remedy=remedy,
+            )
+            for one in tree
+        ]  # fmt: skip
 
 
-def problems_of(found: Sequence[Adopted | Broken]) -> tuple[str, ...]:
+def _import(intake: RunIntake, files: FolderFiles, runs: Sequence[Mended]) -> list[Found]:
+    incoming = IncomingRuns(intake, replace=False)
+    for number, line in enumerate(_lines(runs), 1):
+        incoming.take(number, line)
+    found: list[Found] = []
+    for run in runs:
+        lost = _take_contents(intake, files, run)
+        warnings = (*run.text.warnings, *lost)
+        found.append(Adopted(folder=run.text.folder, info=run.info, warnings=warnings))
+    incoming.finish()
+    return found
+
+
+def _lines(runs: Sequence[Mended]) -> Iterator[bytes]:
+    """The runs as an export has them."""
+    top, count = runs[0].text, 1
+    yield write_line(
+        HeaderLine(format=FORMAT, run_id=top.run_id, store=top.store, has_contents=False)
+    )
+    for run in runs:
+        count += 1
+        yield write_line(run.text.line)
+    for stored in merged(run.text for run in runs):
+        count += 1
+        yield write_line(EventLine(event=msgspec.Raw(stored.body)))
+    for run in runs:
+        for key in run.text.accepted:
+            count += 1
+            yield write_line(key)
+    yield write_line(EndLine(lines=count))
+
+
+def _take_contents(intake: RunIntake, files: FolderFiles, run: Mended) -> list[str]:
+    """Keep the contents that the folder shows; returns what is missing of what the run has."""
+    path, lost = run.text.folder, []
+    area = run.record.thread.area.files
+    shown = set()
+    for name, ref in area.items():
+        problem, place = files.problem(path, ref), files.place(path, name)
+        if not problem and place is not None:
+            intake.put_content(ref.digest, read_regular(place))
+            shown.add(ref.digest)
+        elif problem:
+            lost.append(f"{path}/files/{name}: {problem}")
+    named = {ref.digest for x in run.text.events for ref in files_of(x.event)}
+    former = named - shown - {ref.digest for ref in area.values()}
+    if gone := [digest for digest in former if not _has(intake.reader, digest)]:
+        what = "contents of files that it had before are not here"
+        lost.append(f"{path}/{RUN}: {len(gone)} {what}")
+    return lost
+
+
+def _has(reader: StoreReader, digest: str) -> bool:
+    try:
+        reader.content(digest)
+    except OSError:
+        return False
+    return True
+
+
+def problems_of(found: Sequence[Found]) -> tuple[str, ...]:
     """What people must hear of: folders that were left out, and what was missing in others."""
     problems: list[str] = []
     for one in found:

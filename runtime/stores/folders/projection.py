@@ -24,6 +24,7 @@ from hubbub.hub.store.reader import StoreReader, events_in
 from hubbub.runtime.stores.folders.adopt import adopt, problems_of
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk, RealDisk
+from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.run_files import RunFiles
 from hubbub.runtime.stores.folders.write import AgentFolders, Projected
 from hubbub.runtime.stores.sqlite.folder import DataFolder
@@ -56,17 +57,11 @@ def agent_folders(folder: DataFolder, disk: Disk, reader: StoreReader) -> AgentF
 
 
 class Projection:
-    """Writes what was committed into the agents' folders: the ``Mirror`` of a store.
+    """Writes what was committed into the agents' folders: the ``Mirror`` of a store."""
 
-    ``default_agent`` is what an adopted agent is taken for whose folder does not say.
-    """
-
-    def __init__(
-        self, folder: DataFolder, ports: Ports, *, disk: Disk | None = None, default_agent: str = ""
-    ) -> None:
+    def __init__(self, folder: DataFolder, ports: Ports, *, disk: Disk | None = None) -> None:
         self._folder = folder
         self._disk = disk or RealDisk()
-        self._default_agent = default_agent
         self._clock = ports.clock
         self._worker = ports.make_worker()
         self._reader: StoreReader | None = None
@@ -89,7 +84,8 @@ class Projection:
     def adopt(self, intake: RunIntake) -> Sequence[str]:
         """See ``Mirror``."""
         folders = agent_folders(self._folder, self._disk, intake.reader)
-        return problems_of(adopt(intake, folders, self._default_agent))
+        files = FolderFiles(self._disk, self._folder.blobs)
+        return problems_of(adopt(intake, folders, self._disk, files, str(self._folder.agents)))
 
     async def open(self, read: Callable[[], StoreReader], safe: int, tip: int) -> None:
         """Begin; folders of what was committed after ``safe`` are looked at first."""

@@ -45,19 +45,9 @@ from hubbub.runtime.stores.folders.compare import Findings, look
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.conversations import ContextFiles
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
-from hubbub.runtime.stores.folders.families import place_families
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.follows import follows, is_first, unseen
 from hubbub.runtime.stores.folders.lines import bring_in_line
-from hubbub.runtime.stores.folders.read import (
-    Adopted,
-    Broken,
-    misplaced,
-    out_of_place,
-    parent_in,
-    read_folder,
-    unreadable,
-)
 from hubbub.runtime.stores.folders.run_files import RunFiles
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
@@ -317,11 +307,11 @@ class AgentFolders:
             return []
         try:
             found = self._look(info)
+            problems = [(problem, problem in found.behind) for problem in found.problems]
+            if self._runs is not None:
+                problems += self._runs.look(self._path(info.run_id), info.run_id)
         except (OSError, BadValue) as error:
             return [(f"{self._root}/{info.run_id}: {error}; {REMEDY}", False)]
-        problems = [(problem, problem in found.behind) for problem in found.problems]
-        if self._runs is not None:
-            problems += self._runs.look(self._path(info.run_id), info.run_id)
         return problems
 
     def _look(self, info: RunInfo) -> Findings:
@@ -364,42 +354,6 @@ class AgentFolders:
         folder.shown = found.shown
         self._remember(info.run_id, folder)
         return [] if is_new else list(dict.fromkeys([*found.problems, *kept]))
-
-    # ── folders of other stores ──────────────────────────────────────────────────────────────
-
-    def foreign(
-        self, root_of: Callable[[str], str | None], *, default_agent: str = ""
-    ) -> list[Adopted | Broken]:
-        """The folders of runs that the store does not have, as events; changes nothing, raises
-        nothing.  ``root_of`` tells the root of a run that it has.
-
-        ``default_agent`` is what an agent without a state is taken for.
-        """
-        found: list[Adopted | Broken] = []
-        try:
-            names = self._disk.listdir(self._root)
-        except OSError as error:
-            return [unreadable(self._root, error)]
-        run_ids = {name: run_id_of(name) for name in names}
-        here = set(run_ids.values())
-        foreign: dict[str, str] = {}
-        for name in names:
-            path, run_id = f"{self._root}/{name}", run_ids[name]
-            what = misplaced(self._disk, path, run_id)
-            if what:
-                found.append(out_of_place(path, what))
-            elif what is not None and run_id is not None and root_of(run_id) is None:
-                foreign[run_id] = path
-        parents = {x: parent_in(self._disk, path, x) for x, path in foreign.items()}
-        places = place_families(parents, root_of)
-        for run_id, path in foreign.items():
-            found.append(
-                read_folder(
-                    self._disk, self._files, path, run_id, default_agent=default_agent,
-                    is_there=lambda x: x in here or root_of(x) is not None, place=places[run_id],
-                )
-            )  # fmt: skip
-        return found
 
     # ── words ────────────────────────────────────────────────────────────────────────────────
 

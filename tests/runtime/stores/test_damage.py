@@ -159,17 +159,17 @@ async def test_a_folder_that_cannot_be_read_is_told_of_by_the_hub_and_by_fsck(
     runs = await two_users(folder, ports)
     for file in folder.glob("hubbub.db*"):
         file.unlink()
-    descriptor = folder / "agents" / runs["bob"] / "descriptor.json"
-    descriptor.write_bytes(descriptor.read_bytes()[:20])
+    damaged = folder / "agents" / runs["bob"] / "run.jsonl"
+    damaged.write_bytes(damaged.read_bytes().replace(b'"type":"session:open"', b"", 1))
     async with opened(folder, ports) as rt:
         told: list[HubErrorEvent] = []
         rt.hub.subscribe("hub:error", told.append)
         ada = await rt.start("support", "again", session_key="web_ada_1")
         assert ada.run_id == runs["ada"]
         assert (await ada.result()).output == "3 so far"
-    assert [str(descriptor) in each.error for each in told] == [True]
+    assert [str(damaged) in each.error for each in told] == [True]
     problems = [str(problem) for problem in StoreCheck(f"sqlite:{folder}").problems()]
-    assert len(problems) == 1 and str(descriptor) in problems[0]
+    assert len(problems) == 1 and str(damaged) in problems[0]
 
 
 @pytest.mark.spec("P-07", "P-08")

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.crash_vfs import Connection, CrashDisk, PowerLost
 from support.crash_vfs import connect as connect_on
@@ -117,10 +118,14 @@ async def test_a_conversation_of_each_format_goes_on(
 @pytest.mark.anyio
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
-async def test_the_folders_of_each_format_bring_their_agents_back(
+async def test_the_folders_of_each_format_bring_their_agents_back_once_it_was_opened(
     archive: Path, state: str, tmp_path: Path, ports: Ports
 ) -> None:
     folder = take_out(archive, tmp_path) / state
+    store = sqlite_store(folder, ports=ports)
+    await store.open()
+    await anyio.sleep(1)
+    await store.aclose()
     for file in folder.glob("hubbub.db*"):
         file.unlink()
     there = {each.name for each in (folder / "agents").iterdir()}

@@ -541,22 +541,23 @@ async def test_a_folder_from_elsewhere_is_adopted_and_its_user_goes_on(
 
 
 def damage(path: Path, what: str) -> None:
-    history = path / "history.jsonl"
-    text = history.read_bytes()
+    run = path / "run.jsonl"
+    text = run.read_bytes()
     match what:
         case "half created":
-            history.unlink()
-            (path / "state.json").unlink()
+            for name in ("run.jsonl", "history.jsonl", "state.json"):
+                (path / name).unlink()
+        case "of an earlier version":
+            run.unlink()
         case "torn last line":
-            history.write_bytes(text + b'{"type":"user_mess')
+            run.write_bytes(text + b'{"line":"eve')
+        case "corrupt last line":
+            run.write_bytes(text + b'{"line":"run"nonsense\n')
         case "corrupt middle line":
             lines = text.splitlines(keepends=True)
-            history.write_bytes(b"".join([*lines[:1], b"{nonsense\n", *lines[2:]]))
-        case "no descriptor":
-            (path / "descriptor.json").unlink()
-        case "edited state":
-            state = (path / "state.json").read_text()
-            (path / "state.json").write_text(state.replace('"phase":"live"', '"phase":"dancing"'))
+            run.write_bytes(b"".join([*lines[:2], b"{nonsense\n", *lines[3:]]))
+        case "of another run":
+            run.write_bytes(text.replace(path.name.encode(), b"other"))
         case "flipped attachment":
             file = path / "files" / "notes" / "a.txt"
             file.unlink()
@@ -567,11 +568,12 @@ def damage(path: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "file", "is_adopted"),
     [
-        ("half created", "state.json", True),
-        ("torn last line", "history.jsonl:", True),
-        ("corrupt middle line", "history.jsonl:2", False),
-        ("no descriptor", "descriptor.json", False),
-        ("edited state", "state.json:1", False),
+        ("half created", "run.jsonl: missing; open the database", False),
+        ("of an earlier version", "run.jsonl: missing; open the database", False),
+        ("torn last line", "run.jsonl:", True),
+        ("corrupt last line", "run.jsonl:", True),
+        ("corrupt middle line", "run.jsonl:3", False),
+        ("of another run", "run.jsonl:1", False),
         ("flipped attachment", "files/notes/a.txt", True),
     ],
 )
@@ -592,7 +594,7 @@ async def test_one_damaged_folder_is_reported_the_others_load_and_a_repair_bring
         await rt.hub.send("hi", session_key="web_1_2")
         assert (await last_outcome(rt, sound)).output == "echo: hi"
         assert (await rt.hub.journal.info(hurt) is not None) == is_adopted
-        if is_adopted and what != "half created":
+        if is_adopted:
             await rt.hub.send("again", session_key="web_1_1")
             assert (await last_outcome(rt, hurt)).success
     told = [x for x in logged(caplog, "agent_f") if hurt in x and "problem=" in x]
@@ -728,9 +730,9 @@ async def test_a_child_waits_for_its_broken_parent_and_tells_it_when_that_is_bac
         other = await open_chat(rt, "web_1_2")
         await anyio.sleep(50)
     lives.forget_database()
-    file = lives.folder / "agents" / chat / "descriptor.json"
+    file = lives.folder / "agents" / chat / "run.jsonl"
     text = file.read_bytes()
-    file.write_bytes(text[:-5])
+    file.write_bytes(b"{" + text)
     async with lives.life(*agents(Recorder("never"), 5)) as rt:
         await anyio.sleep(100)
         assert [x.run_id for x in await rt.hub.journal.runs(live=False)] == [other]
