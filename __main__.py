@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _has_streams() -> bool:
     """Whether there is somewhere to write to; the other two may lead nowhere.
 
-    What whoever started the program has closed would otherwise be the next file that is opened.
+    A descriptor that the caller has closed would otherwise be the next file that is opened.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
@@ -282,7 +282,7 @@ def _chat_command() -> Callable[..., int]:
         of the provider whose key is in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY), or
         else on an offline model that follows a few rules. It can let others take the conversation
         over: research, which reads files, skill-writer, which writes skills, and your own skills.
-        /back takes it from whoever has it, /stop gives it back to main.
+        /back returns it to the caller, /stop to main.
 
         Parameters
         ----------
@@ -292,14 +292,14 @@ def _chat_command() -> Callable[..., int]:
             provider:name[@url], such as anthropic:claude-sonnet-4-5, openai:gpt-5-mini or
             openai:llama3.2@http://localhost:11434/v1.
         system
-            What the assistant is told to be.
+            The assistant's instructions.
         folder
             Research may list and read the text files of this folder, and of no other.
         skills
             The folder of your skills: Markdown files that load_skills reads. They are offered to
             the assistant, and new ones are written there. Default: skills, if there is one.
         session
-            A name for the conversation: it is kept, and gone on with under the same name.
+            A name for the conversation: it is kept, and the same name continues it.
         store
             What keeps it: sqlite:FOLDER, or memory.
         backend
@@ -399,7 +399,7 @@ class StoredDemo(Struct, frozen=True):
 
     @property
     def is_kept(self) -> bool:
-        """Whether it can be looked into, and gone on with, afterwards."""
+        """Whether it can be inspected, and resumed, afterwards."""
         return not isinstance(self.store, MemoryJournal)
 
     async def run(self, watch: "Callable[[Event], object]", latency: float = 0.0) -> None:
@@ -695,8 +695,8 @@ def _print(text: str) -> None:
 
 
 def _notice(text: str) -> None:
-    """Tell whoever runs the program; what is on stdout stays clean."""
-    if sys.stderr is not None:  # It may have been closed by whoever started the program.
+    """Print a notice on stderr; stdout stays clean."""
+    if sys.stderr is not None:  # The caller may have closed it.
         sys.stderr.write(f"hubbub: {text}\n")
 
 

@@ -4,7 +4,7 @@ message    at most ``max_inbox`` wait; once per (run, source, key)
 reply      the first per prompt; never refused for a full inbox
 result     once per (child, session); never refused for a full inbox
 open       makes the address, or finds the open one of its session key or its descriptor
-terminate  closes the inbox for good; close closes it for messages
+terminate  closes the inbox permanently; close closes it for messages
 abort      one run, or every live one
 """
 

@@ -305,7 +305,7 @@ class Hub:
 
         Without a name the agent is the runtime's ``default_agent``.  A ``descriptor`` (a struct of
         ``hubbub.hub.events.descriptors`` or its JSON) of a user, cron task or heartbeat finds the
-        agent that stands for it; a user's key spells the same (``telegram_123_456``).  One of a
+        agent that represents it; a user's key spells the same (``telegram_123_456``).  One of a
         subagent starts a child of an open run, and is rejected without one.
 
         Idempotent by ``run_id``: a later opening of it is a duplicate, whatever it says.  In a run
@@ -344,7 +344,7 @@ class Hub:
         return self.pipeline.deliver(SessionClose(reason=reason), to=run_id)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run now and for good; from its acceptance on nothing reaches it."""
+        """End a run now and permanently; from its acceptance on nothing reaches it."""
         check_text("reason", reason)
         return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
 

@@ -225,7 +225,7 @@ async def _run_in_daemon(work: Callable[[], None]) -> None:
         about = anyio.from_thread.threadlocals  # type: ignore[attr-defined]
         about.current_token, about.current_cancel_scope = token, scope
         context.run(work)
-        with suppress(RuntimeError):  # The loop is gone, and with it who waited.
+        with suppress(RuntimeError):  # The loop has ended, and with it the waiter.
             call_back(done.set)
 
     async with anyio.to_thread.current_default_thread_limiter():
@@ -271,7 +271,7 @@ class ThreadWorker:
                 results.append(fn())
             except BaseException as error:  # The thread goes on: others wait for it, too.
                 errors.append(error)
-            with suppress(RuntimeError):  # The loop is gone, and with it who waited.
+            with suppress(RuntimeError):  # The loop has ended, and with it the waiter.
                 call_back(done.set)
 
         self._queue.put(work)

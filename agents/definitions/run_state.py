@@ -168,7 +168,7 @@ class RunState(Protocol):
         ...
 
     async def terminate(self, reason: str = "") -> Receipt:
-        """End the run, and everything below it, now and for good."""
+        """End the run, and everything below it, now and permanently."""
         ...
 
     def spawn(

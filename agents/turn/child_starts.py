@@ -28,7 +28,7 @@ from hubbub.agents.turn.child_calls import (
     wanted,
 )
 from hubbub.agents.turn.decide import Kind
-from hubbub.agents.turn.signals import Decision, Delegated, FrameGone, taking
+from hubbub.agents.turn.signals import Decision, Delegated, FrameGone, taken_items
 from hubbub.agents.turn.steps import go_on
 from hubbub.agents.turn.takeover import not_completed, push
 from hubbub.hub import events as e
@@ -69,7 +69,7 @@ def given_back(
     waiting: frozenset[Kind],
     definitions: Definitions,
 ) -> Decision:
-    """Somebody speaks to a frame that is gone: its caller gets the conversation, and an error."""
+    """A frame no longer exists: its caller gets the conversation, and an error."""
     step, call = thread.open, thread.frame
     if step is None or call is None or call.child != signal.frame_run_id:
         return Decision()
@@ -83,7 +83,7 @@ def given_back(
     decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
     return replace(
         decision, mail=(*decision.mail, (call.child, cancel)),
-        **taking(words, thread.origin.run_id),
+        **taken_items(words, thread.origin.run_id),
     )  # fmt: skip
 
 

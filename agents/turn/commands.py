@@ -24,10 +24,10 @@ from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 
-__all__ = ["answer_pause", "heed"]
+__all__ = ["answer_pause", "apply_command"]
 
 
-def heed(
+def apply_command(
     thread: Thread,
     items: tuple[e.SessionMessage, ...],
     definitions: Definitions,

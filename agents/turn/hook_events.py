@@ -21,7 +21,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 
-__all__ = ["Notice", "notices_of"]
+__all__ = ["Notice", "hook_events_of"]
 
 
 class Notice(Struct, frozen=True):
@@ -31,10 +31,10 @@ class Notice(Struct, frozen=True):
     hooks: tuple[Hook, ...]
 
 
-def notices_of(
+def hook_events_of(
     before: Thread, after: Thread, events: Sequence[Event], hooks: Mapping[str, tuple[Hook, ...]]
 ) -> tuple[tuple[str, Notice], ...]:
-    """What the hooks of a side are to be told about a commit, by point, in order."""
+    """What the hooks of a side are called with after a commit, by point, in order."""
     found: list[tuple[str, Any]] = []
     for event in events:
         if isinstance(event, e.AgentStart):

@@ -36,10 +36,10 @@ from hubbub.agents.turn.child_calls import (
     refusal_of_creation,
     start_of,
 )
-from hubbub.agents.turn.commands import answer_pause, heed
+from hubbub.agents.turn.commands import answer_pause, apply_command
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, interruption
-from hubbub.agents.turn.signals import Decision, taking
+from hubbub.agents.turn.signals import Decision, taken_items
 from hubbub.agents.turn.steps import go_on
 from hubbub.agents.turn.takeover import result_of
 from hubbub.hub import events as e
@@ -62,7 +62,7 @@ def take(
     """Take items of one kind, up to one that ends the run."""
     if thread.origin.frame:
         decision = _take(thread, items, definitions, waiting, budget)
-        return replace(decision, **taking(items, thread.origin.run_id))
+        return replace(decision, **taken_items(items, thread.origin.run_id))
     return _take(thread, items, definitions, waiting, budget)
 
 
@@ -79,7 +79,7 @@ def _take(
         if kind is e.SessionTerminate or (kind is e.SessionCancel and _is_frame(thread, items)):
             return _ended(thread, items[: at + 1], items, definitions, seqs)
     if items[0].__class__ is e.SessionMessage and (thread.open or thread.origin.frame):
-        heeded = heed(thread, items, definitions, waiting)  # type: ignore[arg-type]
+        heeded = apply_command(thread, items, definitions, waiting)  # type: ignore[arg-type]
         if heeded is not None:
             return replace(heeded, taken=seqs)
     events = _before(thread, items, definitions)

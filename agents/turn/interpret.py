@@ -116,5 +116,5 @@ def interpret(
 
 
 def _side(thread: Thread, definitions: Definitions) -> ActiveSide:
-    """The side at work; raises ``UnknownAgent``, which says whose definition is gone."""
+    """The side at work; raises ``UnknownAgent``, which says whose definition is missing."""
     return definitions.side(thread.agent, thread.acts_as)

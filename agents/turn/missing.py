@@ -17,7 +17,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME
 from hubbub.agents.state.thread import Thread
 
-__all__ = ["Gone", "what_is_gone"]
+__all__ = ["Gone", "find_missing"]
 
 
 class Gone(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Gone(Struct, frozen=True):
 _BACK = "open the runtime with it again and the run goes on, or terminate the run"
 
 
-def what_is_gone(thread: Thread, agent: str, definitions: Definitions) -> Gone | None:
+def find_missing(thread: Thread, agent: str, definitions: Definitions) -> Gone | None:
     """What a run of ``agent`` needs to go on and does not find."""
     definition = definitions.find_agent(agent)
     if definition is None:

@@ -31,7 +31,7 @@ __all__ = [
     "Signal",
     "Taken",
     "ToolFinished",
-    "taking",
+    "taken_items",
 ]
 
 
@@ -69,7 +69,7 @@ class Delegated(Struct, frozen=True, gc=False, kw_only=True):
     """What a call of a child comes to has been looked up.
 
     ``step`` is 0 for a subagent that starts with its prompt.  ``problem`` says why the call as it
-    stands cannot be carried out; ``missing`` are scoped variables that nobody has given.
+    stands cannot be carried out; ``missing`` are scoped variables without a value.
     ``variables`` go into the child's scope.  ``budget`` is what the tree may still grow by.
     """
 
@@ -112,7 +112,7 @@ class Restored(Struct, frozen=True, gc=False):
 
 
 class FrameGone(Struct, frozen=True, gc=False):
-    """Somebody speaks to a frame that cannot be resumed: its definition is gone.
+    """The user speaks to a frame that cannot be resumed: its definition is missing.
 
     ``words`` are those that ask for what follows anyway.
     """
@@ -161,7 +161,7 @@ Signal: TypeAlias = (
 )
 
 
-def taking(items: Iterable[InLane], run_id: str) -> dict[str, Any]:
+def taken_items(items: Iterable[InLane], run_id: str) -> dict[str, Any]:
     """The fields of a decision by which run ``run_id`` takes items: its own, and those lent to it
     by the conversation that it has."""
     items = tuple(items)

@@ -55,7 +55,7 @@ class CtrlC:
         self._last = None
 
     def went_back(self) -> None:
-        """A frame is gone: going back is being heeded."""
+        """A frame has ended: going back takes effect."""
         if self._last == "go back":
             self._last = None
 

@@ -13,7 +13,7 @@ from hubbub.hub.events import Event
 __all__ = ["BY_WORD", "WORDS", "Questions", "chosen", "is_for_anybody", "is_word"]
 
 WORDS: Final = frozenset(("cancel", "stop", "/stop", "/back"))
-"""What takes the conversation back; here only to be told from replies."""
+"""What takes the conversation back; here only to be distinguished from replies."""
 
 BY_WORD: Final = frozenset(("cancelled by the user", "sent back by the user"))
 """The reasons of endings that such a word has brought about."""

@@ -144,7 +144,7 @@ class _ThreadedRead:
 
         def read() -> None:
             self.chunk = _read_once(raw)
-            # A RuntimeError: the event loop is gone, and with it the task that waited.
+            # A RuntimeError: the event loop has ended, and with it the task that waited.
             with suppress(RuntimeError):
                 anyio.from_thread.run_sync(self.done.set, token=token)
 

@@ -1,4 +1,4 @@
-"""What inspection reads of a store: the whole record, as it stands.
+"""What inspection reads of a store: the whole record, as it is.
 
 Part of ``hub/conformance/journal.py``: asked of the reader that the store itself gives.
 """

@@ -121,7 +121,7 @@ def _encode_named(event: Event, name: str) -> bytes:
 
 
 def decode_event(data: bytes | bytearray | memoryview | str) -> Event:
-    """The event that ``data`` stands for; raises ``BadValue`` for what is no event."""
+    """The event that ``data`` encodes; raises ``BadValue`` for what is no event."""
     try:
         return _known_events().decode(data)  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:

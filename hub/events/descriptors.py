@@ -90,7 +90,7 @@ _decoder: Final = msgspec.json.Decoder(Descriptor)
 
 
 def read_descriptor(data: bytes | str | Json) -> Descriptor:
-    """The descriptor that a JSON text stands for; raises ``BadValue`` for what is none."""
+    """The descriptor that a JSON text encodes; raises ``BadValue`` for what is none."""
     try:
         found: Descriptor = _decoder.decode(data)
     except msgspec.DecodeError as error:

@@ -205,7 +205,7 @@ class SessionClose(Event, tag="session:close", home="in"):
 
 
 class SessionTerminate(Event, tag="session:terminate", home="in"):
-    """End now and for good; its acceptance closes the inbox."""
+    """End now and permanently; its acceptance closes the inbox."""
 
     reason: str = ""
 

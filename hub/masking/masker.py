@@ -7,7 +7,7 @@ written in every form and looked for; the text is read in every way instead:
     text ──┬─► as it is ─────────────────┬─► which parts of it are a value, or a line of one,
            ├─► without backslash escapes ┤   or the base64 of it?
            ├─► without percent-encoding ─┤
-           └─► … and of these again      ┘   each part, where it stands in the text ──► ***
+           └─► … and of these again      ┘   each part, where it is in the text  ──► ***
 
 Rules
 -----
@@ -116,7 +116,7 @@ class Masker:
         )
 
     def _found(self, readings: Iterable["TextReading"]) -> Iterator[tuple[int, int]]:
-        """Where values stand in what was read, in no order."""
+        """Where values occur in what was read, in no order."""
         for reading in readings:
             yield from _places(reading, self._values)
             yield from _places(reading, self._encoded)
@@ -159,7 +159,7 @@ _WORD: Final = frozenset(
 
 
 def _places(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
-    """Where needles stand in what a reading was made of."""
+    """Where needles occur in what a reading was made of."""
     text = reading.text
     for needle in needles:
         start = text.find(needle.text)

@@ -103,7 +103,7 @@ def _from_percent(found: re.Match[bytes]) -> bytes:
 
 
 def _from_escape(found: re.Match[bytes]) -> bytes | None:
-    """What an escape in a ``str`` or in JSON stands for."""
+    """The character that an escape in a ``str`` or in JSON encodes."""
     if found[6]:
         return bytes((_SIMPLE.get(found[6][0], found[6][0]),))
     if found[1]:
@@ -115,7 +115,7 @@ def _from_escape(found: re.Match[bytes]) -> bytes | None:
 
 
 def _from_byte_escape(found: re.Match[bytes]) -> bytes | None:
-    """What an escape in ``bytes`` stands for."""
+    """The byte that an escape in ``bytes`` encodes."""
     return bytes((int(found[5], 16),)) if found[5] else _from_escape(found)
 
 

@@ -64,7 +64,7 @@ class Rows(Protocol[R]):
         ...
 
     def opened(self, new: NewRun) -> str | None:
-        """The open run that an opening is for, by its key or by what it stands for."""
+        """The open run that an opening is for, by its key or its descriptor."""
         ...
 
     def is_key_free(self, session_key: str) -> bool:

@@ -45,7 +45,7 @@ class MemoryRows:
         self._by_name: dict[str, dict[str, None]] = {}
         self._by_key: dict[str, str] = {}
         self._by_descriptor: dict[Descriptor | None, str] = {}
-        """Open runs by what they stand for; children are not asked for by it."""
+        """Open runs by descriptor; children are not asked for by it."""
         self._recent: dict[str, dict[str, None]] = {"user": {}, "heartbeat": {}}
         """Open runs by type of descriptor, the one a user spoke to last at the end."""
         self._trees: dict[str, list[str]] = {}

@@ -23,7 +23,7 @@ async def call_tool(
     An async function is awaited here, a sync one run through ``offload`` and, should it return
     an awaitable, that awaited here.  ``state`` is passed to a tool that declares a ``RunState``.
     Bad arguments and whatever the tool raises become error results, but for ``ChildActivated``,
-    the cancellation of the task at hand and what ends the process.  No timeout and no retry: both
+    the cancellation of the current task and what ends the process.  No timeout and no retry: both
     are the caller's.
     """
     try:

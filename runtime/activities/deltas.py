@@ -1,6 +1,6 @@
 """``Deltas``: what a model hands over while it answers, as events.
 
-Whether anybody listens is asked anew as soon as somebody has begun or ceased to: who begins to
+Whether there are subscribers is checked again as soon as one begins or ends: who begins to
 listen in the middle of an answer hears the rest of it.
 """
 
@@ -41,7 +41,7 @@ class Deltas:
         """The same of each block of reasoning."""
         self._asked = -1
         self._wanted: tuple[type, ...] = ()
-        """The classes that somebody listened to when ``_asked`` was the number of changes."""
+        """The classes that had subscribers when ``_asked`` was the number of changes."""
 
     def __call__(self, delta: Delta) -> None:
         kind: type[AgentTextDelta] | type[AgentThinkingDelta]

@@ -1,7 +1,7 @@
 """``Interrupts``: runs that wait for a person's answer (``interrupt``), over restarts.
 
     a call pauses ─► a note in the same commit, a prompt that can be replied to, a timer
-    it is answered ─► all three go; nobody answers in time ─► ``session:timer`` to the run
+    it is answered ─► all three go; no answer comes in time ─► ``session:timer`` to the run
 
 The note is what the next runtime on the store finds; the run itself stays where it is.
 """

@@ -179,7 +179,7 @@ async def together(
 
 
 class AtWork:
-    """What an activity needs at hand, and the scope it acts in.
+    """What an activity needs, and the scope it acts in.
 
     Once that is no longer live, whatever the activity still emits is dropped.
     """
@@ -222,7 +222,7 @@ class AtWork:
     def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: BaseException) -> ToolResult:
         """A tool raised: log it, once, and put it into words for the model."""
         mask = self.masker()
-        # What a tool says plainly is its answer; it is nobody's mistake.
+        # What a tool says plainly is its answer; it is no failure.
         is_answer = isinstance(alone(problem), ToolError)
         (log.info if is_answer else log.error)(
             "tool.raised", tool=tool.name, agent=self.run.lane.agent, run_id=self.run.lane.run_id,

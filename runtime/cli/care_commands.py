@@ -15,7 +15,7 @@ __all__ = ["backup_command", "fsck_command"]
 FAILED: Final = 1
 
 MAX_PROBLEMS: Final = 1_000
-"""Problems of a store that are told one by one."""
+"""Problems of a store that are listed one by one."""
 
 
 def backup_command(write: Write, notice: Write) -> Callable[..., int]:
@@ -63,8 +63,8 @@ def fsck_command(write: Write, notice: Write) -> Callable[..., int]:
         """Check a store: every event, inbox, counter and file. Changes nothing.
 
         Each problem is one line with its place and its remedy. Exit code 1: there is damage.
-        Folders of agents that a killed process has left behind the database are told of, too;
-        they are none: the next runtime brings them in line.
+        Folders of agents that a killed process has left out of date are listed, too, but are no
+        damage: the next runtime updates them.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ def export_command(write: Write) -> Callable[..., int]:
         agents: str | None = None,
         store: str = DEFAULT_STORE,
     ) -> int:
-        """Write a run and everything below it as JSON lines, which hubbub import takes in.
+        """Write a run and everything below it as JSON lines, which hubbub import accepts.
 
         The export holds what was said and the contents of files, and no values of secrets.
 
@@ -54,9 +54,9 @@ def export_command(write: Write) -> Callable[..., int]:
             Write what state.json says of the run instead, with its active_stack.
         as_test
             Write a regression test instead, a file for pytest, and beside it the export as its
-            recording: what users said is said again, and each run must do the same (calls,
+            recording: the users' messages are sent again, and each run must do the same (calls,
             answers, children, takeovers, texts, outcomes; not ids, times, wording of prompts).
-            No model is asked and no tool is called: they answer as they did. real_tools=[...]
+            No model and no tool is called: they answer as recorded. real_tools=[...]
             in the test names tools to call. Functions of code agents do run, steps included.
             --out names the file. Default: test_AGENT_RUN.py here.
         agents
@@ -139,9 +139,9 @@ def import_command(write: Write) -> Callable[..., int]:
         Parameters
         ----------
         file
-            What hubbub export has written.
+            A file that hubbub export has written.
         replace
-            Put the export in the place of runs that the store has already.
+            Replace runs that the store has already.
         json
             Print one JSON object instead: run_id, runs, events, contents, replaced.
         store
@@ -173,7 +173,7 @@ def import_command(write: Write) -> Callable[..., int]:
 def _write_test(
     store: "StoreReader", run_id: str, agents: str | None, out: Path | None, *, contents: bool
 ) -> str:
-    """Write a regression test and its recording; returns what is told of it."""
+    """Write a regression test and its recording; returns the lines to print."""
     from hubbub.runtime.inspection.as_test import recorded_test
 
     made = recorded_test(store, run_id, agents=agents, out=out, contents=contents)

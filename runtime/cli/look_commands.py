@@ -68,7 +68,7 @@ def show_command(write: Write) -> Callable[..., int]:
     ) -> int:
         """Show everything about a run: state, family, files, keys, inbox, conversation.
 
-        What was said in takeover frames stands indented below who took over.
+        Messages in takeover frames are indented below the agent that took over.
 
         Values of secrets are never shown.
 

@@ -1,4 +1,4 @@
-"""Finding and reading the text files of a folder, whatever lies in it.
+"""Finding and reading the text files of a folder, whatever it contains.
 
 Everything here blocks, so it is called through ``Offload``.
 
@@ -6,11 +6,11 @@ Everything here blocks, so it is called through ``Offload``.
   hidden names, ``node_modules``, ``__pycache__``, ``*.egg-info`` and virtual environments.
 * *SkippedFile*, with a reason: binary files, what cannot be read, what is no regular file, links to
   nothing, to themselves or to folders.  Links to files are followed.  Nothing is opened that
-  could block: pipes, sockets and devices are told by their kind.
+  could block: pipes, sockets and devices are recognized by their kind.
 * Text is UTF-8, UTF-16 or UTF-32 with a byte order mark, or else Latin-1; binary is what has a
   NUL byte, or is neither UTF-8 nor free of control characters, in its first 8 KiB.
 * Bounded: ``MAX_DOCUMENTS`` text files, ``MAX_ENTRIES`` names looked at, and of each file the
-  first ``MAX_BYTES``; each bound that was met is told.
+  first ``MAX_BYTES``; each bound that was reached is reported.
 * Names may be any bytes.  ``Document.path`` is for people: what cannot be printed, terminal
   escapes and text direction marks among it, is written ``\\x1b``.  ``Document.uri`` is exact.
 """

@@ -1,4 +1,4 @@
-"""Where a demo keeps itself, so that it can be gone on with after its process was killed.
+"""Where a demo keeps itself, so that it can be resumed after its process was killed.
 
 A folder of its own below the default store's.  It holds the last demo; a new one begins in an
 empty folder.
@@ -72,7 +72,7 @@ def resume_demo(*, ports: Ports, folder: Path = DEMO_FOLDER) -> tuple[Demo, Sqli
 
 
 def resumed_line(demo: Demo, *, folder: Path = DEMO_FOLDER) -> str:
-    """What a demo that is gone on with has on record."""
+    """What a resumed demo has on record."""
     with open_reader(f"sqlite:{folder}") as store:
         readers = [row.status for row in store.rows() if row.agent == "reader"]
     over, begun = readers.count("ended"), len(readers)

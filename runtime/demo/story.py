@@ -123,7 +123,7 @@ class Story:
 
     @property
     def answer(self) -> Extreme | None:
-        """What the surveyor found out for whoever steered it."""
+        """The surveyor's answer to the message that steered it."""
         for call in self.calls:
             if call.name == "compare_documents" and call.is_done and not call.is_error:
                 return msgspec.json.decode(call.output, type=Extreme)

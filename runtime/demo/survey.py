@@ -7,8 +7,8 @@ When half of the documents are read, a bystander who knows nothing but the hub s
 a message by its ``run_id``; the surveyor sees it at its next step boundary and answers it in its
 report.  Whatever is shown of the demo is made of the hub's events alone (``demo_story``).
 
-Over a store that lasts, a demo whose process was killed is gone on with (``resume=True``): what
-is on record is not read again, and whoever watches is shown all of it, from the beginning.
+Over a store that lasts, a demo whose process was killed can be resumed (``resume=True``): what
+is on record is not read again, and the viewer is shown all of it, from the beginning.
 """
 
 from collections.abc import Callable
@@ -123,7 +123,7 @@ async def _last(runtime: Runtime) -> Run | None:
 
 
 def own_documents() -> tuple[Path, Callable[[str], bool]]:
-    """What the demo reads unless told: hubbub's own documents where they are, as in a clone,
+    """What the demo reads by default: hubbub's own documents where they are, as in a clone,
     else every text file of the current folder."""
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").is_file():
@@ -209,7 +209,7 @@ class Survey:
         found: list[Totals] = []
 
         async def work() -> None:
-            for document in waiting:  # Shared: each document goes to whoever is free.
+            for document in waiting:  # Shared: each document goes to a free reader.
                 run = begun.get(document.path)
                 if run is None:
                     run = state.spawn(reader, document, name=document.path, result="handle")
@@ -277,7 +277,7 @@ def _totals(document: Document, outcome: RunOutcome) -> Totals:
 
 
 class Bystander:
-    """Somebody who listens to the hub and, when half is read, says ``text`` to the surveyor."""
+    """Listens to the hub and, when half is read, says ``text`` to the surveyor."""
 
     def __init__(self, hub: Hub, text: str) -> None:
         self._hub = hub

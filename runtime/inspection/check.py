@@ -30,7 +30,7 @@ from hubbub.runtime.stores.open import folder_of_store, open_reader
 __all__ = ["StoreCheck"]
 
 STEP: Final = 200_000
-"""Events after which progress is told."""
+"""Events after which progress is reported."""
 
 FIRST: Final = -(1 << 62)
 """Before every position, damaged ones included."""
@@ -42,7 +42,7 @@ class StoreCheck:
     """One check of the store that ``store`` names; ``thorough`` looks at its indexes too.
 
     ``problems`` yields what is wrong; when it is through, ``runs`` and ``events`` say how much
-    was looked at.  ``tell`` is told how far it has come, now and then.
+    was looked at.  ``tell`` gets the progress, now and then.
     """
 
     def __init__(self, store: str, *, thorough: bool = False, tell: Tell | None = None) -> None:

@@ -24,7 +24,7 @@ _COMMON: Final = frozenset((*Event.__struct_fields__, "type"))
 class Said(Struct, frozen=True, kw_only=True):
     """A piece of a conversation; ``who`` says it, ``at`` is µs since the Unix epoch.
 
-    ``depth`` counts the takeover frames that it is said in, below the run that is told of.
+    ``depth`` counts the takeover frames that it is said in, below the run that is described.
     """
 
     at: int

@@ -38,7 +38,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
     ``kind`` says what its agent is; before a session has begun that is not known and empty.
     ``conversation`` is what the model sees (side B of a two-sided agent: ``conversation_b``);
-    ``calls`` are those of the step at work, with what has come of them.
+    ``calls`` are those of the step at work, with their results so far.
     """
 
     run_id: str

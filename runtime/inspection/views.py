@@ -1,4 +1,4 @@
-"""What ``hubbub runs``, ``show`` and ``tail`` show of a store: plain structs, JSON as they stand.
+"""What ``hubbub runs``, ``show`` and ``tail`` show of a store: plain structs, JSON as they are.
 
 Nothing here reads more than it shows: a store of 100,000 runs is listed by its indexes.
 """

@@ -47,7 +47,7 @@ class TreeBudgets:
     def ended(self, run_id: str, root_run_id: str) -> tuple[str, ...]:
         """A run of the tree is over; with the last one its budget is forgotten.
 
-        Returns the runs whose variables nobody inherits any more.
+        Returns the runs whose variables no run inherits any more.
         """
         budget = self.by_root.get(root_run_id)
         if budget is None:

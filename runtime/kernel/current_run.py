@@ -1,4 +1,4 @@
-"""Which run the code at hand works for, so that none waits for itself.
+"""Which run the current code works for, so that none waits for itself.
 
 Set once in each task of a run, whose context is the run's own; copied into the threads and
 tasks that its tools start.

@@ -25,7 +25,7 @@ class Run:
         self._outcomes = outcomes
         self._hub = outcomes.hub
         self.on_read: Callable[[], object] | None = None
-        """Told before what the run comes to is first asked for."""
+        """Called before the run's outcome is first asked for."""
         self.run_id = run_id
         self.agent = agent
         self.is_root = is_root

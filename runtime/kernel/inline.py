@@ -44,7 +44,7 @@ class InlineCaller:
             self._notify()
 
     def cancel(self) -> None:
-        """Cancel the work at hand, but not the caller."""
+        """Cancel the current work, but not the caller."""
         work, self._work = self._work, None
         if work is not None:
             work.close()  # It has not begun, and never will.

@@ -150,7 +150,7 @@ class RunKeeper(Protocol):
         ...
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Inside, the code at hand only waits for what other runs do."""
+        """Inside, the current code only waits for what other runs do."""
         ...
 
     def waiting_in(self, run_id: str) -> int:
@@ -166,7 +166,7 @@ class ConversationKeeper(Protocol):
     """Who has a conversation, while it is given away."""
 
     def lent_to(self, lane: OwnLane, thread: Thread) -> Mailbox | None:
-        """The mailbox of the conversation that a frame has, if anybody has spoken there."""
+        """The mailbox of the conversation that a frame has, if any message was sent there."""
         ...
 
     def lend(self, frame_run_id: str) -> str:

@@ -40,7 +40,7 @@ class Supervision(Protocol):
         ...
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Inside, the code at hand only waits for what other runs do."""
+        """Inside, the current code only waits for what other runs do."""
         ...
 
 
@@ -173,7 +173,7 @@ class Outcomes:
         return info if is_idle and not self._supervision.is_busy(info.run_id) else None
 
     def _has_only_its_own(self, run_id: str) -> bool:
-        """Whether a run that waits for a frame has mail, but none that anybody takes meanwhile."""
+        """Whether a run that waits for a frame has mail, but none that is taken meanwhile."""
         run = self._live.find_model_run(run_id)
         return run is not None and run.is_idle and not run.mail.said
 

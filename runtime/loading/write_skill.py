@@ -34,7 +34,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class SkillShelf(Struct, frozen=True, kw_only=True):
     """Where skills are put, and what they may name.
 
-    ``tools`` and ``agents`` are known to whoever loads the folder: a skill that names others could
+    ``tools`` and ``agents`` are those known where the folder is loaded: a skill naming others could
     not be used.  A skill with ``use_agent`` may call these agents.  ``taken`` are names of skills
     that come from elsewhere.  ``command`` is what to start for the skill to be there.
     """
@@ -125,7 +125,7 @@ def _write(shelf: SkillShelf, draft: _Draft) -> str:
 
 
 def _demand_names(shelf: SkillShelf, draft: _Draft) -> None:
-    """Refuse what would be no skill, or one that nobody could load."""
+    """Refuse what would be no skill, or one that could not be loaded."""
     if not _NAME.fullmatch(draft.name):
         wanted = "1 to 64 letters, digits, '-' and '_', a letter or digit first"
         raise ToolError(f"{draft.name!r} cannot be the name of a skill: {wanted}, are wanted")

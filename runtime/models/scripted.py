@@ -95,7 +95,7 @@ class Fault(Struct, frozen=True):
         if self.kind not in _KINDS:
             raise BadValue(f"Fault({self.kind!r})", f"unknown kind; one of {', '.join(_KINDS)}")
         if self.times is not None and self.times < 1:
-            raise BadValue(f"Fault({self.kind!r})", "times must be at least 1, or None for ever")
+            raise BadValue(f"Fault({self.kind!r})", "times must be at least 1, or None forever")
         if not self.seconds >= 0 or not self.after >= 0:
             raise BadValue(f"Fault({self.kind!r})", "seconds and after cannot be negative")
 

@@ -161,7 +161,7 @@ class RunContext:
         """Start a child under this run's root and return its handle.
 
         The result comes by the handle; with ``result="message"`` it comes among ``messages()``,
-        too, once, silent and in the words that a model reads; with ``"ignore"`` nobody wants it.
+        too, once, silent and in the words that a model reads; with ``"ignore"`` it is dropped.
 
         Executed again after a crash,
         the run's n-th call returns a handle on its n-th child, running or over, instead of
@@ -189,7 +189,7 @@ class RunContext:
         """Call ``fn(*args, **kwargs)``, plain or async, and keep its result.
 
         Returns once the result is on record.  Executed again after a crash, the run gets the
-        recorded result and ``fn`` is not called.  Steps are told apart by name and, where a name
+        recorded result and ``fn`` is not called.  Steps are distinguished by name and, where a name
         comes again, by how often it came before; those of different names may run concurrently.
 
             at = await ctx.step("started", time.time)
@@ -253,7 +253,7 @@ class RunContext:
 
 
 def parts_of(context: RunContext) -> tuple[CodeScope, DurableSteps, RunInbox]:
-    """What a context is made of, for contexts that stand in for another one."""
+    """What a context is made of, for contexts that replace another one."""
     return context._run, context._steps, context._inbox
 
 

@@ -46,7 +46,7 @@ class RunInbox:
             self.reader.on_message()
 
     def finish(self) -> None:
-        """The run has completed: what its reader has at hand is consumed."""
+        """The run has completed: the message its reader has is consumed."""
         if self.reader is not None:
             self.reader.finish()
 
@@ -122,13 +122,13 @@ class InboxReader:
         return self._current
 
     def consume(self) -> None:
-        """Record the message at hand as consumed."""
+        """Record the current message as consumed."""
         item, self._current = self._current, None
         if item is not None:
             self._run.consume(item)
 
     def finish(self) -> None:
-        """The run has completed: what was at hand is consumed, but for what a handler still has."""
+        """The run has completed: the current message is consumed, unless a handler has it."""
         if not self._is_handlers:
             self.consume()
 
@@ -147,7 +147,7 @@ class InboxReader:
             self.is_waiting = False
 
     def release(self) -> None:
-        """Let another one read.  What a handler has at hand is consumed when it returns."""
+        """Let another one read.  A handler's current message is consumed when it returns."""
         self.is_exclusive = False
         self.on_message = _nothing
         if self._is_handlers and self._inbox.reader is self:

@@ -39,7 +39,7 @@ from hubbub.agents.turn.decide import (
     Take,
     decide,
 )
-from hubbub.agents.turn.hook_events import notices_of
+from hubbub.agents.turn.hook_events import hook_events_of
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import (
     Concluded,
@@ -332,7 +332,7 @@ class ModelRun:
                     # No reply is accepted from here on.
                     self._services.hub.prompts.end(event.prompt_id, event.reason)
         if side is not None and side.hooks:
-            self.notices += notices_of(before, thread, commit.events, side.hooks)
+            self.notices += hook_events_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
             self._shared.families.set_status(self.lane, thread)
         last = thread.outcome

@@ -170,12 +170,12 @@ class ModelSession:
         self.close()
 
     def at_work(self, activity: Activity) -> AtWork:
-        """What an activity needs at hand."""
+        """What an activity needs."""
         run = self._run
         return AtWork(run.services, run.shared.others, self, run)
 
     def without_runs(self, signal: Signal) -> Signal:
-        """Nobody can be given this conversation."""
+        """This conversation cannot be handed to a frame."""
         if not isinstance(signal, Delegated):
             return signal
         text = "ChildActivated: there is no conversation here that could be given away"

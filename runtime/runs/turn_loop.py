@@ -58,7 +58,7 @@ class TurnHost(Performer, Protocol):
         ...
 
     def at_work(self, activity: Activity) -> AtWork:
-        """What an activity needs at hand."""
+        """What an activity needs."""
         ...
 
     def without_runs(self, signal: Signal) -> Signal:
@@ -73,7 +73,7 @@ class TurnHost(Performer, Protocol):
 class TurnLoop:
     """Does what is due, one thing at a time.
 
-    ``is_lent``: the task is somebody else's (``stepped``).
+    ``is_lent``: the task is the caller's (``stepped``).
     """
 
     __slots__ = ("_host", "_is_lent")

@@ -34,7 +34,7 @@ class Alarm:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._sleepers: list[_Sleeper] = []
-        # Nobody is to be woken as long as the clock is between these two.
+        # No waiter is due as long as the clock is between these two.
         self._earliest = 0
         self._latest = _NEVER
         self._nap = anyio.CancelScope()

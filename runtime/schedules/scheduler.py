@@ -297,7 +297,7 @@ class _Loop:
         )  # fmt: skip
 
     async def _busy_run(self) -> str:
-        """The schedule's run, if it is at work; a run whose agent is gone does not count.
+        """The schedule's run, if it is at work; a run whose agent is missing does not count.
 
         The last one counts until it has ended, also when its key is free again already.
         """

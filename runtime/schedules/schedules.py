@@ -10,7 +10,7 @@ Rules
 * A schedule has one run at a time, an agent of its own that is found again after a restart; after
   that run has ended the next tick makes a new one.
 * A tick while its run is at work is passed over, and that is on record.
-* A fire is on record before anything comes of it, and never happens twice.
+* A fire is recorded before it has any effect, and never happens twice.
 * The clock may be set.  A heartbeat goes on at most ``interval`` after that was noticed, which
   takes a minute at the most.  A cron goes by the new time at once, but for local times that have
   fired: when they come again after a set-back, they do not (see ``ticks``).

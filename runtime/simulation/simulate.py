@@ -87,7 +87,7 @@ def simulate(
     nothing going wrong any longer: what was accepted must be handled by then.  ``settle=False``
     leaves both out.
     ``invariants`` is asked in its order; ``budgets_held`` has the limits of the setup.  Raises
-    ``SimulationFailed``, also for what waits for ever, and for what is busy for more than
+    ``SimulationFailed``, also for what waits forever, and for what is busy for more than
     ``max_rounds`` of the scheduler without time passing (``NothingHappens`` and ``NeverRests``,
     see ``loop``).
     In a test of Hypothesis the first world of an example is aimed at depth and interleavings

@@ -116,7 +116,7 @@ class AgentExecutor:
         then executed, once and in order, before the model is asked again.  ``send`` gets what is
         said beside calls, at once; without it only the last words of a turn are heard of.
 
-        What goes wrong with a model or a tool is a result.  Raises ``CallerError`` where the frame
+        A failure of a model or a tool is a result.  Raises ``CallerError`` where the frame
         waits for another one, or no call has that id; ``UnknownAgent``.  Cancelled, or left by an
         exception of ``send``, the frame is as it was after its last finished activity.
         """

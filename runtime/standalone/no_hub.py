@@ -1,4 +1,4 @@
-"""``NoHub``: the hub of a turn that is driven by hand: nobody listens, and nothing can be sent.
+"""``NoHub``: the hub of a turn that is driven by hand: it has no listeners, and sends nothing.
 
 A run's variables have their place here, as in any hub.  Everything that takes subscribers, other
 runs or a journal raises ``CallerError``.
@@ -48,7 +48,7 @@ class _NoPipeline(Pipeline):
 
 
 class FrameHub(RunHub):
-    """The hub of a tool: it can speak, and reaches nobody."""
+    """The hub of a tool: it can speak, and reaches no one."""
 
     __slots__ = ()
 

@@ -132,7 +132,7 @@ class FrameTurn:
             done()
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
-        """What a tool emits: its words and its status; nobody listens to anything else."""
+        """What a tool emits: its words and its status; nothing else is listened to."""
         if isinstance(event, e.AgentText):
             self._said.append(event.text)
         elif isinstance(event, e.AgentStatus):
@@ -235,7 +235,7 @@ class FrameTurn:
     # ── what is done, and what comes of it ───────────────────────────────────────────────────
 
     def at_work(self, activity: Activity) -> AtWork:
-        """What an activity needs at hand."""
+        """What an activity needs."""
         return _ByHand(self, self._services, self._watched(activity))
 
     def without_runs(self, signal: Signal) -> Signal:

@@ -91,7 +91,7 @@ def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
 
 
 def folder_of_store(store: str) -> "DataFolder":
-    """Where a named store lies.  Raises ``BadValue`` for one that lies in no folder."""
+    """The folder of a named store.  Raises ``BadValue`` for one that has none."""
     from hubbub.runtime.stores.sqlite.folder import DataFolder
 
     return DataFolder(_path(store))

@@ -36,7 +36,7 @@ class Capacity:
         """The runs that wait, and in how many of their tasks."""
 
     def waiting(self) -> AbstractContextManager[None]:
-        """What the code at hand does inside only waits, if it is a run's."""
+        """What the current code does inside only waits, if it is a run's."""
         run_id = CURRENT_RUN.get()
         return self._waiting(run_id) if run_id else _NOBODY
 

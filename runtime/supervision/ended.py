@@ -1,4 +1,4 @@
-"""``EndedRuns``: what was kept for runs that are over, until nobody needs it any more."""
+"""``EndedRuns``: what is kept for ended runs until it is no longer needed."""
 
 from collections import deque
 

@@ -36,7 +36,7 @@ class Lending:
         """Has a run brought into memory, whether there is room for it or not."""
 
     def lent_to(self, lane: OwnLane, thread: Thread) -> Mailbox | None:
-        """The mailbox of the conversation that a frame has, if anybody has spoken there."""
+        """The mailbox of the conversation that a frame has, if any message was sent there."""
         root = self._live.find_model_run(lane.root_run_id)
         if root is None or not root.mail.said or not thread.converses:
             return None
@@ -61,7 +61,7 @@ class Lending:
         return ""
 
     def lend_again(self, lane: OwnLane) -> None:
-        """A frame turned out to be gone: the run that speaks to it is to hear of that."""
+        """A frame turned out to be missing: the run that speaks to it has to learn of that."""
         for run_id in (lane.parent_run_id, lane.root_run_id):
             if (run := self._live.find_model_run(run_id or "")) is not None:
                 run.advance()

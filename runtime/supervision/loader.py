@@ -7,7 +7,7 @@
 Rules
 -----
 * What comes while a run is read is kept for it.
-* A run that never began fails where its definition is gone; every other one is left as it
+* A run that never began fails where its definition is missing; every other one is left as it
   is.  Ending it, by ``terminate`` or by its deadline, needs no definition.
 * Deaths of a run's loop are counted by its lane; those that could not be recorded are counted
   here.
@@ -21,7 +21,7 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.deaths import CONTEXT_ONLY, doom_of, questions, waited
-from hubbub.agents.turn.missing import Gone, what_is_gone
+from hubbub.agents.turn.missing import Gone, find_missing
 from hubbub.agents.turn.recovery import causes_of
 from hubbub.agents.turn.signals import Restored
 from hubbub.hub import events as e
@@ -80,7 +80,7 @@ class Loader:
         self._left_id = left_id
         """Called for a run that does not come into memory."""
         self._lend_again = lend_again
-        """Called for a frame that turned out to be gone."""
+        """Called for a frame that turned out to be missing."""
         self.recent = RecentThreads()
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
@@ -89,7 +89,7 @@ class Loader:
         """What a run's loop died of since its lane had that many events."""
         self.expected: dict[str, int] = {}
         """How many events a run's lane had when the store refused one more, as far as its owner
-        knew; with more there, somebody else has written them."""
+        knew; with more there, another process has written them."""
 
     # ── what is on its way ───────────────────────────────────────────────────────────────────
 
@@ -190,7 +190,7 @@ class Loader:
             if loaded is None:
                 return None, None
             thread = fold_all(thread, loaded.events)
-            gone = what_is_gone(thread, loaded.info.agent, self._definitions)
+            gone = find_missing(thread, loaded.info.agent, self._definitions)
             # What looks into the past needs all of it.
             if gone is None and not thread.is_at_work:
                 return thread, loaded
@@ -262,7 +262,7 @@ class Loader:
         seq = lane.seq
         if thread is None:
             thread = fold_all(EMPTY, events)
-        gone = what_is_gone(thread, lane.agent, definitions)
+        gone = find_missing(thread, lane.agent, definitions)
         if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
             return

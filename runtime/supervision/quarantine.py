@@ -1,6 +1,6 @@
 """``Quarantine``: runs that are left as they are for as long as this runtime is open.
 
-A run whose definition is gone, whose record cannot be read, or in whose lane somebody else has
+A run whose definition is missing, whose record cannot be read, or in whose lane another process has
 written, stays in the journal untouched.
 It is reported once, with the remedy, in the log and as ``hub:error``; messages to it are refused
 for the reason, everything else waits in its inbox.  It can be terminated, and its deadline still
@@ -54,7 +54,7 @@ def owned_elsewhere(store: str) -> Gone:
 
 
 def letter(item: InLane, reason: str) -> HubDeadLetter:
-    """The letter for an accepted item that nobody will handle."""
+    """The dead letter for an accepted item that will not be handled."""
     return HubDeadLetter(
         to=item.run_id, reason=reason, message=item, run_id=item.run_id,
         root_run_id=item.root_run_id, parent_run_id=item.parent_run_id, agent=item.agent,
@@ -129,7 +129,7 @@ class Quarantine:
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 
     def tell(self, event: Event) -> None:
-        """Emit an event, as soon as somebody may listen."""
+        """Emit an event, as soon as there may be subscribers."""
         hub = self._hub
         if not self._is_open:
             self._kept.append(event)

@@ -166,7 +166,7 @@ class Supervisor:
     def expect(self, opening: e.SessionOpen) -> None:
         """A new run is being opened: a model run begins while the store writes that down.
 
-        What it records is written behind its opening, and nobody hears of it before.  Code agents
+        What it records is written behind its opening, and is dispatched only then.  Code agents
         wait: what they do has effects outside.
         """
         definition = self._services.definitions.find_agent(opening.agent)
@@ -281,7 +281,7 @@ class Supervisor:
             self.look_for_ready()
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Inside, the code at hand only waits for what somebody else will do."""
+        """Inside, the current code only waits for what others will do."""
         return self._capacity.waiting()
 
     def waits(self, run_id: str) -> None:

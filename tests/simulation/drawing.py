@@ -2,7 +2,7 @@
 
     drawn(seed) ─► Drawn: steps, faults, store, the world's setup ─► play ─► History
 
-The same seed draws the same, for ever as long as nothing in here changes.
+The same seed draws the same, forever as long as nothing in here changes.
 """
 
 from collections.abc import Iterator, Sequence

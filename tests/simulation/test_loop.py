@@ -125,7 +125,7 @@ def test_a_program_that_waits_for_ever_is_told_of() -> None:
 
 
 async def spins(seconds: float) -> None:
-    """Goes on for ever, once it is that late."""
+    """Goes on forever, once it is that late."""
     await anyio.sleep(seconds)
     while True:
         await anyio.lowlevel.checkpoint()

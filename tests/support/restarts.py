@@ -68,6 +68,6 @@ def _of_hub(options: dict[str, Any]) -> dict[str, Any]:
 
 
 async def last_outcome(rt: Runtime, run_id: str) -> Any:
-    """What a run's latest session came to, which must not take for ever."""
+    """What a run's latest session came to, which must not take forever."""
     with anyio.fail_after(100_000):
         return await rt.result(run_id)

@@ -155,7 +155,7 @@ def _question(names: tuple[str, ...]) -> str:
 
 
 def _summary(request: ModelRequest) -> str:
-    """Everything that was found, for whoever called: one entry for each file, the latest."""
+    """Everything that was found, for the caller: one entry for each file, the latest."""
     found: dict[str, str] = {}
     text, names = "", _listed(request)
     for message in request.messages:

@@ -55,7 +55,7 @@ _COMMON: Final = frozenset(_COMMON_WORDS.split())
 
 
 def is_done(text: str) -> bool:
-    """Whether somebody has had enough, or wants none of it."""
+    """Whether the user has had enough, or declines."""
     return _DONE.fullmatch(_plain(text)) is not None
 
 

@@ -14,7 +14,7 @@ The interface's version is 2023-06-01, which every model and every compatible se
 next one, 2026-10-21, gives nothing that is used here and refuses ``temperature``, ``top_p`` and
 ``top_k``, which ``options`` may hold; ``headers={"anthropic-version": "2026-10-21"}`` asks for it.
 
-How the answer becomes a reply stands in ``anthropic_answer``.
+``answer`` turns the answer into a reply.
 """
 
 from collections.abc import Iterable, Mapping

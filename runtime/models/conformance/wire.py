@@ -1,4 +1,4 @@
-"""``ProviderWire``: what the checks must know of a provider's interface, told by its author.
+"""``ProviderWire``: what the checks must know of a provider's interface, given by its author.
 
 It is the provider's side of the wire, written independently of the client under test: best from
 the provider's own documentation and types, and proven by its official client.

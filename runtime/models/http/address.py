@@ -82,7 +82,7 @@ def clean_headers(headers: Mapping[str, str] | None) -> dict[str, Secret]:
 def clean_key(key: str | Secret | None) -> Secret | None:
     """``key`` as a secret without surrounding blanks; ``None`` if nothing is left of it.
 
-    Raises ``BadValue`` for what cannot stand in a header, without quoting it.
+    Raises ``BadValue`` for what cannot be in a header, without quoting it.
     """
     text = (key.reveal() if isinstance(key, Secret) else key) or ""
     text = text.strip()

@@ -10,7 +10,7 @@ What every call through it keeps:
   caller's;
 * cancellation at any await closes the response and its connection;
 * redirects are not followed, and the answer is asked for uncompressed: bounded means bounded;
-* the key is put in by the last step before the wire, so that it stands in no header mapping,
+* the key is put in by the last step before the wire, so that it is in no header mapping,
   local variable or exception of ours, and errors of httpx, which hold it, are not chained.
 
 There is one ``httpx.AsyncClient`` per event loop: a connection pool cannot change loops.  It is

@@ -25,7 +25,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    """What stands before the colon in ``model="name:MODEL"``."""
+    """The part before the colon in ``model="name:MODEL"``."""
     title: str
     """The provider's name in sentences."""
     url: str

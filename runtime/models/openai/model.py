@@ -13,7 +13,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
   it (``{"stream_options": None}``, ``{"parallel_tool_calls": None}``).
 
-How the answer becomes a reply stands in ``openai_answer``.
+``answer`` turns the answer into a reply.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@
 
 Kill -9 is no cancellation: what the dead process still does in ``finally`` blocks, on being
 cancelled, must reach nobody.  So from the death on nothing is written and nothing is heard; who
-reads or flushes waits for ever (until it is cancelled).  What the store holds is then exactly the
+reads or flushes waits forever (until it is cancelled).  What the store holds is then exactly the
 commits up to the death, in their order; of a batch that was torn, all or nothing.
 """
 

@@ -143,7 +143,7 @@ class Plan:
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 
     async def wait_over(self, seconds: float | None = None) -> None:
-        """Wait ``seconds`` (``None``: for ever), but no longer than there are faults."""
+        """Wait ``seconds`` (``None``: forever), but no longer than there are faults."""
         with anyio.move_on_after(seconds):
             await self._over.wait()
 

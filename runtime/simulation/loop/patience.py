@@ -1,4 +1,4 @@
-"""``Patience``: tells a program that is busy for ever from one that has a lot to do.
+"""``Patience``: tells a program that is busy forever from one that has a lot to do.
 
     a round ─► another … ─► max_rounds, and no time has passed ─► who runs is noted ─► cancelled
 
@@ -31,7 +31,7 @@ _LOOPS: Final = ("trio", "anyio")
 
 
 class NeverRests(AssertionError):
-    """The program is busy for ever: it goes on and on, and time does not, or its end does not."""
+    """The program is busy forever: it goes on and on, and time does not, or its end does not."""
 
     def __init__(self, rounds: int, time: float, who: str, when: str = "at one moment") -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class NeverRests(AssertionError):
 class Patience(Instrument):
     """Counts rounds of the scheduler, and cancels what goes on without time going on.
 
-    Also what goes on and on while time does: schedules have something to do for ever, whoever
+    Also what goes on and on while time does: schedules have something to do forever, whoever
     waits beside them for what never comes.  Trio asks it once a round, not once a step.  When
     there were too many it watches for some more who it is that runs.
     """

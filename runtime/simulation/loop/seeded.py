@@ -10,7 +10,7 @@ Trio's threads, and so anyio's (``to_thread.run_sync``), work while the loop sta
 be the same is up to the program: time, ids and randomness from ports (see ``hubbub.hub.virtual``),
 no threads of its own, no sockets and processes, no iteration over sets of texts.
 
-A program that waits for ever raises ``NothingHappens``, and one that is busy for ever at one moment
+A program that waits forever raises ``NothingHappens``, and one that is busy forever at one moment
 of virtual time ``NeverRests``.  Only a loop that awaits something can be told of: who never lets
 the scheduler go on (``while True: pass``), or takes no cancellation, hangs the test as it would
 hang any program.
@@ -40,7 +40,7 @@ __all__ = ["HORIZON", "MAX_ROUNDS", "NeverRests", "NothingHappens", "StuckThread
 T = TypeVar("T")
 
 HORIZON: Final = 100.0 * 365 * 86_400
-"""Virtual seconds after which a program that still waits waits for ever."""
+"""Virtual seconds after which a program that still waits waits forever."""
 
 MAX_SEED: Final = 2**64
 
@@ -66,7 +66,7 @@ def run_seeded(
 
     Sleeping takes no time, and the same seed schedules the same way.  A group of one exception is
     raised as that exception, however deep it lies.  Raises ``NothingHappens`` where ``main`` waits
-    for ever, ``NeverRests`` where it goes on for more than ``max_rounds`` at one moment (it is
+    forever, ``NeverRests`` where it goes on for more than ``max_rounds`` at one moment (it is
     cancelled then), ``StuckThread`` for a thread that is not done in a minute of real time,
     ``BadValue`` for a seed that is none, and ``OperatorError`` for a Trio without
     repeatable scheduling.  What was set in Trio before is set again afterwards.

@@ -1,6 +1,6 @@
 """What a world, a scenario or a strategy is given, checked before anything runs.
 
-A test in which nothing can happen as it says passes for ever.  So whatever could mean nothing is
+A test in which nothing can happen as it says passes forever.  So whatever could mean nothing is
 refused, in one line that names the argument, what is wrong with it and what there is:
 
     setup_of        a setup, or what the function that was given makes

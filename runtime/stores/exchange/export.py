@@ -7,9 +7,9 @@
     content         a file that an event names, by digest, base64
     end             how many lines there were: an export that was cut off is noticed
 
-* The same store gives the same bytes; no time of day, no position of the store stands in them.
-* Events are written as they stand in the store, byte for byte.  The hub's own lane is no fact
-  about a run and is left out; values of secrets stand in no event, and nowhere here.
+* The same store gives the same bytes; no time of day, no position of the store is in them.
+* Events are written as they are in the store, byte for byte.  The hub's own lane is no fact
+  about a run and is left out; values of secrets are in no event, and nowhere here.
 * What is damaged is not exported: that raises.
 """
 
@@ -75,7 +75,7 @@ class RunLine(_Line, frozen=True, kw_only=True, tag="run"):
 class EventLine(_Line, frozen=True, kw_only=True, tag="event", omit_defaults=True):
     event: Json
     position: int = 0
-    """Where it stands in its store, in an open export: several of these have one order."""
+    """Its position in its store, in an open export: several of these have one order."""
 
 
 class AcceptedLine(_Line, frozen=True, kw_only=True, tag="accepted"):
@@ -116,7 +116,7 @@ def export_run(
 
 
 def write_line(line: ExportLine) -> bytes:
-    """A line as it stands in a file, its end included."""
+    """A line as it is in a file, its end included."""
     return _encoder.encode(line) + b"\n"
 
 

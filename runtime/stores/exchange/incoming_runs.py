@@ -4,7 +4,7 @@
 
 Rules
 -----
-* What ``hubbub fsck`` would tell of a run afterwards is refused here: events as they come
+* What ``hubbub fsck`` would report of a run afterwards is refused here: events as they come
   (``lanes.py``), rows, inboxes and families when all are there (``run_check.py``).
 * Beyond that an export is whole: one header, every run with its parent but for the first, which
   may have its own elsewhere; every content that events name, and none that they do not.

@@ -20,7 +20,7 @@ HAS_KEY: Final = "session_key <> '' AND inbox = 'open' AND kind NOT IN ('cron', 
 
 
 def found_for(db: sqlite3.Connection, new: NewRun) -> str | None:
-    """The open run that an opening is for, by its key or by what it stands for."""
+    """The open run that an opening is for, by its key or its descriptor."""
     found: Sequence[str] = ()
     if new.session_key and not new.by_descriptor:
         found = _keyed(db, new.session_key)

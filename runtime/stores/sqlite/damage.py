@@ -1,7 +1,7 @@
 """What damage of the database comes to when it is met: one line for people, never a raw exception.
 
     SQLite's own complaint     ─┐
-    values that nobody wrote    ├──►  OperatorError at the opening, StoreFailed later
+    values never written       ├──►  OperatorError at the opening, StoreFailed later
     indexes against their rows ─┘
 
 SQLite notices damage of its pages, and not that a value, or an entry of an index, has changed: a
@@ -44,7 +44,7 @@ _KNOWN: Final = (
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Whatever damage is met inside is told as an ``OperatorError``."""
+    """Any damage met inside is reported as an ``OperatorError``."""
     try:
         yield
     except sqlite3.Error as error:
@@ -56,7 +56,7 @@ def opening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading_on(path: Path) -> Iterator[None]:
-    """Whatever damage is met inside, while the store is open, is told as ``StoreFailed``."""
+    """Any damage met inside, while the store is open, is reported as ``StoreFailed``."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The folder of a store: what lies where in it.
+"""The folder of a store: its layout.
 
     hubbub.db         everything, in SQLite         hubbub.db-wal, -shm   its log
     hubbub.db-lock    held by the one runtime at work on the database (``lock.py``)

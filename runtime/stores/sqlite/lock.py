@@ -8,7 +8,7 @@
   folder does.
 * A child that is forked would hold such a lock with its parent and keep it when that dies, so it
   closes the file, which does not take the lock from the parent.
-* A lock counts only while its file lies in its place: one that was removed keeps nobody out.
+* A lock counts only while its file is in its place: one that was removed excludes no process.
 """
 
 import os
@@ -27,7 +27,7 @@ TRIES: Final = 100
 
 
 class StoreLock:
-    """Held while somebody is at work on a database."""
+    """Held while a process works on a database."""
 
     __slots__ = ("_database", "_file", "path")
 
@@ -78,7 +78,7 @@ class StoreLock:
         return True
 
     def is_held(self) -> bool:
-        """Whether somebody has the lock; changes nothing."""
+        """Whether a process holds the lock; changes nothing."""
         try:
             check_regular(self.path, os.lstat(self.path))
             file = os.open(self.path, os.O_RDONLY | AT_ONCE)
@@ -101,7 +101,7 @@ class StoreLock:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Which file lies there, whatever it is called; ``None`` for none."""
+    """Which file is there, whatever it is called; ``None`` for none."""
     try:
         found = os.stat(path)
     except OSError:

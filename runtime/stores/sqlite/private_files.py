@@ -3,7 +3,7 @@
 Whatever may hold values of variables is made here.  The mode that a file is made with decides, not
 one that it gets later, and neither the umask nor the folder's mode has a say: SQLite gives its log
 and its journal the mode of the database, so they follow.  What was there before, and is wider, is
-narrowed and told of in the log.
+narrowed and reported in the log.
 """
 
 import os
@@ -32,7 +32,7 @@ def open_private(
     Raises ``OSError``.
     """
     if not append:
-        # Somebody may have the old one open, and where it was a link it would be another's.
+        # Another process may have the old one open, and where it was a link it would be another's.
         with suppress(FileNotFoundError):
             os.remove(path)
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_EXCL)

@@ -117,7 +117,7 @@ class SqliteReader:
 
     def timed(self) -> Sequence[tuple[str, int]]:
         select = "SELECT run_id, wake_at FROM run WHERE wake_at IS NOT NULL AND status <> 'ended'"
-        # Whose deadline is none is damaged: it is looked at, and told of, at once.
+        # Whose deadline is none is damaged: it is checked, and reported, at once.
         return [(x, at if isinstance(at, int) else 0) for x, at in self._db.execute(select)]
 
     def find(self, to: str, by: Addressing) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""Reading files that somebody else may have put there: only regular ones, up to a bound.
+"""Reading files that others may have put there: only regular ones, up to a bound.
 
 A pipe would be waited for, a device or a hole read without end; a link leads to what is not ours.
-The caller gets an ``OSError`` at once, whatever stands there.
+The caller gets an ``OSError`` at once, whatever is there.
 """
 
 import errno

@@ -22,7 +22,7 @@ Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
 
 KEPT_ROWS: Final = 256
-"""Rows of runs with nothing to do that are kept at hand; those of runs at work always are."""
+"""Rows of runs with nothing to do that are kept in memory; those of runs at work always are."""
 
 
 class Row(LedgerRow):
@@ -46,7 +46,7 @@ class Row(LedgerRow):
 
 
 class StoredRows:
-    """``Rows`` of a database: those at hand, and the numbers that stand for run ids.
+    """``Rows`` of a database: those in memory, and the numbers that stand for run ids.
 
     ``keep`` gives the database what has been decided so far: what is searched there must be.
     """
@@ -159,7 +159,7 @@ def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], in
 
 
 def check_row(run_id: Any, status: Any, inbox: Any, numbers: Iterable[Any]) -> None:
-    """Raise ``BadValue`` for a row that nobody has written like this."""
+    """Raise ``BadValue`` for a row that no hubbub has written."""
     is_sound = status in _STATUSES and inbox in _INBOXES
     if not is_sound or not all(isinstance(number, int) for number in numbers):
         raise BadValue(f"run {run_id}", "its row has changed; see fsck")

@@ -1,6 +1,6 @@
 """Values of variables that survive restarts, in a table of their own.
 
-They are all at hand in memory; a change is written with, or before, the next commit that is
+They are all kept in memory; a change is written with, or before, the next commit that is
 submitted after it.
 """
 

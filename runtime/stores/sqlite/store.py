@@ -4,7 +4,7 @@
                                                         │
     done, in order of submission  ◄────────────────────┘   then dispatched
 
-* Durable means: written and flushed to the disk (``synchronous=FULL``) before anybody is told.
+* Durable means: written and flushed to the disk (``synchronous=FULL``) before it is reported.
 * What is submitted while a batch is written makes up the next one: many runs share a flush.
 * One runtime at a time is at work on a database; others are refused, readers are not.
 * An error of the disk is final: everything after it is refused with its words; nothing that was
@@ -239,13 +239,13 @@ class SqliteStore:
 
     def write(self, batch: Sequence[Operation]) -> Applied:
         """Write a batch, all or nothing, durably.  In the writing thread."""
-        self._demand_files()  # Else it would be written where nobody finds it,
+        self._demand_files()  # Else it would be written where it cannot be found,
         applied = self._writer.apply(batch)
         self._demand_files()  # or be acknowledged though it was.
         return applied
 
     def _demand_files(self) -> None:
-        """Raise ``TakenAway`` unless the store lies where it was opened.  In the writing thread."""
+        """Raise ``TakenAway`` unless the store is where it was opened.  In the writing thread."""
         try:
             self._watch.check()
         except TakenAway:

@@ -1,6 +1,6 @@
 """``StoreWatch``: whether the files of an open store are still the ones that lie in its folder.
 
-SQLite goes on writing a file that was removed, renamed or replaced, and nobody would ever find
+SQLite goes on writing a file that was removed, renamed or replaced, and no process would ever find
 what it writes.  Names are compared with device and inode; nothing is opened.  A file that was
 cut, or overwritten by a shorter one, is the same file: neither the database nor its log ever
 becomes shorter while the store is open, but for a log that was longer than its limit.  One that
@@ -46,7 +46,7 @@ class StoreWatch:
         self.check()
 
     def check(self) -> None:
-        """Raise ``TakenAway`` for a file that is gone, is another one, or was cut."""
+        """Raise ``TakenAway`` for a file that is missing, replaced or truncated."""
         for name, known in self._files:
             try:
                 found = os.stat(name)

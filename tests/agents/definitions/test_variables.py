@@ -219,7 +219,7 @@ def test_the_graph_is_both_sides_their_tools_and_the_enabled_branches() -> None:
     assert known.declares_scoped("top", "MAY_BE") and not known.declares_scoped("top", "OF_TOOL")
 
 
-# ── C-04: who would start whom for ever ──────────────────────────────────────────────────────
+# ── C-04: who would start whom forever ──────────────────────────────────────────────────────
 
 
 def starting(name: str) -> SubagentToolConfig:

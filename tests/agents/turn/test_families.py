@@ -269,9 +269,9 @@ class World:
                     run.due = ()
                     return
             decision = interpret(run.thread, signal, DEFINITIONS, waiting)
-            assert decision.events, "a command that changes nothing would be given for ever"
+            assert decision.events, "a command that changes nothing would be given forever"
             self.commit(run, decision)
-        raise AssertionError("the run goes on for ever")
+        raise AssertionError("the run goes on forever")
 
 
 # ── the model ────────────────────────────────────────────────────────────────────────────────

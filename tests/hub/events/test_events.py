@@ -1,6 +1,6 @@
 """The catalogue, and events of types it does not know (H-13, R-10).
 
-The golden file pins tags, lanes and fields for ever: recorded journals hold them.  Adding to it
+The golden file pins tags, lanes and fields forever: recorded journals hold them.  Adding to it
 is an ordinary change, ``python tests/hub/test_events.py`` writes it anew; what it takes away or
 changes breaks every store in use.
 """
@@ -86,7 +86,7 @@ def _type_name(type_):
 @pytest.mark.spec("R-10")
 def test_catalogue_is_the_golden_one():
     assert catalogue() == json.loads(GOLDEN.read_text()), (
-        "tags, homes and fields are for ever; if you only added some, "
+        "tags, homes and fields are forever; if you only added some, "
         "run: uv run python tests/hub/test_events.py"
     )
 

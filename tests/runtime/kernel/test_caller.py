@@ -58,7 +58,7 @@ async def test_what_is_interrupted_is_the_activity_and_not_the_caller(
 
     @tool
     async def wait() -> None:
-        """Wait for ever."""
+        """Wait forever."""
         try:
             await anyio.sleep_forever()
         finally:
@@ -85,7 +85,7 @@ async def test_a_tool_that_takes_too_long_is_cancelled_and_the_run_goes_on(
 ) -> None:
     @tool(timeout=10)
     async def wait() -> None:
-        """Wait for ever."""
+        """Wait forever."""
         await anyio.sleep_forever()
 
     agents, prompts = made([call("wait"), "so be it"], wait)

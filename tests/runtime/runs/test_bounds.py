@@ -1,4 +1,4 @@
-"""What would go on for ever does not: loops, waits, hooks, children nobody waits for any more."""
+"""What would go on forever does not: loops, waits, hooks, children nobody waits for any more."""
 
 from typing import Any
 

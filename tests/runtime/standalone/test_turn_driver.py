@@ -535,7 +535,7 @@ async def test_stack_empty_unexpectedly(ports: Ports, caplog: pytest.LogCaptureF
     assert [(x.levelname, x.getMessage().split()[0]) for x in caplog.records] == [
         ("WARNING", "stack.changed")
     ]
-    assert await chat.say("again") == ["Back."], "and main does not wait for ever"
+    assert await chat.say("again") == ["Back."], "and main does not wait forever"
 
 
 @pytest.mark.spec("I-02")
@@ -937,7 +937,7 @@ def agents_of(models: dict[str, tuple[Any, ...]]) -> tuple[AgentDefinition, ...]
 
 
 def _endless(items: tuple[Any, ...]) -> Any:
-    """A script that says the same for ever when it is over."""
+    """A script that says the same forever when it is over."""
     scripted = ScriptedModel([*items, *(["Still."] * 200)])
 
     async def answer(request: Any) -> Any:

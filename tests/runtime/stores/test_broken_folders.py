@@ -112,7 +112,7 @@ async def test_without_room_nothing_is_accepted_and_nothing_acknowledged_is_lost
 async def test_a_full_disk_that_is_met_by_the_clearing_of_the_log_is_a_failure_too(
     tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would else end the store's one task, and everybody would wait for ever."""
+    """It would else end the store's one task, and everybody would wait forever."""
     monkeypatch.setattr("hubbub.runtime.stores.sqlite.store.CHECKPOINT", 1)
 
     def checkpoint() -> None:

@@ -1,6 +1,6 @@
 """Journals recorded by earlier versions fold as they did then, and go on (P-11, P-12).
 
-``tests/journals/record.py`` records new ones; those that are there stay as they are, for ever.
+``tests/journals/record.py`` records new ones; those that are there stay as they are, forever.
 """
 
 from collections import defaultdict
