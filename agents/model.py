@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub.events import NO_USAGE, ToolCall, Usage
+from hubbub.hub.values import Form
 
 __all__ = [
     "AnsweredCall",
@@ -36,6 +37,7 @@ __all__ = [
     "ToolSpec",
     "Usage",
     "UserMessage",
+    "garbled_words",
     "parse_arguments",
     "reply_problem",
 ]
@@ -143,25 +145,52 @@ def reply_problem(reply: object) -> str:
     """Why what a model returned is no ``ModelReply``, and what is wanted; empty where it is one."""
     if not isinstance(reply, ModelReply):
         return f"expected ModelReply(text=…), not {type(reply).__name__}"
-    for name, kind in _WANTED:
-        if not isinstance(found := getattr(reply, name), kind):
-            return f"its {name} is to be a {kind.__name__}, not {type(found).__name__}"
-    for call in reply.calls:
-        if not isinstance(call, ToolCall):
-            return f"its calls are to be ToolCalls, not {type(call).__name__}"
-        for name in ("name", "arguments", "id"):
-            if not isinstance(found := getattr(call, name), str):
-                return f"the {name} of a call is to be a str, not {type(found).__name__}"
-    for block in reply.thinking:
-        if not isinstance(block, Thinking):
-            return f"its thinking is to be Thinkings, not {type(block).__name__}"
+    try:
+        if _read(_write(reply)) == reply:
+            usage = reply.usage
+            if usage is NO_USAGE:
+                return ""
+            for name in usage.__struct_fields__:
+                if not 0 <= getattr(usage, name) < MAX_TOKENS:
+                    return f"its usage.{name} is to be from 0 to 2**63 - 1"
+            return ""
+    except Exception:  # Which field it is, is looked for now.
+        pass
+    return _problem_of_form(reply)
+
+
+def _problem_of_form(reply: ModelReply) -> str:
+    problem = _REPLY.problem(reply)
+    if not problem:  # Made of subclasses: what is read back says the same.
+        return reply_problem(_read(_write(reply)))
+    if problem.startswith("its usage"):
+        problem += "; what the server does not count is 0 or left out"
+    return problem
+
+
+def garbled_words(reply: object) -> str:
+    """Why what a reply says is no text; else empty.  Asked again a model may say it better, while
+    of another form its reply is each time."""
+    if not isinstance(reply, ModelReply):
+        return ""
+    words: list[object] = [reply.text]
+    for parts, name in ((reply.thinking, "text"), (reply.calls, "arguments")):
+        if isinstance(parts, tuple):
+            words += [getattr(part, name, "") for part in parts]
+    for text in words:
+        try:
+            if isinstance(text, str):
+                text.encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            return f"its answer is no text: {half} is half of a surrogate pair"
     return ""
 
 
-_WANTED: Final = (
-    ("text", str), ("thinking", tuple), ("calls", tuple), ("usage", Usage), ("stop_reason", str),
-    ("model", str),
-)  # fmt: skip
+MAX_TOKENS: Final = 2**63
+_REPLY: Final = Form(ModelReply)
+_read: Final = _REPLY.read
+_write: Final = _REPLY.write
 
 
 class TextDelta(Struct, frozen=True, gc=False, tag="text"):

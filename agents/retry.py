@@ -11,7 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["MAX_RETRIES", "MAX_WAIT", "Failure", "retry_delay"]
+from hubbub.hub.values import Form
+
+__all__ = ["MAX_RETRIES", "MAX_WAIT", "Failure", "failure_problem", "retry_delay"]
 
 MAX_RETRIES: Final = 4
 MAX_WAIT: Final = 120.0
@@ -27,6 +29,14 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     retryable: bool
     retry_after: float | None = None
     jitter: float = 0.0
+
+
+_FAILURE: Final = Form(Failure)
+
+
+def failure_problem(failure: Failure) -> str:
+    """Why what a model raised says nothing that could be kept; else empty."""
+    return _FAILURE.problem(failure)
 
 
 def retry_delay(failure: Failure, attempt: int) -> float | None:

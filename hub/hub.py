@@ -321,10 +321,12 @@ class Hub:
         ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a descriptor of
         no agent type, or a key that spells another one.
         """
+        if run_id is not None:
+            check_label("run_id", run_id)
         event = opening_event(
             agent, input, run_id=run_id or "", session_key=session_key,
             correlation_id=correlation_id, name=name, once=once, timeout=timeout,
-            descriptor=descriptor, env=env or {}, source=source,
+            descriptor=descriptor, env=env, source=source,
         )  # fmt: skip
         return self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
 
@@ -334,6 +336,8 @@ class Hub:
         The blocking children that a run waits for are interrupted with it, others go on; the
         receipt's ``run_ids`` lists every run that is reached.
         """
+        if run_id is not None:
+            check_label("run_id", run_id)
         check_text("reason", reason)
         event = SessionAbort(reason=reason)
         return self.pipeline.deliver(event, to=run_id or "", by="run" if run_id else "every")
@@ -371,7 +375,7 @@ class Hub:
         service raises.
         """
         self.pipeline.check("ask")
-        return await self.prompts.ask(address, question, tuple(options), timeout)
+        return await self.prompts.ask(address, question, options, timeout)
 
     def reply(self, prompt_id: str, content: str, *, source: str = "") -> Receipt:
         """Answer a prompt; the first reply wins, later and unknown ones are rejected."""
@@ -409,6 +413,8 @@ class Hub:
         """
         self.pipeline.check("read")
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
+        if limit is not None and limit.__class__ is not int:
+            raise BadValue("limit", f"expected an int, not {type(limit).__name__}")
         match = None if types is None else Patterns(types).match
         selection = Selection(run_id=run_id, root_run_id=root_run_id, match=match)
         return await read_all(self.journal, selection, after=after, limit=limit)

@@ -1,21 +1,19 @@
 """``Message``: what one says to a run."""
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionMessage, SessionOpen, Variable
-from hubbub.hub.texts import check_label, check_labels, check_text, text_problem
-from hubbub.hub.values import NULL, Json, Secret, encode_value
+from hubbub.hub.texts import check_label, check_names, check_text, text_problem
+from hubbub.hub.values import NULL, Json, Secret, check_flag, check_seconds, encode_value
 
 __all__ = [
     "MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_event", "opening_message",
     "session_message", "variables_of",
 ]  # fmt: skip
-
-MAX_TIMEOUT: Final = 10.0 * 365 * 86_400
 
 MAX_MESSAGE_CHARS = 4_000_000
 """A longer message is refused with ``BadValue``: it could not be shown to any model."""
@@ -43,7 +41,7 @@ def session_message(
     message: Sayable, *, source: str = "", triggers: bool = True, prompt_id: str = ""
 ) -> SessionMessage:
     """The event that carries ``message``; raises ``BadValue`` for what cannot be carried."""
-    if source:
+    if source != "":
         check_label("source", source)
     if isinstance(message, str):
         content = message
@@ -79,16 +77,19 @@ def session_message(
 
 def opening_event(
     agent: str, input: object, *, run_id: str, session_key: str, correlation_id: str, name: str,
-    once: bool, timeout: float | None, descriptor: object, env: Mapping[str, str], source: str,
+    once: bool, timeout: float | None, descriptor: object, env: Mapping[str, str] | None,
+    source: str,
 ) -> SessionOpen:  # fmt: skip
     """What ``Hub.open`` says; raises ``BadValue`` for what no store could keep."""
     input_json, message = opening_message(input, source)
-    check_labels(
+    check_names(
         agent=agent, session_key=session_key, correlation_id=correlation_id, name=name,
         source=source,
     )  # fmt: skip
-    if timeout is not None and not 0 <= timeout < MAX_TIMEOUT:
-        raise BadValue("timeout", f"expected seconds from 0 to {MAX_TIMEOUT:,.0f}")
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+    if once.__class__ is not bool:
+        check_flag("once", once)
     return SessionOpen(
         run_id=run_id,
         open_agent=agent,
@@ -100,12 +101,14 @@ def opening_event(
         once=once,
         timeout=timeout,
         descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
-        variables=variables_of(env) if env else (),
+        variables=() if env is None else variables_of(env),
     )
 
 
 def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
     """Values that a run is started with; raises ``BadValue`` for what no store could keep."""
+    if not isinstance(env, Mapping):
+        raise BadValue("env", f"expected a mapping, not {type(env).__name__}")
     for name, value in env.items():
         check_label("env", name)  # Which one of the two is wrong may be a secret itself.
         if text_problem(value):
@@ -129,9 +132,7 @@ def _check_parts(message: Message) -> None:
         check_label("message.key", message.key)
     if not isinstance(message.silent, bool):
         raise BadValue("message.silent", "expected True or False")
-    if isinstance(message.attachments, str) or not all(
-        isinstance(attachment, str) for attachment in message.attachments
-    ):
+    if not isinstance(message.attachments, tuple | list):
         raise BadValue("message.attachments", "expected a tuple of texts")
     for attachment in message.attachments:
         check_label("message.attachments", attachment)

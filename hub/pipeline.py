@@ -237,7 +237,7 @@ class Pipeline:
             receipt.settle("rejected", "hub closed")
             return receipt
         self.check("send_to_run")
-        if to:
+        if to is not None and to != "":
             check_label(_ADDRESSES.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
         receipt.run_id = delivery.to

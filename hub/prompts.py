@@ -20,7 +20,7 @@ asker that is on its way to the store counts already: it would come first.
 import inspect
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, Protocol
 
@@ -41,6 +41,7 @@ from hubbub.hub.receipt import Receipt
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
+from hubbub.hub.values import check_options, check_seconds
 
 __all__ = ["Asker", "Prompts", "asker_of"]
 
@@ -137,7 +138,7 @@ class Prompts:
         self,
         address: str,
         question: str,
-        options: tuple[str, ...],
+        options: Sequence[str],
         timeout: float | None,
         *,
         asker: Asker | None = None,
@@ -145,13 +146,13 @@ class Prompts:
         """Ask on behalf of a run or of nobody."""
         check_label("address", address)
         check_text("question", question)
+        options = check_options("options", options)
         for option in options:
             check_text("options", option)
+        check_seconds("timeout", timeout)
         service = self._services.get(address)
         if service is not None:
             return await self._ask_service(service, question, timeout)
-        if timeout is not None and timeout < 0:
-            raise BadValue("timeout", "seconds must not be negative")
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._pipeline.dispatcher.number:x}.{self._number}"

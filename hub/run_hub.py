@@ -18,7 +18,7 @@ from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.listening import Handler, is_async, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
-from hubbub.hub.errors import ReservedEvent, WaitCycle
+from hubbub.hub.errors import BadValue, ReservedEvent, WaitCycle
 from hubbub.hub.events import (
     Event,
     SessionMessage,
@@ -32,6 +32,7 @@ from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.pipeline import home_of
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_label
 
 __all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
 
@@ -116,6 +117,8 @@ class RunHub:
         self.hub.check_store()
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
+        if not isinstance(event, Event):
+            raise BadValue("emit", f"expected an Event, not {type(event).__name__}")
         if not self._run.is_live:
             log.info("event.dropped", run_id=self._run.lane.run_id, event_type=event.type)
             if done is not None:
@@ -280,13 +283,14 @@ class RunHub:
         Raises ``WaitCycle`` for the run itself, and for one that waits for it.
         """
         self._pipeline.check("ask")
+        check_label("address", address)
         owner, run_id = self.hub.dispatcher.owner, self._run.lane.run_id
         if address == run_id or (owner is not None and owner.waits_for(address, run_id)):
             raise WaitCycle(run_id, address)
         return await self.hub.prompts.ask(
             address,
             question,
-            tuple(options),
+            options,
             timeout,
             asker=self,
         )
@@ -314,6 +318,7 @@ class RunHub:
 
     def interrupt(self, run_id: str, reason: str = "") -> Receipt:
         """See ``Hub.interrupt``."""
+        check_label("run_id", run_id)
         return self.hub.interrupt(run_id, reason)
 
     def close_run(self, run_id: str, reason: str = "") -> Receipt:

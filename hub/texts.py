@@ -18,6 +18,7 @@ from hubbub.hub.errors import BadValue
 __all__ = [
     "check_label",
     "check_labels",
+    "check_names",
     "check_text",
     "label_problem",
     "readable",
@@ -82,6 +83,13 @@ def check_labels(**values: object) -> None:
         if value is not None and not (
             value.__class__ is str and value.isascii() and "\0" not in value
         ):
+            check_label(what, value)
+
+
+def check_names(**values: object) -> None:
+    """As ``check_labels``, for what is empty where none is given."""
+    for what, value in values.items():
+        if not (value.__class__ is str and value.isascii() and "\0" not in value):
             check_label(what, value)
 
 

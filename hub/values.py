@@ -2,27 +2,40 @@
 
 An event is immutable, so a value of any shape travels as ``msgspec.Raw``, the JSON text
 itself, and is decoded anew whenever somebody looks.
+
+A struct does not look at what it is made of.  One that users build is checked where it enters, by
+its ``Form``: a value of another type than its field's could be written, and never read back.
 """
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec import Struct, structs
 
 from hubbub.hub.errors import BadValue
 
 __all__ = [
     "NULL",
+    "Form",
     "Json",
     "Secret",
+    "check_flag",
+    "check_options",
+    "check_seconds",
     "decode_hook",
     "decode_value",
     "encode_hook",
     "encode_value",
 ]
 
+T = TypeVar("T", bound=Struct)
+
 Json: TypeAlias = msgspec.Raw
 
 NULL: Final[Json] = msgspec.Raw(b"null")
+
+MAX_SECONDS: Final = 10.0 * 365 * 86_400
 
 
 class Secret:
@@ -91,3 +104,92 @@ def decode_value(value: Json, type_: Any = Any) -> Any:
     if type_ is Any:
         return None if value is NULL else _decoder.decode(value)
     return msgspec.json.decode(value, type=type_, strict=False)
+
+
+# ── values that users build ──────────────────────────────────────────────────────────────────
+
+
+class Form(Generic[T]):
+    """The fields of a struct and their types, for values of it that users build."""
+
+    __slots__ = ("kind", "read", "write")
+
+    def __init__(self, kind: type[T]) -> None:
+        self.kind = kind
+        self.write = _encoder.encode
+        """A value as JSON, and back (``read``): where that gives an equal one it fits.  On a hot
+        path this is compared there, and ``problem`` asked only where it does not."""
+        self.read = msgspec.json.Decoder(kind, dec_hook=decode_hook).decode
+
+    def problem(self, value: object) -> str:
+        """Why ``value`` does not fit, with the field's name and what it is to be; else empty."""
+        try:
+            if self.read(self.write(value)) == value:
+                return ""
+        except Exception:  # Which field it is, is looked for now.
+            pass
+        try:
+            return _misfit(value, self.kind, "")
+        except Exception as error:
+            return f"it cannot be written as JSON: {type(error).__name__}"
+
+
+def _misfit(value: Any, kind: Any, path: str) -> str:
+    """The first part of ``value`` that does not fit; subclasses of structs do."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        if not isinstance(value, kind):
+            return _said_of(path, kind, value)
+        parts = [(f"{path}.{f.name}", getattr(value, f.name), f.type) for f in structs.fields(kind)]
+        return _first(_misfit(part, each, name) for name, part, each in parts)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, tuple):
+            return _said_of(path, tuple, value)
+        of = get_args(kind)[0]
+        return _first(_misfit(part, of, f"{path}[{i}]") for i, part in enumerate(value))
+    try:
+        if msgspec.json.decode(_encoder.encode(value), type=kind, dec_hook=decode_hook) == value:
+            return ""
+    except UnicodeEncodeError as error:
+        if kind is not str:
+            return _said_of(path, kind, value)
+        half = ascii(error.object[error.start])
+        return f"its {path.lstrip('.')} is no text: {half} is half of a surrogate pair"
+    except Exception:  # A value of whatever kind.
+        pass
+    return _said_of(path, kind, value)
+
+
+def _first(problems: Iterable[str]) -> str:
+    return next(filter(None, problems), "")
+
+
+def _said_of(path: str, kind: Any, value: Any) -> str:
+    wanted = kind.__name__ if isinstance(kind, type) else str(kind)
+    article = "an" if wanted[:1] in "aeiou" else "a"
+    # Of the right class, and yet no such value: NaN.
+    found = repr(value) if value.__class__ is kind else type(value).__name__
+    name = path.lstrip(".")
+    return f"{f'its {name}' if name else 'it'} is to be {article} {wanted}, not {found}"
+
+
+def check_flag(what: str, value: object) -> None:
+    """Raise ``BadValue`` for what is neither True nor False."""
+    if value.__class__ is not bool:
+        raise BadValue(what, f"expected True or False, not {type(value).__name__}")
+
+
+def check_seconds(what: str, value: object) -> None:
+    """Raise ``BadValue`` for what is no time that a store could keep and a clock wait for."""
+    if value is None:
+        return
+    if value.__class__ is not int and value.__class__ is not float:
+        raise BadValue(what, f"expected a number of seconds, not {type(value).__name__}")
+    if not 0 <= value < MAX_SECONDS:
+        raise BadValue(what, f"expected seconds from 0 to {MAX_SECONDS:,.0f}")
+
+
+def check_options(what: str, value: object) -> tuple[Any, ...]:
+    """Several values as a tuple; raises ``BadValue`` for one text, or what is no collection."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise BadValue(what, f"expected several values, not {type(value).__name__}")
+    return tuple(value)

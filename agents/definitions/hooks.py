@@ -30,10 +30,11 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from hubbub.agents.definitions.tools import ToolResult
+from hubbub.agents.definitions.tools import RESULT, ToolResult
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.texts import label_problem, text_problem_in
+from hubbub.hub.values import Form
 
 __all__ = ["HOOK_TIMEOUT", "NOTICES", "RESULT_POINTS", "Hook", "HookPoint", "by_point", "misfit"]
 
@@ -108,7 +109,7 @@ def misfit(point: str, given: Any, returned: Any) -> str:
     """Why what a hook returned cannot be used instead of what it was given; else empty."""
     if point in NOTICES:
         return ""
-    return _misfit(point, given, returned) or text_problem_in(returned)
+    return _misfit(point, given, returned) or text_problem_in(returned) or _form_problem(returned)
 
 
 def _misfit(point: str, given: Any, returned: Any) -> str:
@@ -118,18 +119,21 @@ def _misfit(point: str, given: Any, returned: Any) -> str:
     if not isinstance(returned, kind):
         return f"expected {kind.__name__}, not {type(returned).__name__}"
     if isinstance(returned, ToolResult):
-        return _result_problem(returned)
+        return "" if isinstance(returned.content, str) else "content: expected a text"
     if isinstance(returned, AssistantMessage) and returned.calls:
         return "calls cannot be added to a message"
     return _message_problem(returned)
 
 
-def _result_problem(result: ToolResult) -> str:
-    if not isinstance(result.content, str):
-        return "content: expected a text"
-    if not isinstance(result.is_error, bool):
-        return "is_error: expected True or False"
-    return "" if _are_texts(result.attachments) else "attachments: expected a tuple of paths"
+def _form_problem(returned: Any) -> str:
+    """Why the parts of a message or result cannot be read back; of messages, the first."""
+    if isinstance(returned, Iterable):
+        return next(filter(None, map(_form_problem, returned)), "")
+    form = next((form for form in _FORMS if isinstance(returned, form.kind)), None)
+    return "" if form is None else form.problem(returned)
+
+
+_FORMS: Final = (Form(UserMessage), Form(AssistantMessage), RESULT)
 
 
 def _message_problem(message: Any) -> str:

@@ -14,10 +14,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, Arguments, BadArguments
 from hubbub.agents.definitions.signature import plain_function, read_signature
@@ -27,6 +27,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import words_of
 from hubbub.hub.tasks.raised import exit_in
 from hubbub.hub.texts import label_problem, readable, text_problem
+from hubbub.hub.values import Form
 
 __all__ = [
     "MAX_ARGUMENTS_CHARS",
@@ -68,6 +69,10 @@ class ToolResult(Struct, frozen=True):
     content: Any = ""
     is_error: bool = False
     attachments: tuple[str, ...] = ()
+
+
+RESULT: Final = Form(ToolResult)
+"""What a tool and a hook are to say it by."""
 
 
 class ToolError(Exception):
@@ -253,14 +258,7 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
     an error result that says so.  At most ``max_chars`` are kept, a note about the cut included.
     """
     if isinstance(value, ToolResult):
-        inner = render_result(value.content, max_chars=max_chars)
-        is_error = value.is_error or inner.is_error
-        attachments = tuple(value.attachments)
-        for path in attachments:
-            if problem := label_problem(path):
-                text = f"The tool ran, but named a file wrongly: {problem}"
-                return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
-        return ToolResult(inner.content, is_error, attachments)
+        return _render_parts(value, max_chars)
     if value is None:
         return ToolResult(NO_RESULT)
     if isinstance(value, str):
@@ -279,6 +277,22 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
             is_error=True,
         )
     return ToolResult(_bounded(text, max_chars, "result"))
+
+
+def _render_parts(result: ToolResult, max_chars: int) -> ToolResult:
+    """What a tool that says it exactly returned, in the words that the model reads."""
+    inner = render_result(result.content, max_chars=max_chars)
+    made = structs.replace(result, content=inner.content)
+    if isinstance(made.attachments, list):
+        made = structs.replace(made, attachments=tuple(made.attachments))
+    text = ""
+    if problem := RESULT.problem(made):
+        text = f"The tool ran, but returned no result: {problem}"
+    elif problem := next(filter(None, map(label_problem, made.attachments)), ""):
+        text = f"The tool ran, but named a file wrongly: {problem}"
+    if text:
+        return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
+    return ToolResult(inner.content, made.is_error or inner.is_error, made.attachments)
 
 
 def render_failure(problem: BaseException, mask: Callable[[str], str] = str) -> ToolResult:

@@ -90,7 +90,7 @@ class Listeners:
 
 def patterns_of(pattern: Pattern, handler: object, buffer: int | None) -> Patterns:
     """What is listened to; raises ``BadPattern`` or ``BadValue`` where it cannot be."""
-    if buffer is not None and buffer < 1:
+    if buffer is not None and (buffer.__class__ is not int or buffer < 1):
         raise BadValue("buffer", "at least 1 event")
     patterns = Patterns(pattern)
     if handler is not None and not callable(handler):

@@ -37,6 +37,11 @@ def scoped(fields: dict[str, Any]) -> Iterator[None]:
             f"unknown fields {', '.join(sorted(unknown))}; use {', '.join(sorted(FIELDS))}",
         )
     check_labels(**{name: value for name, value in fields.items() if name != "turn"})
+    for name, value in fields.items():
+        if name == "turn" and value.__class__ is not int:
+            raise BadValue("turn", f"expected an int, not {type(value).__name__}")
+        if value is None and name != "parent_run_id":
+            raise BadValue(name, "expected a str, not None; leave it out")
     token = _fields.set({**(current() or {}), **fields})
     try:
         yield

@@ -35,6 +35,7 @@ async def agent_for(journal: Journal, strategy: str) -> str:
     those that have ended or are being ended do not.  Raises ``BadValue`` for another strategy,
     ``NoAgentFound`` when there is no such agent.
     """
+    check_labels(strategy=strategy)
     kind = _KINDS.get(strategy)
     if kind is None:
         raise BadValue("strategy", f"expected {' or '.join(map(repr, _KINDS))}, not {strategy!r}")

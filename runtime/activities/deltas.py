@@ -46,11 +46,15 @@ class Deltas:
     def __call__(self, delta: Delta) -> None:
         kind: type[AgentTextDelta] | type[AgentThinkingDelta]
         block = 0
+        if not isinstance(getattr(delta, "text", None), str):
+            return
         if isinstance(delta, TextDelta):
             kind, offset = AgentTextDelta, self._text
             self._text = offset + len(delta.text)
         elif isinstance(delta, ThinkingDelta):
             kind, block = AgentThinkingDelta, delta.block
+            if block.__class__ is not int:
+                return
             offset = self._thoughts.get(block, 0)
             self._thoughts[block] = offset + len(delta.text)
         else:

@@ -11,6 +11,7 @@ from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.hub.errors import BadValue
 from hubbub.hub.masking import LONG, Masker
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.texts import check_label
 from hubbub.runtime.kernel.services import Services
 
 __all__ = ["Environment"]
@@ -103,6 +104,7 @@ class Environment(Mapping[str, str]):
 
     def set(self, name: str, value: str) -> None:
         """Give this run, and what is below it, a value; raises ``BadValue``."""
+        check_label("name", name)
         for problem in env_problems("env", {name: value}):
             raise BadValue("set_env", problem)
         self._services.hub.addressing.put_value(self._run_id, name, value)

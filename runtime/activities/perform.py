@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
 import anyio
-import msgspec
 from msgspec import structs
 
 from hubbub.agents.definitions.arguments import BadArguments
@@ -31,11 +30,11 @@ from hubbub.agents.model import (
     ModelMessage,
     ModelReply,
     ModelRequest,
-    Usage,
+    garbled_words,
     reply_problem,
 )
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.retry import Failure
+from hubbub.agents.retry import Failure, failure_problem
 from hubbub.agents.state.area import find_files
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
@@ -95,8 +94,6 @@ __all__ = [
 
 MODEL_TIMEOUT = 600.0
 """Seconds that one model call may take."""
-
-_encode: Final = msgspec.json.Encoder().encode
 
 TIMED_OUT = "timed out: the tool did not finish within {:g} s"
 
@@ -334,18 +331,16 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
             return _no_reply(model, "its call is to be an async function", activity, run_id)
         reply = await answer
-        # A mere text, as most answers are, is looked at without a call.
-        is_text = (
-            reply.__class__ is ModelReply and reply.text.__class__ is str
-            and reply.calls == () == reply.thinking and reply.usage.__class__ is Usage
-            and reply.stop_reason.__class__ is str is reply.model.__class__
-        )  # fmt: skip
-        if not is_text and (problem := reply_problem(reply)):
+        if not (problem := reply_problem(reply)):
+            if side.hooks:
+                reply = await filtered_reply(side, at.state(), reply, run_id)
+            delegated = () if side.is_plain else _delegations(reply, at)
+            return ModelReplied(reply, activity.turn, delegated)
+        # What cannot be kept it has not said.
+        if not (garbled := garbled_words(reply)):
             return _no_reply(model, problem, activity, run_id)
-        _encode(reply)  # What cannot be written down it has not said.
-        if side.hooks:
-            reply = await filtered_reply(side, at.state(), reply, run_id)
-        return ModelReplied(reply, activity.turn, () if side.is_plain else _delegations(reply, at))
+        jitter = services.hub.ports.ids.random()
+        failure = Failure(kind="garbled", error=garbled, retryable=True, jitter=jitter)
     except ProviderError as error:
         failure = Failure(
             kind=error.kind,
@@ -354,12 +349,9 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             retry_after=error.retry_after,
             jitter=services.hub.ports.ids.random(),
         )
-    except UnicodeEncodeError as error:
-        half = ascii(error.object[error.start])
-        text = f"its answer is no text: {half} is half of a surrogate pair"
-        failure = Failure(
-            kind="garbled", error=text, retryable=True, jitter=services.hub.ports.ids.random()
-        )
+        if problem := failure_problem(failure):
+            text = f"the model object raised {type(error).__name__}: {problem}"
+            failure = Failure(kind="bug", error=at.masker()(text, 2000), retryable=False)
     except HubbubError as error:
         services.returns.keep_error(run_id, error)
         failure = Failure(kind="setup", error=at.masker()(words_of(error)), retryable=False)

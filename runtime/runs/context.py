@@ -12,6 +12,7 @@ from hubbub.hub.errors import BadValue, RunEnded
 from hubbub.hub.events import AgentStatus, AgentText
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
+from hubbub.hub.values import check_options
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
@@ -246,7 +247,7 @@ class RunContext:
             self._run,
             model=model,
             system=system,
-            tools=tuple(tools),
+            tools=check_options("tools", tools),
             parallel_tool_calls=parallel_tool_calls,
             max_steps=max_steps,
         )

@@ -53,8 +53,10 @@ async def other(input: Any, ctx: Any) -> int:
 
 
 @asynccontextmanager
-async def opened(store: Journal, ports: Ports, *agents: AgentDefinition) -> AsyncIterator[World]:
-    async with Runtime([echo, other, *agents], store=store, ports=ports) as rt:
+async def opened(
+    store: Journal, ports: Ports, *agents: AgentDefinition, **options: Any
+) -> AsyncIterator[World]:
+    async with Runtime([echo, other, *agents], store=store, ports=ports, **options) as rt:
         run = await rt.start("other")
         yield World(rt, run.run_id)
         await run.terminate()

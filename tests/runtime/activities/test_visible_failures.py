@@ -184,13 +184,16 @@ NO_REPLIES: dict[str, tuple[Any, str]] = {
     "dict": ({"text": "x"}, "expected ModelReply(text=…), not dict"),
     "text": (ModelReply(text=None), "text is to be a str, not NoneType"),  # type: ignore[arg-type]
     "calls": (ModelReply(calls="act"), "calls is to be a tuple, not str"),  # type: ignore[arg-type]
-    "call": (ModelReply(calls=("act",)), "ToolCalls, not str"),  # type: ignore[arg-type]
+    "call": (ModelReply(calls=("act",)), "its calls[0] is to be a ToolCall, not str"),  # type: ignore[arg-type]
     "arguments": (
         ModelReply(calls=(ToolCall(name="act", arguments={}),)),  # type: ignore[arg-type]
-        "arguments of a call is to be a str, not dict",
+        "its calls[0].arguments is to be a str, not dict",
     ),
     "usage": (ModelReply(text="x", usage=None), "usage is to be a Usage, not NoneType"),  # type: ignore[arg-type]
-    "thinking": (ModelReply(text="x", thinking=("x",)), "Thinkings, not str"),  # type: ignore[arg-type]
+    "thinking": (
+        ModelReply(text="x", thinking=("x",)),
+        "thinking[0] is to be a Thinking, not str",
+    ),  # type: ignore[arg-type]
 }
 
 
