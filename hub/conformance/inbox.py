@@ -272,7 +272,17 @@ async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         assert (await info_of(journal, A_RUN)).waiting == 2
         await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        # What it was opened with stands in its journal; nothing else has anybody to read it.
         assert (await deliver(journal, saying("hi", "1"))).outcome == "duplicate"
+        assert (await open_run(journal, A_RUN)).outcome == "duplicate"
+        other = await deliver(journal, saying("bye", "1"))
+        assert (other.outcome, other.reason) == ("rejected", "key reused")
+        new = await deliver(journal, saying("late", "3"))
+        assert (new.outcome, new.reason) == ("rejected", "ended")
+        elsewhere = saying("hi", "1")
+        elsewhere.source = "elsewhere"
+        elsewhere = await deliver(journal, elsewhere)
+        assert (elsewhere.outcome, elsewhere.reason) == ("rejected", "ended")
 
 
 INBOX_CHECKS: Final[tuple[Check, ...]] = (

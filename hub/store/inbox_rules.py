@@ -8,8 +8,9 @@ a message, but the run's agent is gone          ``agent gone``
 as many messages wait as may                    ``inbox full``
 
 An opening is for the run that there is already (``NewRun``): by its id it is a duplicate, unless
-what it says has a key of its own, which is judged like any other message's for as long as the run
-lives.  A child from outside needs an open parent.
+what it says has a key of its own, which is judged like any other message's.  Of a run that has
+ended that is the opening's alone; whatever else it says comes too late.  A child from outside
+needs an open parent.
 
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
 its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
@@ -35,7 +36,7 @@ from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
     "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
-    "numbered", "placed", "take_out", "without_key",
+    "numbered", "opening_of", "placed", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
@@ -56,12 +57,19 @@ def found_instead(row: LedgerRow, delivery: Delivery) -> bool:
     if not row.in_seq:
         return False
     opening = delivery.event
-    if delivery.key and row.status != "ended" and isinstance(opening, SessionOpen):
+    if delivery.key and isinstance(opening, SessionOpen):
         assert opening.message is not None, "what else would the key be of"
         delivery.event = structs.replace(opening.message, at=opening.at)
         return False
     delivery.outcome = "duplicate"
     return True
+
+
+def opening_of(event: Event, source: str, key: str) -> SessionOpen | None:
+    """The event, if it is an opening that was accepted under a source and a key."""
+    if isinstance(event, SessionOpen) and (said := event.message) is not None:
+        return event if (said.source, said.key) == (source, key) else None
+    return None
 
 
 def placed(

@@ -32,6 +32,7 @@ from hubbub.hub.store.inbox_rules import (
     lenders,
     moved,
     numbered,
+    opening_of,
     placed,
     take_out,
     without_key,
@@ -73,6 +74,10 @@ class Rows(Protocol[R]):
 
     def known(self, row: R, source: str, key: str) -> InLane | None:
         """What the run's inbox has accepted under a source and key, as far as it is kept."""
+        ...
+
+    def opening(self, row: R) -> Event | None:
+        """The first item of a run's in lane, as far as it is kept; asked of ended runs."""
         ...
 
     def readdress(self, row: R) -> None:
@@ -248,9 +253,16 @@ class Ledger(Generic[R]):
 
     def _known(self, row: R, delivery: Delivery) -> InLane | None:
         if row.status == "ended":
-            return None
+            return self._opening_again(row, delivery) if delivery.new is not None else None
         known = self.writes.accepted.get((row, delivery.source, delivery.key))
         return known or self._rows.known(row, delivery.source, delivery.key)
+
+    def _opening_again(self, row: R, delivery: Delivery) -> InLane | None:
+        """What has opened an ended run, if the delivery says it again."""
+        opening = self._rows.opening(row) or next(
+            items[0] for of, items in self.writes.events if of is row and items[0].lane == "in"
+        )
+        return opening_of(opening, delivery.source, delivery.key)
 
     def _addressed(self, delivery: Delivery) -> R | None:
         if delivery.by == "run":

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.ledger_model import KEYS, Model, Plan, Sent, commit_of, told
 from support.profiles import examples
 
-from hubbub.hub.events import InLane
+from hubbub.hub.events import Event, InLane
 from hubbub.hub.store.journal import Addressing, Commit, NewRun
 from hubbub.hub.store.ledger import Ledger, Writes
 from hubbub.hub.store.ledger_row import LedgerRow
@@ -206,6 +206,9 @@ class Remote:
     def known(self, row: MemoryRow, source: str, key: str) -> InLane | None:
         assert (row.run_id, source, key) in self._keys, "was not fetched"
         return self.server.known(row, source, key)
+
+    def opening(self, row: MemoryRow) -> Event | None:
+        return self.server.opening(row)
 
     def readdress(self, row: MemoryRow) -> None:
         self.server.readdress(row)

@@ -16,7 +16,7 @@ from hubbub import (
     agent,
 )  # fmt: skip
 from hubbub.agents.model import ModelRequest, UserMessage
-from hubbub.hub.errors import CallerError
+from hubbub.hub.errors import CallerError, RunEnded
 from hubbub.hub.events import SessionMessage, SessionOpen
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
@@ -136,6 +136,26 @@ async def test_what_opens_a_run_again_by_its_id_is_judged_by_its_key(open_runtim
         await rt.terminate("mine")
         await rt.finished("mine")
         assert (await rt.hub.open("bot", HI, run_id="mine")).duplicate
+        reused = await rt.hub.open("bot", Message("bye", key="m1"), run_id="mine")
+        assert (reused.status, reused.reason) == ("rejected", "key reused")
+        # Nobody has said that before, and nobody would hear it.
+        late = await rt.hub.open("bot", Message("late", key="m3"), run_id="mine")
+        assert (late.status, late.reason) == ("rejected", "terminated")
+        with pytest.raises(RunEnded):
+            await rt.start("bot", Message("late", key="m3"), run_id="mine")
+
+
+@pytest.mark.spec("H-09", "R-09")
+async def test_an_opening_that_nobody_would_hear_is_rejected_after_a_restart_too(
+    open_runtime: Open,
+) -> None:
+    async with open_runtime() as rt:
+        await (await rt.start("code", HI, run_id="mine")).finished()
+    async with open_runtime() as rt:
+        assert (await rt.hub.open("code", HI, run_id="mine")).duplicate
+        assert (await rt.hub.open("code", "hi", run_id="mine")).duplicate
+        late = await rt.hub.open("code", Message("late", key="m3"), run_id="mine")
+        assert (late.status, late.reason) == ("rejected", "ended")
 
 
 async def test_without_an_address_each_start_is_a_run_of_its_own(open_runtime: Open) -> None:
