@@ -308,11 +308,13 @@ class Hub:
         agent that represents it; a user's key spells the same (``telegram_123_456``).  One of a
         subagent starts a child of an open run, and is rejected without one.
 
-        Idempotent by ``run_id``: a later opening of it is a duplicate, whatever it says.  In a run
-        found otherwise ``input`` becomes a message.  An ``input`` that is a ``Message`` is one from
-        the start: the run gets its text as input, and its ``key`` counts (per run and ``source``)
-        whether the run is new or found, also by its id: again it is a duplicate, other content is
-        rejected, a new key brings a live run a message.  Openings without address make new runs.
+        Idempotent by ``run_id``: without a key a later opening of it is a duplicate whatever it
+        says, and its input is dropped; to be sure that what it says arrives, give it a key, or
+        ``send_to_run`` it.  In a run found otherwise ``input`` becomes a message.  An ``input``
+        that is a ``Message`` is one from the start: the run gets its text as input, and its ``key``
+        counts (per run and ``source``) whether the run is new or found, also by its id: again it is
+        a duplicate, other content is rejected, a new key brings a live run a message and is
+        rejected by an ended one.  Openings without address make new runs.
 
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
         ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.

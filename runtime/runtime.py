@@ -261,7 +261,10 @@ class Runtime:
         ``input`` may be a ``Message``: a model agent takes it as one, a code agent gets its text
         as input.  With its ``key`` (and the same ``source``) it is taken once per run: delivered
         again with the ``session_key`` or ``run_id``, it is a duplicate, and the handle is the same
-        run's.  A key that came with other content raises ``CallerError``.
+        run's.  A key that came with other content raises ``CallerError``, a new one ``RunEnded``
+        if the run of that ``run_id`` has ended.  Without a key a ``run_id`` that exists is the same
+        start again: the ``input`` is dropped, and the handle's ``duplicate`` says so; to be sure
+        that it arrives, give a key, or ``send`` it.
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
         run.  ``env`` gives the run values of variables, which appear nowhere.  Raises
         ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit),
@@ -281,7 +284,9 @@ class Runtime:
         if session_key or run_id:  # The run that was found may be another agent's.
             info = await self.hub.journal.info(receipt.run_id)
             name = info.agent if info is not None else name
-        return Run(self.outcomes, receipt.run_id, name, receipt.cursor)
+        run = Run(self.outcomes, receipt.run_id, name, receipt.cursor)
+        run.duplicate = receipt.duplicate
+        return run
 
     async def run(
         self,

@@ -17,7 +17,16 @@ __all__ = ["Run", "terminate_tree"]
 class Run:
     """A run, by its id.  Any number of handles on one run may exist; none keeps it alive."""
 
-    __slots__ = ("_hub", "_outcomes", "agent", "cursor", "is_root", "on_read", "run_id")
+    __slots__ = (
+        "_hub",
+        "_outcomes",
+        "agent",
+        "cursor",
+        "duplicate",
+        "is_root",
+        "on_read",
+        "run_id",
+    )
 
     def __init__(
         self, outcomes: Outcomes, run_id: str, agent: str, cursor: str = "", *, is_root: bool = True
@@ -31,6 +40,8 @@ class Run:
         self.is_root = is_root
         self.cursor = cursor
         """The cursor after the run's ``session:open``."""
+        self.duplicate = False
+        """Whether ``start`` has added nothing: it was the same start, or message, as before."""
 
     async def result(self) -> RunOutcome:
         """The latest session's outcome, once everything accepted so far is handled.

@@ -112,6 +112,21 @@ async def test_the_same_run_id_is_the_same_start(open_runtime: Open) -> None:
         again = await rt.start("bot", HI, run_id="mine")
         assert first.run_id == again.run_id == "mine"
         assert (await again.result()).output == "hi"
+        assert again.duplicate and not first.duplicate
+
+
+@pytest.mark.spec("R-09")
+async def test_a_handle_says_whether_what_was_started_was_dropped(open_runtime: Open) -> None:
+    async with open_runtime() as rt:
+        assert not (await rt.start("bot", "one", run_id="mine")).duplicate
+        dropped = await rt.start("bot", "two", run_id="mine")
+        assert dropped.duplicate
+        keyed = await rt.start("bot", Message("three", key="3"), run_id="mine")
+        assert not keyed.duplicate
+        await dropped.send("four")
+        assert (await keyed.result()).output == "one | three | four"
+        assert not (await rt.start("bot", "hi", session_key="k")).duplicate
+        assert not (await rt.start("bot", "hi", session_key="k")).duplicate
 
 
 @pytest.mark.spec("H-09", "R-09")
