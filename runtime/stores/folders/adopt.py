@@ -90,8 +90,11 @@ def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
     """Whether a run of the store has another one on record as its child."""
 
     def knows(parent: str, run_id: str) -> bool:
-        events = own_lane(reader, parent)
-        return any(isinstance(x, AgentChild) and x.child_run_id == run_id for x in events)
+        try:
+            events = own_lane(reader, parent)
+            return any(isinstance(x, AgentChild) and x.child_run_id == run_id for x in events)
+        except MISFITS:  # The parent is damaged, and its child stays one of it.
+            return True
 
     return knows
 

@@ -3,8 +3,10 @@
 import json
 import random
 import shutil
+import sqlite3
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,26 @@ async def test_a_parent_whose_child_is_not_there_hears_that_it_failed(
         assert all(any(child in x for x in told) for child in live)
         assert len(waiting(tmp_path, parent.run_id)) >= len(live)
     assert [x for x in damage(tmp_path) if "content" not in x] == []
+
+
+@pytest.mark.spec("P-02", "G-07")
+async def test_a_child_of_a_damaged_parent_is_left_alone_and_told_of(tmp_path: Path) -> None:
+    await WORLDS["family"](sqlite_store(tmp_path, ports=virtual_ports()), 5)
+    parent, *children = sorted(rows(tmp_path).values(), key=lambda row: row.born)
+    assert children
+    with closing(sqlite3.connect(tmp_path / "hubbub.db")) as db, db:
+        (number,) = db.execute(
+            "SELECT number FROM run WHERE run_id = ?", (parent.run_id,)
+        ).fetchone()
+        db.execute("UPDATE event SET body = '{' WHERE run = ? AND lane = 'own'", (number,))
+        db.execute("DELETE FROM run WHERE number <> ?", (number,))
+    found = [x.text for x in StoreCheck(f"sqlite:{tmp_path}").problems()]
+    assert [x for x in found if "its body is no event" in x]
+    told = await adopted(tmp_path)
+    assert {x.run_id for x in children if any(x.run_id in each for each in told)} == {
+        x.run_id for x in children
+    }
+    assert {*rows(tmp_path)} == {parent.run_id}
 
 
 # ── takeover frames ──────────────────────────────────────────────────────────────────────────
