@@ -22,6 +22,11 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 QUOTED: Final = re.compile(r"`([^`\n]+)`")
 NAME: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)?")
+FILE: Final = re.compile(
+    r"(?<![\w/.~:-])(?:hub|agents|runtime|channels|tests|docs)/[\w/-]+\.(?:py|md)\b"
+)
+OF_A_READER: Final = {"tests/test_run.py"}
+"""Files that a page has its reader write."""
 
 
 def drawings() -> tuple[str, str]:
@@ -33,12 +38,18 @@ def defined_in(file: str) -> frozenset[str]:
     """The classes, functions and values of a file, and the members of its classes."""
     found = set()
     for node in ast.parse((ROOT / file).read_text()).body:
-        name = getattr(node, "name", "")
-        found.add(name)
-        for each in getattr(node, "body", []):
-            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.add(f"{name}.{each.name}")
-    return frozenset(found - {""})
+        found |= {*named_by(node)}
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{name}" for each in node.body for name in named_by(each)}
+    return frozenset(found)
+
+
+def named_by(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
 
 
 def mentions(text: str) -> Iterator[tuple[str, str]]:
@@ -66,6 +77,19 @@ def test_every_file_and_name_is_there() -> None:
     assert unknown == [], "these files define no such thing"
     assert len({file for file, _ in found}) > 60
     assert sum(bool(name) for _, name in found) > 50
+
+
+def test_every_file_that_any_page_or_comment_names_is_there() -> None:
+    rooms = (ROOT / room for room in ("hub", "agents", "runtime", "channels", "tests", "docs"))
+    files = [*ROOT.glob("*.*"), *(file for room in rooms for file in room.rglob("*.*"))]
+    lost = [
+        f"{file.relative_to(ROOT)}: {path}"
+        for file in files
+        if file.suffix in (".py", ".md")
+        for path in FILE.findall(file.read_text())
+        if not (ROOT / path).exists() and path not in OF_A_READER
+    ]
+    assert lost == []
 
 
 def test_names_of_one_file_are_not_looked_for_in_another() -> None:

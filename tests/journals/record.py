@@ -5,7 +5,7 @@
 Plays each story and writes ``NAME.jsonl``: one line that says, for each of its runs, what its own
 lane folds to, then the events of these lanes, in order.  What is there is never written over: a
 story that has changed, or whose events have, is recorded beside it, as ``NAME-2.jsonl`` and so on.
-``tests/runtime/test_recorded_journals.py`` folds them all.
+``tests/runtime/supervision/test_recorded_journals.py`` folds them all.
 """
 
 import sys

@@ -18,7 +18,7 @@ What is simulated
 What is not
 -----------
 * A flush that lies, and a power failure while a log is moved into the file or tables are made
-  (``tests/crash_vfs.py`` does that, to the same writer).
+  (``tests/support/crash_vfs.py`` does that, to the same writer).
 * What a sector has held for a moment, where a batch is so large that SQLite writes a page twice.
 * The folders of agents: simulated stores keep none.
 """

@@ -57,7 +57,7 @@ PRAGMAS: Final = (
     "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
     f"journal_size_limit={MAX_LOG_BYTES}", "fullfsync=1", "temp_store=MEMORY",
 )  # fmt: skip
-"""How the writing connection is set; ``tests/runtime/test_crash_vfs.py`` shows why."""
+"""How the writing connection is set; ``tests/runtime/stores/test_crash_vfs.py`` shows why."""
 
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

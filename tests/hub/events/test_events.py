@@ -1,12 +1,13 @@
 """The catalogue, and events of types it does not know (H-13, R-10).
 
-The golden file pins tags, lanes and fields forever: recorded journals hold them.  Adding to it
-is an ordinary change, ``python tests/hub/test_events.py`` writes it anew; what it takes away or
-changes breaks every store in use.
+The golden file pins tags, lanes and fields permanently: recorded journals hold them.  Adding to it
+is an ordinary change, ``uv run python tests/hub/events/test_events.py`` writes it anew; what it
+takes away or changes breaks every store in use.
 """
 
 import json
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import get_args
@@ -16,6 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+
+sys.path.append(str(Path(__file__).parents[2]))  # Where it is run as a program.
+
 from support.profiles import examples
 
 from hubbub import START, CustomEvent, Event, Hub, Message, Runtime, Secret, agent
@@ -86,8 +90,8 @@ def _type_name(type_):
 @pytest.mark.spec("R-10")
 def test_catalogue_is_the_golden_one():
     assert catalogue() == json.loads(GOLDEN.read_text()), (
-        "tags, homes and fields are forever; if you only added some, "
-        "run: uv run python tests/hub/test_events.py"
+        "tags, homes and fields are permanent; if you only added some, "
+        "run: uv run python tests/hub/events/test_events.py"
     )
 
 

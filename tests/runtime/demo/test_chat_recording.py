@@ -1,7 +1,7 @@
 """``hubbub chat`` in a real terminal, killed three deep and gone on with (I-09).
 
 What its user sees in both lives is kept in ``tests/recordings``; after a wanted change of what is
-shown: ``HUBBUB_RECORD=1 uv run pytest tests/runtime/test_chat_recording.py``.
+shown: ``HUBBUB_RECORD=1 uv run pytest tests/runtime/demo/test_chat_recording.py``.
 """
 
 import json

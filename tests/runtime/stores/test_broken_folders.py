@@ -158,7 +158,7 @@ async def test_whoever_waits_for_a_run_is_told_that_its_store_has_failed(
 async def test_a_failed_flush_is_noted_until_the_store_is_open_again(
     tmp_path: Path, ports: Ports
 ) -> None:
-    """What the log shows then may be on no disk: see ``tests/runtime/test_crash_vfs.py``."""
+    """What the log shows then may be on no disk: see ``tests/runtime/stores/test_crash_vfs.py``."""
     run_id = await a_store(tmp_path, ports)
     store = sqlite_store(tmp_path, ports=ports, mirror=False)
     noted = tmp_path / "hubbub.db-failed"
