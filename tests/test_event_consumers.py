@@ -31,7 +31,7 @@ CONSUMERS: Final = {
         "whose inbox an item goes to",
         "in",
         """
-        SessionTimer SessionCancel SessionReset
+        SessionTimer SessionCancel
         """,
     ),
     "hub/pipeline.py": Consumer(
@@ -267,6 +267,7 @@ NARROW: Final = {
     "runtime/demo/assets/told.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
+    "runtime/stores/folders/mended.py": "asks what a run took and which relatives it lacks",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
     "runtime/simulation/story/history.py": "collects what users were told and what went wrong",
     "runtime/standalone/turn.py": "a turn by hand: it writes events and reads its own",
