@@ -1,6 +1,6 @@
-"""What an agent is: definitions, each checked when it is made (SA 1–4, 6, 7.4, SB 4, AP).
+"""What an agent is: definitions, each checked when it is made.
 
-One ``AgentDefinition`` has exactly one of two bodies (decision 14): ``execute``, a function that
+One ``AgentDefinition`` has exactly one of two bodies: ``execute``, a function that
 is the agent (AP's code agent), or ``side_a``, a model with a prompt (SA's agent), with ``side_b``
 where two models talk to each other.  How definitions fit together is checked where they are put
 together, in ``agents/resolution/definitions.py``.
@@ -43,7 +43,7 @@ _TEXTS: Final = (
 
 
 class SessionToolBinding(Struct, frozen=True):
-    """A tool that controls the session's life (SA 4).
+    """A tool that controls the session's life.
 
     ``message_property`` and ``attachments_property`` name fields of the call's arguments: the
     message, and a path or a list of paths of the run's own files.  Without ``message_property``
@@ -56,7 +56,7 @@ class SessionToolBinding(Struct, frozen=True):
 
 
 class SideConfig(Struct, frozen=True, kw_only=True):
-    """One side of an agent (SA 3).
+    """One side of an agent.
 
     * ``prompt``: a ``PromptDefinition`` or the name of one of ``Runtime(prompts=…)``.
     * ``stop_on_response``: text without tool calls ends the side's turn.
@@ -90,7 +90,7 @@ BINDINGS: Final = ("session_stop", "session_fail", "session_status")
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True):
-    """An agent, by name (SA 1, AP).
+    """An agent, by name.
 
     * ``execute(input, ctx)``: a code agent.  With ``emits_start_complete`` it emits
       ``agent:start`` and ``agent:complete`` itself.  ``on_restart`` says what becomes of a run

@@ -45,7 +45,7 @@ _MAPPINGS: Final = (
 
 
 class Resumable(Struct, frozen=True, kw_only=True):
-    """A child that stays after its session and can be written to (SA 7.4, SB 4).
+    """A child that stays after its session and can be written to.
 
     ``receives_messages``: the child's side that sees the parent's later messages as ``user``.
     ``max_instances``: how many may live at once.  ``parent_communication="explicit"``: nothing
@@ -58,7 +58,7 @@ class Resumable(Struct, frozen=True, kw_only=True):
 
 
 class Immediate(Struct, frozen=True, kw_only=True):
-    """A child that is started as soon as its prompt becomes active (SA 7.6).
+    """A child that is started as soon as its prompt becomes active.
 
     ``name_env`` and ``description_env`` name variables that give its name and first message;
     ``scoped_env`` lists variables copied into its scope, seen by its tools and hooks only.
@@ -70,7 +70,7 @@ class Immediate(Struct, frozen=True, kw_only=True):
 
 
 class SubagentToolConfig(Struct, frozen=True, kw_only=True):
-    """A ``dual_ai`` agent as a tool of a prompt (SA 7.4, SB 4).
+    """A ``dual_ai`` agent as a tool of a prompt.
 
     Two facts make the four modes: ``blocking``, the caller waits for the child's session;
     ``resumable``, the child stays.  ``init_user_message_property`` (default ``message``),
@@ -121,7 +121,7 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
 
 
 class PromptDefinition(Struct, frozen=True, kw_only=True):
-    """A system prompt with the model that reads it and the tools it may use (SA 6).
+    """A system prompt with the model that reads it and the tools it may use.
 
     * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``.
     * ``tools``: ``Tool`` objects, names of ``Runtime(tools=…)``, names of exposed agents, and

@@ -1,4 +1,4 @@
-"""``RunState``: what a tool or hook sees of the run it works for (SA 7.13, SB 11).
+"""``RunState``: what a tool or hook sees of the run it works for.
 
 A tool parameter annotated ``RunState`` is injected and does not appear in the tool's schema.  A
 plain ``def`` tool, which runs in a worker thread, calls its plain members there, and the async ones
@@ -108,7 +108,7 @@ class RunState(Protocol):
 
     @property
     def children(self) -> Sequence[SubagentRegistryEntry]:
-        """The instances that stay, as ``SubagentRegistryEntry``s (SA 7.11)."""
+        """The instances that stay, as ``SubagentRegistryEntry``s."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""An agent and all it can reach as one JSON file, for distribution (SA 1.2).
+"""An agent and all it can reach as one JSON file, for distribution.
 
     Definitions ── pack(definitions, "lead") ──► JSON ── unpack(JSON, tools=…, hooks=…) ──► Package
 

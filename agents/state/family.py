@@ -1,4 +1,4 @@
-"""A run's children: who they are, whose result goes where, in which words (SA 7.10).
+"""A run's children: who they are, whose result goes where, in which words.
 
 Rules
 -----
@@ -133,7 +133,7 @@ class Family(Struct, frozen=True, gc=False):
 
     @property
     def registry(self) -> tuple[Child, ...]:
-        """The instances that stay (SA 7.11)."""
+        """The instances that stay."""
         return tuple(child for child in self.children if child.resumable)
 
     def find(self, run_id: str) -> Child | None:

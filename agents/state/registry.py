@@ -1,4 +1,4 @@
-"""The registry of children: what a run's tools and its model see of them (SA 7.11, SB 10).
+"""The registry of children: what a run's tools and its model see of them.
 
 Rules
 -----
@@ -23,7 +23,7 @@ MAX_STATUS_CHARS: Final = 500
 
 
 class SubagentRegistryEntry(Struct, frozen=True, kw_only=True):
-    """A child that stays (SA 7.11).  ``created_at`` is µs since the epoch."""
+    """A child that stays.  ``created_at`` is µs since the epoch."""
 
     reference: str
     name: str

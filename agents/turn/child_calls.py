@@ -1,4 +1,4 @@
-"""Calls of children: what is asked for, what refuses it, what carries it out (SA 7.3–7.8, SB 3–7).
+"""Calls of children: what is asked for, what refuses it, what carries it out.
 
 Rules
 -----
@@ -10,8 +10,8 @@ Rules
   the tree's budget; scoped variables that nobody has given (the creation is then kept).
 * Nothing is started, written or copied by a refused call.
 
-Children that start with their prompt (SA 7.6, SB 5.2)
-------------------------------------------------------
+Children that start with their prompt
+-------------------------------------
 * They are due when a prompt becomes active: at the run's first session, at side B's first turn,
   at a handoff.  Not when sides alternate, and not after a restart.
 * Each starts once per activation, without asking a model; its first message is the value of its

@@ -20,7 +20,7 @@ Rules, in this order
    so its answer is none to it.
 6. Inside a session the model's next step is due.
 7. A run that is closing, or was started for one session, ends when nothing waits;
-   one of two sides whose session was the run, at once (decision 12).
+   one of two sides whose session was the run, at once.
 8. Otherwise the run parks: it says so once, then leaves memory until something arrives.
 
 The command is never stored: the live loop, a wake-up and a restart after a crash all ask again.

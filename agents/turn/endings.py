@@ -1,4 +1,4 @@
-"""How sessions and runs end (decision 12), and what their parent learns of it.
+"""How sessions and runs end, and what their parent learns of it.
 
                                        session:end, then …
     ─────────────────────────────────  ──────────────────────────────────────────────────────
@@ -248,7 +248,7 @@ def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResul
     content = decode_value(end.output_json)
     why = "limit" if end.outcome == "limit" else end.reason
     if end.outcome == "completed" and not thread.two_sided:
-        why = "stop"  # By its stop rules, with no binding (decision 11).
+        why = "stop"  # By its stop rules, with no binding.
     return e.SessionResult(
         child_run_id=thread.origin.run_id,
         child_agent=thread.agent,

@@ -4,7 +4,7 @@
   in its ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a
   model's answer that is tried again, when it parks, or when it has come as far as to wait.
 * Calls that were under way are lost, or made again (``calls``).
-* ``CONTEXT_ONLY`` (decision 7): the context is kept, the session at work ends, every open call is
+* ``CONTEXT_ONLY``: the context is kept, the session at work ends, every open call is
   answered as lost, and nothing is asked of the model.
 """
 

@@ -1,4 +1,4 @@
-"""The stop ladder: what a finished step stops (SA 5).
+"""The stop ladder: what a finished step stops.
 
     1  session bindings      a call of ``session_stop`` or ``session_fail`` that succeeded ends the
                              session; the first in call order counts

@@ -354,7 +354,7 @@ def _output(event: Ending) -> str | None:
 
 def _ending(event: Ending) -> str:
     words = {
-        "completed": "failed",  # A session may complete without success (decision 12).
+        "completed": "failed",  # A session may complete without success.
         "limit": "stopped: the limit of steps is reached",
         "timed_out": "timed out",
     }.get(event.outcome, event.outcome)

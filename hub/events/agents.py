@@ -48,7 +48,7 @@ class AgentStart(Event, tag="agent:start", home="own"):
     tags: tuple[str, ...] = ()
     two_sided: bool = False
     once: bool = False
-    """Whether the run ends with its first session (decision 12)."""
+    """Whether the run ends with its first session."""
 
     @property
     def input(self) -> Any:

@@ -14,9 +14,6 @@ Rules
       scope   own inside a run's scope (``ctx.hub``), hub outside of one
 
 * What every event carries is stamped by the hub, not by the emitter.
-
-Sections: AP (``agent:*``, ``session:message``, ``session:prompt``), SA and SB (children,
-sessions), IA (``session:push``, ``session:pop``), AT (``agent:restore``).
 """
 
 from hubbub.hub.events.agents import (

@@ -54,7 +54,7 @@ class SessionTurn(Event, tag="session:turn", home="own"):
 
 
 class SessionEnd(Ending, tag="session:end", home="own"):
-    """A session is over; the run goes idle or ends (decision 12)."""
+    """A session is over; the run goes idle or ends."""
 
     session: int = 1
     files: tuple[FileRef, ...] = ()

@@ -1,4 +1,4 @@
-"""``ThreadState``: a run as its tools and hooks see it, and as its relatives do (SB 11)."""
+"""``ThreadState``: a run as its tools and hooks see it, and as its relatives do."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""``CodeRun``: the run of a code agent, a function in a task of its own (AP).
+"""``CodeRun``: the run of a code agent, a function in a task of its own.
 
 What may be written when is decided in ``hubbub.agents.code.lifecycle``; here the function is
 called, its inbox is kept and its end is committed.

@@ -1,4 +1,4 @@
-"""A worker and a reviewer as one subagent, and the director who delegates to it (SA 8).
+"""A worker and a reviewer as one subagent, and the director who delegates to it.
 
     director ── asset_subagent ──┬── Worker     write_asset, fail_asset
         │                        └── Reviewer   inspect_asset, reject_asset, approve_asset
