@@ -66,12 +66,12 @@ def adopt(
     reader = intake.reader
     roots = reader.roots()
     found = _with_free_names(foreign_runs(disk, root, roots.get, knows_child(reader)), reader)
-    waiting = {one.folder.rpartition("/")[2] for one in found if isinstance(one, Broken)}
+    present = {_folder_of(one).rpartition("/")[2] for one in found}
     told: list[Found] = [one for one in found if isinstance(one, Broken)]
     trees = _trees([one for one in found if isinstance(one, ForeignRun)])
     # Whom a user spoke to last comes last: what is shown by age is shown in that order.
     for tree in sorted(trees, key=lambda tree: _last_heard(tree[0])):
-        adopted = _adopt_tree(intake, files, tree, roots, waiting)
+        adopted = _adopt_tree(intake, files, tree, roots, present)
         told += adopted
         for one in adopted:
             if isinstance(one, Adopted):
@@ -84,6 +84,10 @@ def adopt(
         for warning in each.warnings:
             log.warning("agent_folder.adopted", problem=warning)
     return told
+
+
+def _folder_of(one: ForeignRun | Broken) -> str:
+    return one.folder if isinstance(one, Broken) else one.text.folder
 
 
 def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
@@ -170,10 +174,10 @@ def _adopt_tree(
     files: FolderFiles,
     tree: Sequence[ForeignRun],
     roots: Mapping[str, str],
-    waiting: Container[str],
+    present: Container[str],
 ) -> list[Found]:
     try:
-        runs = mended(tree, lambda run_id: run_id in roots or folder_name(run_id) in waiting)
+        runs = mended(tree, lambda run_id: run_id in roots or folder_name(run_id) in present)
         with intake.all_or_nothing():
             return _import(intake, files, runs)
     except (*MISFITS, Misfit, OSError) as error:

@@ -56,7 +56,11 @@ def mended(tree: Sequence[ForeignRun], is_there: Callable[[str], bool]) -> list[
     ``is_there`` tells of a run that is none of them whether there is one, or will be.  Raises
     ``Misfit``, ``ValueError`` or another of ``MISFITS`` where the runs contradict each other.
     """
-    placed = {one.text.run_id: _placed(one) for one in tree}
+    ids = {one.text.run_id for one in tree}
+    placed = {
+        one.text.run_id: _placed(one, lambda run_id: run_id not in ids and is_there(run_id))
+        for one in tree
+    }
     lanes = Lanes("")
     for event in merged(placed.values()):
         for problem in lanes.take(_row(lanes.events + 1, event)):
@@ -91,8 +95,12 @@ def _row(position: int, stored: StoredEvent) -> EventRow:
 # ── its place ────────────────────────────────────────────────────────────────────────────────
 
 
-def _placed(one: ForeignRun) -> RunText:
-    """The run with the root and the parent that it has in this store."""
+def _placed(one: ForeignRun, is_elsewhere: Callable[[str], bool]) -> RunText:
+    """The run with the root and the parent that it has in this store.
+
+    What a takeover frame has taken of a conversation that is here, and no longer its own, is on
+    record there.
+    """
     text, place = one.text, one.place
     line = text.line
     if (line.root_run_id, line.parent_run_id) == (place.root, place.parent):
@@ -102,6 +110,9 @@ def _placed(one: ForeignRun) -> RunText:
         event = _moved(stored.event, line, place.root, place.parent)
         if place.lost:
             event = _detached(event, line)
+        if isinstance(event, e.SessionTaken):
+            items = tuple([item for item in event.items if not is_elsewhere(item.run_id)])
+            event = replace(event, items=items)
         events.append(StoredEvent(stored.position, event, encode_event(event)))
     line = replace(line, root_run_id=place.root, parent_run_id=place.parent)
     return replace(text, line=line, events=tuple(events))

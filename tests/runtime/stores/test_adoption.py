@@ -308,6 +308,16 @@ async def test_what_a_missing_frame_has_taken_is_dropped_and_its_call_is_answere
 
 
 @pytest.mark.spec("P-02", "G-04")
+async def test_a_frame_above_a_missing_one_is_over_and_takes_nothing_twice(tmp_path: Path) -> None:
+    await conversation(tmp_path, taken_over)
+    shutil.rmtree(tmp_path / "agents" / WRITER)
+    await adopted(tmp_path)
+    assert rows(tmp_path)[RESEARCH].status == "ended"
+    assert rows(tmp_path)[RESEARCH].parent_run_id is None
+    assert damage(tmp_path) == []
+
+
+@pytest.mark.spec("P-02", "G-04")
 async def test_a_frame_without_its_conversation_is_over(tmp_path: Path) -> None:
     await conversation(tmp_path, taken_over)
     shutil.rmtree(tmp_path / "agents" / MAIN)
