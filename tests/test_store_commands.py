@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -455,6 +456,10 @@ def test_a_schedule_that_has_not_fired_yet_is_shown_too(
     (told,) = json.loads(capsys.readouterr().out)["schedules"]
     assert (told["uid"], told["agent"], told["last_fired_at"]) == ("yearly", "bot", 0)
     assert told["next_at"] > 0
+    assert main(["schedules", "--store", f"sqlite:{folder}"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert line.split()[:3] == ["yearly", "cron", "bot"]
+    assert line[header.index("next") :].startswith(f"{datetime.now(UTC).year + 1}-01-01")
 
 
 def test_fsck_tells_each_problem_in_a_line_and_fails(store: Store) -> None:

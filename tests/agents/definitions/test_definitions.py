@@ -1,6 +1,6 @@
 """Definitions are checked when they are made: every problem at once, each with its path."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from types import MappingProxyType
 from typing import Any
 
@@ -584,8 +584,12 @@ def test_garbage_in_any_field_is_accepted_or_refused_as_a_definition(wrong: Any)
 def test_garbage_in_place_of_lists_of_definitions_is_refused(
     agents: Any, prompts: Any, tools: Any, hooks: Any
 ) -> None:
+    given = (agents, prompts, tools, hooks)
+    is_empty = all(each is None or (isinstance(each, Sized) and not len(each)) for each in given)
     try:
-        Definitions(agents, prompts, tools, hooks)
+        Definitions(*given)
     except DefinitionError as problem:
         for each in problem.problems:
             assert each.startswith(("agents", "prompts", "tools", "hooks"))
+    else:
+        assert is_empty, "what is no definition was taken for one"

@@ -3,9 +3,11 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import anyio
 import msgspec
@@ -312,6 +314,10 @@ async def test_last_and_next_fires_are_known_without_running_anything(
     assert job.next_at == job.last_tick + 24 * HOUR
     assert heartbeat.kind == "heartbeat"
     assert heartbeat.next_at == heartbeat.last_tick + 900 * SECOND
+    # As the docstring says it is read.
+    assert "datetime.fromtimestamp(next_at / 1e6)" in (ScheduleStatus.__doc__ or "")
+    when = datetime.fromtimestamp(job.next_at / 1e6, ZoneInfo("Europe/Berlin"))
+    assert (when.hour, when.minute) == (2, 30)
     gone = schedule_statuses(notes, now, ())
     assert [(x.uid, x.next_at, x.last_tick) for x in gone] == [
         (x.uid, None, x.last_tick) for x in known

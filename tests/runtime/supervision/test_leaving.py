@@ -396,7 +396,7 @@ async def test_who_only_waits_for_a_run_that_waits_for_a_person_keeps_nobody(
         asker, asks_by_hub, waits_for_child, waits_for_end, executes, tool_that_waits()
     ]  # fmt: skip
     async with Runtime(agents, store=journal, ports=ports) as runtime:
-        await runtime.start(name)
+        await runtime.start(name, "x")
         await anyio.sleep(1)
         before = ports.clock.monotonic()
     assert ports.clock.monotonic() - before < 0.1
