@@ -392,3 +392,23 @@ async def test_every_argument_is_of_its_type_or_refused(
                 assert (await world.rt.run("bot", "go")).output == "over"
         await everything_can_be_read(world)
     assert not raw, "\n".join(raw)
+
+
+RETRIED = {"text": True, "a call's name": False, "why it stopped": False}
+
+
+@pytest.mark.parametrize("where", RETRIED)
+async def test_only_words_that_are_no_text_are_worth_another_try(
+    where: str, store: Journal, ports: Ports
+) -> None:
+    replies = {
+        "text": ModelReply(text=HALF),
+        "a call's name": ModelReply(calls=(ToolCall(name=HALF),)),
+        "why it stopped": ModelReply(text="x", stop_reason=HALF),
+    }
+    model = Odd()
+    model.answers = [replies[where]]
+    async with opened(store, ports, bot_of(model)) as world:
+        outcome = await world.rt.run("bot", "go")
+        retries = await world.rt.hub.read(outcome.run_id, types="agent:retry")
+    assert bool(retries) == outcome.success == RETRIED[where]
