@@ -32,7 +32,7 @@ from hubbub.hub.errors import BadPattern, BadValue, DefinitionError
 from hubbub.hub.events import ChannelComplete, ChannelError, ChannelStart, Event, HubGap
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
-from hubbub.hub.masking import words_of
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.cancelling import cancellations
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
@@ -258,7 +258,7 @@ class Attachment:
     # ── what goes wrong ──────────────────────────────────────────────────────────────────────
 
     def _report(self, error: BaseException, during: str, event: Event | None = None) -> None:
-        name, kind = self.channel.name, type(error).__name__
+        name, kind = self.channel.name, class_name_of(error)
         mask = self._hub.masker(event.run_id if event is not None else "")
         log.error(
             "channel.failed", channel=name, during=during, error=kind, exc_info=mask.error(error)

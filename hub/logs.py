@@ -5,14 +5,18 @@ that is the application's part.  Until the application configures structlog, mes
 standard library's logging under the name ``hubbub``.  No handler is attached to that: a program
 that configures nothing sees warnings and errors by logging's last resort, on stderr.
 
+Nothing that is logged raises: neither what an exception's class does, nor the application's part.
+
 A simulated world takes what is logged in its thread (``divert``): it belongs to its history.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import local
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from hubbub.hub.masking import Masker
 
 __all__ = ["Log", "LogSink", "log"]
 
@@ -57,9 +61,16 @@ class Log:
         return structlog
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if (error := fields.get("exc_info")) is not None:
+            fields["exc_info"] = _AS_IT_IS.error(error)
         if self._here.sinks:
             self._here.sinks[-1](level, event, fields)
             return
+        # What an application does with its messages ends no run of it.
+        with suppress(Exception):
+            self._hand_over(level, event, fields)
+
+    def _hand_over(self, level: str, event: str, fields: dict[str, Any]) -> None:
         structlog = self._logger
         if structlog.is_configured():
             getattr(structlog.get_logger("hubbub"), level)(event, **fields)
@@ -89,6 +100,9 @@ class _Here(local):
     def __init__(self) -> None:
         self.sinks: list[LogSink] = []
 
+
+_AS_IT_IS: Final = Masker(())
+"""Shows what has been masked already, or holds no secrets, and can be shown."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 

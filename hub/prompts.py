@@ -35,10 +35,10 @@ from hubbub.hub.events import (
     SessionPromptEnd,
     SessionReply,
 )
-from hubbub.hub.masking import words_of
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.tasks.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
 from hubbub.hub.values import check_options, check_seconds
@@ -229,10 +229,10 @@ class Prompts:
                     answer = await stepped(_wait(answer), is_lent=True)
                 return answer
             except BaseException as error:
-                if isinstance(error, Exception) or not is_contained(error):
+                if is_of(error, Exception) or not is_contained(error):
                     raise
                 # Passed on, it would end the asker.
-                reason = f"who answers it raised {type(error).__name__}: {words_of(error)}"
+                reason = f"who answers it raised {class_name_of(error)}: {words_of(error)}"
                 raise PromptClosed(
                     "of a service", self._pipeline.dispatcher.masker()(reason, 2000)
                 ) from error

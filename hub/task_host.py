@@ -23,7 +23,7 @@ from hubbub.hub.errors import Closed
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.cancelling import defer_interrupts, is_of_the_loop, is_on_asyncio, outlast
 from hubbub.hub.tasks.outermost import start_in
-from hubbub.hub.tasks.raised import exit_in, is_contained
+from hubbub.hub.tasks.raised import exit_in, is_contained, is_of
 
 __all__ = ["TaskHost"]
 
@@ -119,14 +119,14 @@ class TaskHost:
         try:
             await coroutine
         except BaseException as error:
-            if isinstance(error, Exception):
+            if is_of(error, Exception):
                 raise
             # Code that awaits somebody else's cancelled task raises its cancellation.  Passed on,
             # it would end the whole task group, and with it every other run.
             is_exit = exit_in(error) is not None
             if not is_contained(error) and not (is_exit and self._is_ending):
                 self._is_ending = self._is_ending or is_exit
-                if isinstance(error, BaseExceptionGroup) and not is_exit:
+                if is_of(error, BaseExceptionGroup) and not is_exit:
                     _raise_others(error)
                 # What users' code raises in a task that is being cancelled is not taken for the
                 # end of it, unless it is what the loop itself raises: any other one ends the group.

@@ -17,8 +17,8 @@ from msgspec import UNSET, inspect
 
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import parse_arguments
-from hubbub.hub.masking import words_of
-from hubbub.hub.tasks.raised import exit_in
+from hubbub.hub.masking import class_name_of, words_of
+from hubbub.hub.tasks.raised import exit_in, is_of
 
 __all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "BadArguments"]
 
@@ -100,13 +100,13 @@ class Arguments:
         return problems
 
     def _explain(self, text: str, problem: BaseException) -> list[str]:
-        if isinstance(problem, RecursionError):
+        if is_of(problem, RecursionError):
             return ["the JSON is nested too deeply"]
-        if isinstance(problem, UnicodeError):
+        if is_of(problem, UnicodeError):
             return ["the text is not valid Unicode"]
-        if not isinstance(problem, msgspec.DecodeError):
-            return [f"{type(problem).__name__}: {words_of(problem)}"]
-        if not isinstance(problem, msgspec.ValidationError):
+        if not is_of(problem, msgspec.DecodeError):
+            return [f"{class_name_of(problem)}: {words_of(problem)}"]
+        if not is_of(problem, msgspec.ValidationError):
             return [
                 f"not valid JSON: {problem} (the text has {len(text)} characters); "
                 "send one complete JSON object"

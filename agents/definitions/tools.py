@@ -24,8 +24,8 @@ from hubbub.agents.definitions.signature import plain_function, read_signature
 from hubbub.agents.definitions.variables import VariableDefinition, variable_problems
 from hubbub.agents.model import ToolSpec
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.masking import words_of
-from hubbub.hub.tasks.raised import exit_in
+from hubbub.hub.masking import class_name_of, words_of
+from hubbub.hub.tasks.raised import exit_in, is_of, members_of
 from hubbub.hub.texts import label_problem, readable, text_problem
 from hubbub.hub.values import Form
 
@@ -257,6 +257,19 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
     these same rules, anything else as JSON.  What is no text, or what JSON cannot hold, becomes
     an error result that says so.  At most ``max_chars`` are kept, a note about the cut included.
     """
+    try:
+        return _rendered(value, max_chars)
+    except BaseException as problem:  # What was returned cannot even be looked at.
+        if exit_in(problem) is not None:
+            raise
+        return ToolResult(
+            f"The tool ran, but what it returned ({class_name_of(value)}) cannot be written as "
+            f"JSON: {error_text(problem)}",
+            is_error=True,
+        )
+
+
+def _rendered(value: Any, max_chars: int) -> ToolResult:
     if isinstance(value, ToolResult):
         return _render_parts(value, max_chars)
     if value is None:
@@ -266,17 +279,7 @@ def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResul
             text = f"The tool ran, but returned no text: {problem}"
             return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
         return ToolResult(_bounded(value, max_chars, "result"))
-    try:
-        text = msgspec.json.encode(value).decode()
-    except BaseException as problem:
-        if exit_in(problem) is not None:
-            raise
-        return ToolResult(
-            f"The tool ran, but what it returned ({type(value).__name__}) cannot be written as "
-            f"JSON: {error_text(problem)}",
-            is_error=True,
-        )
-    return ToolResult(_bounded(text, max_chars, "result"))
+    return ToolResult(_bounded(msgspec.json.encode(value).decode(), max_chars, "result"))
 
 
 def _render_parts(result: ToolResult, max_chars: int) -> ToolResult:
@@ -303,9 +306,9 @@ def render_failure(problem: BaseException, mask: Callable[[str], str] = str) -> 
     through ``mask`` before it is cut.
     """
     cause = alone(problem)
-    if isinstance(cause, BadArguments):
-        return ToolResult(mask(cause.message), is_error=True)
-    if isinstance(cause, ToolError):
+    if is_of(cause, BadArguments):
+        return ToolResult(mask(words_of(cause)), is_error=True)
+    if is_of(cause, ToolError):
         text = mask(words_of(cause)) or "The tool failed."
         return ToolResult(_bounded(text, MAX_RESULT_CHARS, "error"), is_error=True)
     return ToolResult(error_text(cause, mask), is_error=True)
@@ -317,20 +320,18 @@ def error_text(problem: BaseException, mask: Callable[[str], str] = str) -> str:
     Groups are told by their members.  At most ``MAX_ERROR_CHARS`` are kept.
     """
     problem = alone(problem)
-    members = [problem]
-    if isinstance(problem, BaseExceptionGroup):
-        members = list(problem.exceptions[:10])
+    members = members_of(problem)[:10] or (problem,)
     texts = []
     for each in members:
         message = mask(words_of(each))
-        texts.append(f"{type(each).__name__}: {message}" if message else type(each).__name__)
+        texts.append(f"{class_name_of(each)}: {message}" if message else class_name_of(each))
     return _bounded("; ".join(texts), MAX_ERROR_CHARS, "error")
 
 
 def alone(problem: BaseException) -> BaseException:
     """The one exception inside a group of one, however deep."""
-    while isinstance(problem, BaseExceptionGroup) and len(problem.exceptions) == 1:
-        problem = problem.exceptions[0]
+    while len(members := members_of(problem)) == 1:
+        problem = members[0]
     return problem
 
 

@@ -13,6 +13,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.agents.turn.takeover import model_name, read_takeover
+from hubbub.hub.tasks.raised import is_of, parts_of
 from hubbub.hub.values import encode_value
 
 __all__ = ["MAIN", "ChildActivated", "activated_in", "first_message", "give_away", "make_frame"]
@@ -47,12 +48,14 @@ def activated_in(error: BaseException) -> StackFrame | None:
 
     None where the group holds what must end the program.
     """
-    if isinstance(error, ChildActivated):
-        return error.child_frame
-    if not isinstance(error, BaseExceptionGroup) or error.subgroup(_MUST_PASS) is not None:
+    if is_of(error, Exception):
         return None
-    found = (activated_in(each) for each in error.exceptions)
-    return next((frame for frame in found if frame is not None), None)
+    found = [each for each in parts_of(error) if is_of(each, ChildActivated, *_MUST_PASS)]
+    if not found or any(is_of(each, *_MUST_PASS) for each in found):
+        return None
+    # Asked by way of what Python keeps: a class of a user's own may say anything.
+    frames = (vars(BaseException)["__dict__"].__get__(each).get("child_frame") for each in found)
+    return next((frame for frame in frames if issubclass(type(frame), StackFrame)), None)
 
 
 def give_away(

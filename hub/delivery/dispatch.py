@@ -25,7 +25,7 @@ from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Audience, Subscription
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.logs import log
-from hubbub.hub.masking import Masker, words_of
+from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.task_host import TaskHost
@@ -284,13 +284,13 @@ class Dispatcher:
         name = words_of(getattr(listener, "__qualname__", None) or listener)
         mask = self.masker(event.run_id, by)
         log.error(
-            "listener.failed", listener=name, event_type=event.type, error=type(error).__name__,
+            "listener.failed", listener=name, event_type=event.type, error=class_name_of(error),
             exc_info=mask.error(error),
         )  # fmt: skip
         if event.type == HubErrorEvent.type or self.is_closed:
             return
         report = HubErrorEvent(
-            error=mask(words_of(error), 2000), error_type=type(error).__name__, listener=name,
+            error=mask(words_of(error), 2000), error_type=class_name_of(error), listener=name,
             during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip

@@ -19,19 +19,17 @@ Rules
   too large to be read in every way, only a beginning that is not too large is left.
 
 An exception is logged with its traceback, which shows the words of its causes, contexts, notes
-and members as well: ``Masker.error`` makes one to be shown in its place.
+and members as well: ``Masker.error`` makes one to be shown in its place (``exceptions``).
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from hubbub.hub.masking.exceptions import shown
 from hubbub.hub.masking.readings import TextReading, as_bytes, readings_of, without_breaks
-from hubbub.hub.tasks.cancelling import is_cancellation
-from hubbub.hub.tasks.raised import exit_in
-from hubbub.hub.texts import readable
 
-__all__ = ["LONG", "MASK", "MAX_CHARS", "Masker", "words_of"]
+__all__ = ["LONG", "MASK", "MAX_CHARS", "Masker"]
 
 MASK: Final = "***"
 """What replaces a secret."""
@@ -42,24 +40,8 @@ MAX_CHARS: Final = 1_100_000
 SHORTER: Final = 4
 """By how much a text is cut, again and again, that comes to more."""
 
-MAX_CHAIN: Final = 100
-"""Exceptions behind one another that are shown."""
-
 LONG: Final = 6
 """Characters from which on a value is looked for anywhere."""
-
-
-def words_of(thing: object) -> str:
-    """What an exception, say, has to say, even if it cannot say it."""
-    try:
-        words = readable(str(thing))
-    except BaseException as another:
-        if exit_in(another) is not None:
-            raise
-        return "(its message cannot be read)"
-    if not words and isinstance(thing, BaseException) and is_cancellation(thing):
-        return "it awaited something that was cancelled elsewhere"
-    return words
 
 
 class Masker:
@@ -101,19 +83,9 @@ class Masker:
     def error(self, error: BaseException) -> BaseException:
         """``error`` as it may be shown with its traceback: itself, unless it quotes a value.
 
-        Nor does what is returned hold what no log could write.
+        Nor does what is returned hold what no log could write, nor call what a user wrote.
         """
-        shown = list(_related(error))
-        is_whole = len(shown) < MAX_CHAIN
-        return (
-            error if is_whole and not any(map(self._is_quoted, shown)) else _Copies(self).of(error)
-        )
-
-    def _is_quoted(self, error: BaseException) -> bool:
-        texts = [words_of(error), *_notes(error), getattr(error, "text", None)]
-        return _is_unwritable(error) or any(
-            isinstance(text, str) and self(text) != text for text in texts
-        )
+        return shown(error, self)
 
     def _found(self, readings: Iterable["TextReading"]) -> Iterator[tuple[int, int]]:
         """Where values occur in what was read, in no order."""
@@ -202,94 +174,3 @@ def _united(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             at = start, end
     if at is not None:
         yield at
-
-
-# ── exceptions ───────────────────────────────────────────────────────────────────────────────
-
-
-def _is_unwritable(error: BaseException) -> bool:
-    """Whether its traceback would hold half of a surrogate pair, which no log file takes."""
-    try:
-        said = (str(error), *_notes(error))
-        return any(readable(text) != text for text in said)
-    except BaseException as another:  # It cannot say its own words: ``words_of`` says so.
-        if exit_in(another) is not None:
-            raise
-        return True
-
-
-class _Shown:
-    """The ``repr`` of something as its text."""
-
-    def __init__(self, thing: object) -> None:
-        self._thing = thing
-
-    def __str__(self) -> str:
-        return repr(self._thing)
-
-
-def _notes(error: BaseException) -> list[str]:
-    """What a traceback shows of them, whatever was put in their place."""
-    notes = getattr(error, "__notes__", None)
-    if notes is None:
-        return []
-    try:
-        is_several = isinstance(notes, Sequence) and not isinstance(notes, str | bytes)
-        return [*map(words_of, notes)] if is_several else [words_of(_Shown(notes))]
-    except Exception:  # A sequence of somebody's own, which cannot be read.
-        return [words_of(_Shown(notes))]
-
-
-def _related(error: BaseException) -> Iterator[BaseException]:
-    """An exception and all that its traceback shows besides it."""
-    seen: set[int] = set()
-    waiting = [error]
-    while waiting and len(seen) < MAX_CHAIN:
-        at = waiting.pop()
-        if id(at) in seen:
-            continue
-        seen.add(id(at))
-        yield at
-        members = at.exceptions if isinstance(at, BaseExceptionGroup) else ()
-        waiting += [each for each in (at.__cause__, at.__context__, *members) if each is not None]
-
-
-class _Copies:
-    """Stand-ins for exceptions, each with the traceback and the name of its own."""
-
-    def __init__(self, mask: Masker) -> None:
-        self._mask = mask
-        self._made: dict[int, BaseException] = {}
-        self._kept: list[BaseException] = []
-
-    def of(self, error: BaseException) -> BaseException:
-        made = self._made.get(id(error))
-        if made is not None:
-            return made
-        if len(self._made) >= MAX_CHAIN:
-            return Exception("what lies behind this is not shown")
-        made = self._copy(error)
-        made.__traceback__ = error.__traceback__
-        if error.__cause__ is not None:
-            made.__cause__ = self.of(error.__cause__)
-        if error.__context__ is not None:
-            made.__context__ = self.of(error.__context__)
-        made.__suppress_context__ = error.__suppress_context__
-        for note in _notes(error):
-            made.add_note(self._mask(readable(note)))
-        return made
-
-    def _copy(self, error: BaseException) -> BaseException:
-        kind = type(error)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        made: BaseException
-        if isinstance(error, BaseExceptionGroup):
-            members = [self.of(each) for each in error.exceptions]
-            group = ExceptionGroup if isinstance(error, ExceptionGroup) else BaseExceptionGroup
-            made = type(kind.__name__, (group,), names)(
-                self._mask(readable(error.message)), members
-            )
-        else:
-            made = type(kind.__name__, (Exception,), names)(self._mask(words_of(error)))
-        self._made[id(error)] = made
-        return made

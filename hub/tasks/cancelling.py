@@ -27,7 +27,8 @@ def is_on_asyncio() -> bool:
 
 def is_cancellation(error: BaseException) -> bool:
     """Whether ``error`` is of a class by which tasks and coroutines are ended from outside."""
-    if isinstance(error, GeneratorExit | asyncio.CancelledError):
+    # ``isinstance`` would ask the exception, which may raise.
+    if issubclass(type(error), GeneratorExit | asyncio.CancelledError):
         return True
     return is_of_the_loop(error)
 
@@ -39,9 +40,9 @@ def is_of_the_loop(error: BaseException) -> bool:
     coroutines are closed.
     """
     try:
-        return isinstance(error, anyio.get_cancelled_exc_class())
+        return issubclass(type(error), anyio.get_cancelled_exc_class())
     except anyio.NoEventLoopError:
-        return isinstance(error, GeneratorExit)
+        return issubclass(type(error), GeneratorExit)
 
 
 def cancellations() -> int:

@@ -3,21 +3,56 @@
 Whatever its class, an exception is the affair of what raised it, with three exceptions: what ends
 the process, the loop's own cancellation of the task at hand, and ``ChildActivated``, which is no
 error.
+
+An exception's class may answer for its attributes as it likes, also by raising, and ``isinstance``
+asks it.  Here, and wherever users' exceptions are looked at, the class itself is asked (``is_of``),
+and the members of a group are those that Python keeps (``members_of``).
 """
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeGuard, TypeVar
 
 from hubbub.hub.tasks.cancelling import is_being_cancelled, is_cancellation
 
-__all__ = ["exit_in", "is_contained"]
+__all__ = ["exit_in", "is_contained", "is_of", "members_of", "parts_of"]
+
+E = TypeVar("E", bound=BaseException)
+
+_EXCEPTIONS: Final[Any] = BaseExceptionGroup.__dict__["exceptions"]
+
+
+def is_of(error: BaseException, *kinds: type[E]) -> TypeGuard[E]:
+    """Whether ``error`` is of one of these classes; nothing of its own is called."""
+    return issubclass(type(error), kinds)
+
+
+def members_of(error: BaseException) -> tuple[BaseException, ...]:
+    """The members of a group; none of anything else."""
+    if not is_of(error, BaseExceptionGroup):
+        return ()
+    members: tuple[BaseException, ...] = _EXCEPTIONS.__get__(error)
+    return members
+
+
+def parts_of(error: BaseException) -> Iterator[BaseException]:
+    """``error``, and of a group all that it holds, however deep, each once."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += reversed(members_of(each))
 
 
 def exit_in(error: BaseException) -> BaseException | None:
     """What ends the process, if ``error`` is that or a group that holds it."""
-    if isinstance(error, KeyboardInterrupt | SystemExit):
-        return error
-    if isinstance(error, Exception) or not isinstance(error, BaseExceptionGroup):
+    if is_of(error, Exception):  # A group of these holds no other.
         return None
-    found = (exit_in(each) for each in error.exceptions)
-    return next((each for each in found if each is not None), None)
+    return next(
+        (each for each in parts_of(error) if is_of(each, KeyboardInterrupt, SystemExit)), None
+    )
 
 
 def is_contained(error: BaseException, *, since: int = 0) -> bool:
@@ -26,16 +61,10 @@ def is_contained(error: BaseException, *, since: int = 0) -> bool:
     Of code that is not awaited everything is contained but ``exit_in``.  ``since`` is how often the
     task had been cancelled before (``cancellations``).
     """
-    if isinstance(error, Exception):
+    if is_of(error, Exception):
         return True
     if exit_in(error) is not None:
         return False
-    if _holds_cancellation(error):
+    if any(map(is_cancellation, parts_of(error))):
         return not is_being_cancelled(since)
     return True
-
-
-def _holds_cancellation(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(_holds_cancellation(each) for each in error.exceptions)
-    return is_cancellation(error)

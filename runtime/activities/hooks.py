@@ -18,6 +18,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.hook_events import Notice
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen, SessionResult
 from hubbub.hub.logs import log
+from hubbub.hub.masking import class_name_of
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.values import NULL, encode_value
 
@@ -60,7 +61,7 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
         # than any other error.
         if activated_in(error) is None and not is_contained(error):
             raise
-        problem = f"it raised {type(error).__name__}"
+        problem = f"it raised {class_name_of(error)}"
         log.error(
             "hook.failed", hook=hook.id, point=hook.point, run_id=run_id,
             exc_info=state.masker().error(error),

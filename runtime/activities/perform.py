@@ -7,6 +7,7 @@ in ``hubbub.agents.turn.interpret``.
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol, assert_never
@@ -61,11 +62,11 @@ from hubbub.agents.turn.takeover import message_of_skill, request_of
 from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import Masker, words_of
+from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.tasks.outermost import start_in
-from hubbub.hub.tasks.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.runtime.activities.call_tool import invoke
 from hubbub.runtime.activities.child_lookup import look_up_call, look_up_frame, look_up_start
 from hubbub.runtime.activities.deltas import Deltas
@@ -151,7 +152,7 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
             case _:
                 assert_never(activity)
     except BaseException as error:
-        if isinstance(error, Exception) or not is_contained(error):
+        if is_of(error, Exception) or not is_contained(error):
             raise
         shown = at_work.masker().error(error)
         log.error("activity.ended_from_within", run_id=run.lane.run_id, exc_info=shown)
@@ -220,7 +221,7 @@ class AtWork:
         """A tool raised: log it, once, and put it into words for the model."""
         mask = self.masker()
         # What a tool says plainly is its answer; it is no failure.
-        is_answer = isinstance(alone(problem), ToolError)
+        is_answer = is_of(alone(problem), ToolError)
         (log.info if is_answer else log.error)(
             "tool.raised", tool=tool.name, agent=self.run.lane.agent, run_id=self.run.lane.run_id,
             call_id=call_id, exc_info=mask.error(problem),
@@ -341,32 +342,36 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             return _no_reply(model, problem, activity, run_id)
         jitter = services.hub.ports.ids.random()
         failure = Failure(kind="garbled", error=garbled, retryable=True, jitter=jitter)
-    except ProviderError as error:
-        failure = Failure(
-            kind=error.kind,
-            error=at.masker()(words_of(error)),
-            retryable=error.retryable,
-            retry_after=error.retry_after,
-            jitter=services.hub.ports.ids.random(),
-        )
-        if problem := failure_problem(failure):
-            text = f"the model object raised {type(error).__name__}: {problem}"
-            failure = Failure(kind="bug", error=at.masker()(text, 2000), retryable=False)
-    except HubbubError as error:
-        services.returns.keep_error(run_id, error)
-        failure = Failure(kind="setup", error=at.masker()(words_of(error)), retryable=False)
     except BaseException as error:
         if not is_contained(error):
             raise
-        mask = at.masker()
-        log.error("model.raised", run_id=run_id, exc_info=mask.error(error))
-        text = f"the model object raised {type(error).__name__}: {words_of(error)}"
-        failure = Failure(kind="bug", error=mask(text, 2000), retryable=False)
+        failure = _failure_of(error, at)
     log.warning(
         "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
     return ModelFailed(failure, activity.turn)
+
+
+def _failure_of(error: BaseException, at: AtWork) -> Failure:
+    """What a model's exception means; what its class says of it is asked once."""
+    mask, jitter = at.masker(), at.services.hub.ports.ids.random
+    if is_of(error, ProviderError):
+        with suppress(Exception):  # A class of a user's own, which cannot say what it is.
+            failure = Failure(
+                kind=error.kind, error=mask(words_of(error)), retryable=error.retryable,
+                retry_after=error.retry_after, jitter=jitter(),
+            )  # fmt: skip
+            if not (problem := failure_problem(failure)):
+                return failure
+            text = f"the model object raised {class_name_of(error)}: {problem}"
+            return Failure(kind="bug", error=mask(text, 2000), retryable=False)
+    elif is_of(error, HubbubError):
+        at.services.returns.keep_error(at.run.lane.run_id, error)
+        return Failure(kind="setup", error=mask(words_of(error)), retryable=False)
+    log.error("model.raised", run_id=at.run.lane.run_id, exc_info=mask.error(error))
+    text = f"the model object raised {class_name_of(error)}: {words_of(error)}"
+    return Failure(kind="bug", error=mask(text, 2000), retryable=False)
 
 
 def _no_reply(model: Model, problem: str, activity: CallModel, run_id: str) -> Signal:

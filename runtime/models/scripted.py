@@ -47,6 +47,7 @@ from hubbub.hub.errors import (
     ModelUnavailable,
     ProviderError,
 )
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.ports import Clock
 
 __all__ = ["Fault", "FunctionModel", "ScriptItem", "ScriptedModel", "call", "reply"]
@@ -223,7 +224,7 @@ class _Player:
             raise
         except Exception as error:
             # The run must fail with a reason, not the runtime with somebody else's exception.
-            problem = f"{_name_of(produce)} raised {type(error).__name__}: {error}"
+            problem = f"{_name_of(produce)} raised {class_name_of(error)}: {words_of(error)}"
             raise self._wrong(problem) from error
 
     def _normal(self, made: object) -> ModelReply:

@@ -32,11 +32,11 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.logs import log
-from hubbub.hub.masking import Masker, words_of
+from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
-from hubbub.hub.tasks.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -217,15 +217,15 @@ class CodeRun:
             self.services.phase.progressed()
 
     def _raised(self, error: BaseException) -> None:
-        if isinstance(error, Closed) and self.services.phase.is_leaving:
+        if is_of(error, Closed) and self.services.phase.is_leaving:
             return  # The hub closed under the agent: the next boot goes on.
-        if isinstance(error, Exception):  # Of others its caller would be ended, too.
+        if is_of(error, Exception):  # Of others its caller would be ended, too.
             self.services.returns.keep_error(self.lane.run_id, error)
         if self.is_over:
-            log.info("error.dropped", run_id=self.lane.run_id, error=type(error).__name__)
+            log.info("error.dropped", run_id=self.lane.run_id, error=class_name_of(error))
             return
         mask = self.masker()
-        kind, words = type(error).__name__, words_of(error)
+        kind, words = class_name_of(error), words_of(error)
         failure = e.AgentFailed(error=mask(words, 2000), error_type=kind)
         reason = mask(f"{kind}: {words}", 2000)
         self.end("failed", reason=reason, failure=failure, exc_info=mask.error(error))

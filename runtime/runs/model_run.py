@@ -53,7 +53,7 @@ from hubbub.agents.turn.signals import (
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import words_of
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
@@ -142,7 +142,7 @@ class ModelRun:
         if self.mail.control:
             self.signals.append(self._taken("control"))
         words = self._keeper.masker(self.lane.run_id)(words_of(error))
-        self._finish(LoopFailed(words, type(error).__name__))
+        self._finish(LoopFailed(words, class_name_of(error)))
 
     def restore(self, signal: Signal) -> None:
         """Begin where the journal left off."""

@@ -28,7 +28,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed, UnknownAgent
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import words_of
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit, LoadedRun
 from hubbub.runtime.kernel.inline import InlineCaller
@@ -238,7 +238,7 @@ class Loader:
         except Exception as error:  # Once more, as its journal has it; if that fails, it is left.
             log.error("run.died", run_id=run_id, exc_info=error)
             self._live.by_id.pop(run_id, None)
-            self.died(run_id, f"{type(error).__name__}: {words_of(error)}"[:2000])
+            self.died(run_id, f"{class_name_of(error)}: {words_of(error)}"[:2000])
 
     def install(
         self,

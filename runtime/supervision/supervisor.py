@@ -30,7 +30,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import words_of
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.values import NULL
@@ -432,7 +432,7 @@ class Supervisor:
         log.error("run.died", run_id=run_id, exc_info=mask.error(error))
         if self._by_id.get(run_id) is run:
             self._drop(run)
-            self._loader.died(run_id, mask(f"{type(error).__name__}: {words_of(error)}", 2000))
+            self._loader.died(run_id, mask(f"{class_name_of(error)}: {words_of(error)}", 2000))
 
     def _drop(self, run: LiveRun) -> None:
         """Take a run out of memory, unrecorded."""

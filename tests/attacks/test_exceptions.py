@@ -13,6 +13,7 @@ import anyio
 import pytest
 from support.agents import Observer
 
+from attacks.hostile_exceptions import HOSTILE, uninspectable
 from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of, by_future
 from attacks.scale import scale
 from hubbub import Runtime
@@ -73,7 +74,18 @@ KINDS: dict[str, Trap] = {
     "GeneratorExit": GeneratorExit,
     "GeneratorExit out of a future": by_future(GeneratorExit),
     "a BaseException": lambda: Own("own"),
+    "uninspectable": uninspectable,
+    **{kind: trap for kind, trap in HOSTILE.items() if kind != "a group of many ways"},
 }
+
+OWN_GROUPS = ("the tool grouped", "code_in_a_group")
+"""Code with a task group of its own: the loop's library cannot leave it where an exception of one
+of these kinds must not be looked at, and that task's scopes are out of order from then on."""
+
+UNASKABLE = (
+    "__class__ raises", "__getattribute__ raises", "of an odd class", "uninspectable",
+    "__repr__ raises", "neither __str__ nor __repr__", "groups 600 deep", "groups 5000 deep",
+)  # fmt: skip
 
 
 STORES: dict[str, Callable[[Path, Ports], Journal]] = {
@@ -84,6 +96,8 @@ STORES: dict[str, Callable[[Path, Ports], Journal]] = {
 SHORT = [
     ("without words", "late"), ("BaseExceptionGroup", "sqlite"),
     ("asyncio.CancelledError", "sqlite"), ("GeneratorExit out of a future", "late"),
+    ("uninspectable", "sqlite"), ("text raises", "late"), ("groups 600 deep", "memory"),
+    ("__getattr__ raises", "memory"),
 ]  # fmt: skip
 
 
@@ -109,6 +123,8 @@ async def test_only_what_raised_it_is_affected_and_it_has_its_outcome(
     async with runtime:
         other = await runtime.start("keeper", "x")
         for name, place in PLACES.items():
+            if kind in UNASKABLE and name in OWN_GROUPS:
+                continue
             await attack(name, place, Site(runtime, trap, Observer(runtime.hub), eventually))
         await other.send("still here")
         assert (await other.result()).output == "still here"

@@ -23,6 +23,7 @@ from support.agents import Observer, model_agent
 from support.profiles import examples
 from support.secrets import FORMS, NASTY, in_every_form, leaks, texts_in
 
+from attacks.hostile_exceptions import HOSTILE
 from attacks.scale import scale
 from hubbub import (
     AgentDefinition,
@@ -34,11 +35,12 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.definitions.hooks import Hook
-from hubbub.agents.definitions.tools import ToolError, ToolResult
+from hubbub.agents.definitions.tools import ToolError, ToolResult, render_failure
 from hubbub.channels.channel import Channel, Channels
 from hubbub.hub.errors import ModelUnavailable
 from hubbub.hub.events.codec import encode_event
-from hubbub.hub.masking import MASK, MAX_CHARS, Masker
+from hubbub.hub.logs import log
+from hubbub.hub.masking import MASK, MAX_CHARS, Masker, class_name_of
 from hubbub.hub.masking.readings import MAX_WORK
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.late import LateJournal
@@ -208,6 +210,44 @@ def test_exceptions_that_refer_to_one_another_in_a_circle_are_masked() -> None:
         new.__context__ = last
         last = new
     assert "s3cr3t" not in shown(Masker(["s3cr3t-value"]).error(last))
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("values", [["s3cr3t-value"], []], ids=["masked", "nothing to mask"])
+def test_whatever_its_class_does_an_exception_can_be_shown_and_logged(
+    kind: str, values: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """In bounded time and space, under the name of its class."""
+    mask = Masker(values)
+    try:
+        raise HOSTILE[kind]()
+    except BaseException as caught:
+        error = caught
+    made = mask.error(error)
+    text = shown(made)
+    assert "test_whatever_its_class_does" in text
+    assert len(text) < 1_000_000
+    assert class_name_of(error) in text
+    said = render_failure(error, mask)
+    assert said.is_error and len(said.content) < 20_000
+    log.error("tool.raised", exc_info=error)
+    assert "test_whatever_its_class_does" in logged(caplog)
+
+
+@pytest.mark.spec("G-02")
+def test_what_an_application_makes_of_its_log_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+
+    def fails(*given: object, **_: object) -> None:
+        asked.append(given)
+        raise OSError("no room")
+
+    monkeypatch.setattr(logging.getLogger("hubbub"), "log", fails)
+    log.error("run.failed", run_id="r")
+    assert asked
 
 
 LONGER = "x" * (MAX_CHARS + 100_000)
