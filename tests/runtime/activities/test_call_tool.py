@@ -12,6 +12,7 @@ import pytest
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import NO_RESULT, Tool, ToolError, ToolResult, tool
 from hubbub.agents.frames.activation import ChildActivated
+from hubbub.agents.frames.frame import AgentContext, SessionState, StackFrame
 from hubbub.hub.ports import ThreadOffload
 from hubbub.runtime.activities.call_tool import call_tool
 
@@ -188,7 +189,7 @@ async def test_cancellation_passes() -> None:
     assert results == []
 
 
-FRAME: Any = "a frame"
+FRAME = StackFrame("f", "main", "main", SessionState(), "", AgentContext("s"))
 
 
 def type_name(thing: object) -> str:

@@ -6,6 +6,7 @@ the store gives can be imported.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hubbub import (
     agent,
     tool,
 )  # fmt: skip
+from hubbub.hub.errors import RunEnded
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.inspection.imports import import_runs
@@ -57,7 +59,8 @@ async def run(rt: Runtime, what: Any) -> None:
 
 
 async def code(rt: Runtime, what: Any) -> None:
-    await (await rt.start("child", what, run_id="mine")).result()
+    with suppress(RunEnded):  # What has another key comes too late: the agent answers once.
+        await (await rt.start("child", what, run_id="mine")).result()
 
 
 WAYS: dict[str, Say] = {
