@@ -9,6 +9,7 @@ abort      one run, or every live one
 """
 
 import re
+from collections import deque
 from collections.abc import Container
 from typing import Any, Final
 
@@ -47,6 +48,12 @@ __all__ = [
 
 SCHEDULES: Final = "schedule"
 """The source of what a schedule sends, and begins."""
+
+REPLACED: Final = 32
+"""How many replaced values of a run are still masked."""
+
+ROTATING: Final = 1_000
+"""Of how many runs replaced values are masked."""
 
 SCOPED: Final = "!"
 """Ends the key of a mark: the value before it was given as a scoped one."""
@@ -142,6 +149,7 @@ class Addressing:
         "_holders",
         "_max_inbox",
         "_ports",
+        "_replaced",
         "agents",
         "default_agent",
     )
@@ -150,6 +158,7 @@ class Addressing:
         self._ports = ports
         self._max_inbox = max_inbox
         self._holders: set[str] | None = None
+        self._replaced: dict[str, deque[tuple[str, str]]] = {}
         self.agents: Container[str] | None = None
         """The agents that there are; a run of another one takes no messages."""
         self.default_agent = ""
@@ -271,6 +280,22 @@ class Addressing:
         """The values that a run has of its own."""
         found = (self.value(run_id, name) for name in self.names(run_id))
         return tuple(value for value in found if value is not None)
+
+    def remember_replaced(self, run_id: str, name: str, value: str) -> None:
+        """Remember that a run replaced this value: code that read it before may still quote it.
+
+        In this process only: the newest ``REPLACED`` of each run, of the newest ``ROTATING`` runs,
+        also after they end.
+        """
+        found = self._replaced.pop(run_id, None) or deque(maxlen=REPLACED)
+        found.append((name, value))
+        self._replaced[run_id] = found
+        if len(self._replaced) > ROTATING:
+            del self._replaced[next(iter(self._replaced))]
+
+    def replaced(self, run_id: str) -> tuple[tuple[str, str], ...]:
+        """The names and former values of the variables that a run has replaced, oldest first."""
+        return tuple(self._replaced.get(run_id, ()))
 
     def drop_values(self, run_id: str) -> None:
         """Forget the values kept for a run that was never started."""

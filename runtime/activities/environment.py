@@ -5,6 +5,7 @@ where they are kept, here: a run's own in the ``Secrets`` port, the rest in the 
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from hubbub.agents.definitions.variables import env_problems, is_true, resolve
 from hubbub.agents.resolution.sides import ActiveSide
@@ -80,17 +81,19 @@ class Environment(Mapping[str, str]):
 
         All but those of variables that are declared as texts.  Of an agent that declares what it
         reads, no short value of an undeclared one either: it is a flag or a number, which every
-        other sentence holds.
+        other sentence holds.  A value that was replaced counts as its variable does: code that
+        read it before may quote it yet.
         """
         declared = () if side is None else side.variables
         texts = {each.name for each in declared if each.type == "text"}
         secrets = {each.name for each in declared if each.type == "secret"}
         definition = self._services.definitions.find_agent(self._agent)
         declares = definition is None or not definition.is_code
+        replaced = self._services.hub.addressing.replaced
+        run_ids = (self._run_id, *(run_id for run_id, _ in self._ancestors))
         return frozenset(
             value
-            for name in self
-            if (value := self.find(name)) is not None
+            for name, value in chain(self.items(), *map(replaced, run_ids))
             if name in secrets or (name not in texts and (len(value) >= LONG or not declares))
         )
 
@@ -107,7 +110,11 @@ class Environment(Mapping[str, str]):
         check_label("name", name)
         for problem in env_problems("env", {name: value}):
             raise BadValue("set_env", problem)
-        self._services.hub.addressing.put_value(self._run_id, name, value)
+        addressing = self._services.hub.addressing
+        before = self.find(name)
+        if before is not None and before != value:
+            addressing.remember_replaced(self._run_id, name, before)
+        addressing.put_value(self._run_id, name, value)
 
     def __getitem__(self, name: str) -> str:
         value = self.find(name) if isinstance(name, str) else None

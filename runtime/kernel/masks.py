@@ -24,6 +24,8 @@ class FailureMasks:
                 values |= run.secrets()
                 continue
             # It has left memory, while somebody was still busy with what it said.
-            given = self._services.hub.addressing.values(run_id)
+            addressing = self._services.hub.addressing
+            replaced = (value for _, value in addressing.replaced(run_id))
+            given = (*addressing.values(run_id), *replaced)
             values |= {value for value in given if len(value) >= LONG}
         return Masker(values)

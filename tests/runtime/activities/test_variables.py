@@ -460,3 +460,57 @@ async def test_a_handoff_keeps_the_run_s_own_values_and_takes_the_new_agent_s(
         {"OWN": "mine", "AGENT": "first", "PROMPT": "first"},
         {"OWN": "mine", "AGENT": "second", "PROMPT": "second"},
     ]
+
+
+@pytest.mark.spec("G-06")
+@pytest.mark.parametrize("given", ["start", "runtime"])
+@pytest.mark.parametrize("who", ["a tool", "a code agent", "a child's tool"])
+async def test_a_value_that_was_replaced_is_masked_where_code_still_quotes_it(
+    who: str, given: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = "old-secret-value-42", "new-secret-value-43"
+
+    def quoted(state: Any) -> str:
+        read = state.env["TOKEN"]
+        state.set_env("TOKEN", new)
+        raise ValueError(f"revoking {read} for {new} failed")
+
+    parents: list[RunState] = []
+
+    @tool
+    async def rotate(state: RunState) -> str:
+        return quoted(state)
+
+    @tool
+    async def delegate(state: RunState) -> str:
+        parents.append(state)
+        return str((await state.spawn("holder", "go").result()).reason)
+
+    @tool
+    async def hold(state: RunState) -> str:
+        read = state.env["TOKEN"]
+        parents[0].set_env("TOKEN", new)
+        raise ValueError(f"revoking {read} for {new} failed")
+
+    @agent("coded")
+    async def coded(input: str, ctx: RunContext) -> str:
+        return quoted(ctx)
+
+    agents = {
+        "a tool": (model_agent(ScriptedModel([call("rotate"), "ok"]), rotate),),
+        "a code agent": (coded,),
+        "a child's tool": (
+            model_agent(ScriptedModel([call("delegate"), "ok"]), delegate),
+            model_agent(ScriptedModel([call("hold"), "ok"]), hold, name="holder"),
+        ),
+    }[who]
+    env = {"TOKEN": old}
+    values = env if given == "runtime" else None
+    async with Runtime(agents=agents, env=values, store="memory") as rt:
+        run = await rt.start(agents[0].name, "go", env=env if given == "start" else None)
+        outcome = await run.result()
+        said = [str(event) for event in await rt.hub.read()]
+    shown = f"{outcome} {said} {caplog.text}"
+    assert "revoking" in shown
+    assert old not in shown
+    assert new not in shown
