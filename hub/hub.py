@@ -98,7 +98,7 @@ class Hub:
             raise Closed("the hub", "a hub is entered once; make a new one")
         if self.tasks.is_open:
             raise CallerError("this hub is open already; use the one that is there")
-        defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose)
+        defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose, TaskHost.start)
         await self.pipeline.begin()
         try:
             await self.prompts.begin()
