@@ -143,8 +143,6 @@ def test_time_ids_randomness_and_threads_come_through_ports_only() -> None:
 
 
 BY_HAND = (
-    # The command line draws beside the demo, in a loop of its own.
-    "__main__.py",
     # The console reads keys: nobody else's code runs there.
     "channels/console/",
     # The simulation, the demos and the suite for providers are programs on the library.

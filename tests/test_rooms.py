@@ -93,7 +93,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/demo/chat": (*KERNEL, "runtime", "runtime/loading", "runtime/demo", "runtime/text"),
     "runtime/cli": (
         *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
-        "runtime/schedules", *STORES,
+        "runtime/schedules", "runtime/loading", "runtime/demo", "runtime/demo/assets",
+        "runtime/demo/chat", *STORES,
     ),
     f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),
     f"{SIMULATION}/loop": (*HUB, f"{SIMULATION}/story"),
@@ -339,7 +340,7 @@ def written_in(file: str) -> set[str]:
 
 def test_nothing_grows_beyond_its_size() -> None:
     sizes: dict[str, int] = {}
-    for file in files():
+    for file in ("__init__.py", "__main__.py", *files()):
         lines = (ROOT / file).read_text().count("\n")
         if lines > MAX_LINES:
             sizes[file] = lines

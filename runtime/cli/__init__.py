@@ -1,1 +1,1 @@
-"""The command line over a store."""
+"""The commands of the command line."""

@@ -7,12 +7,10 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from hubbub.hub.ports import Ports
-from hubbub.runtime.cli.printing import Write, document
+from hubbub.runtime.cli.printing import FAILED, Write, document
 from hubbub.runtime.stores.open import DEFAULT_STORE
 
 __all__ = ["backup_command", "fsck_command"]
-
-FAILED: Final = 1
 
 MAX_PROBLEMS: Final = 1_000
 """Problems of a store that are listed one by one."""

@@ -1,6 +1,6 @@
 """The commands over a store: ``hubbub runs | show | tail | export | import | replay | …``.
 
-Plain functions for cyclopts.  They print through ``write`` and report progress through ``notice``;
+Plain functions for cyclopts.  They print, and report progress, through ``CommandScreen``;
 errors are raised, and the command line prints each as one line.
 """
 
@@ -15,17 +15,18 @@ from hubbub.runtime.cli.look_commands import (
     show_command,
     tail_command,
 )
-from hubbub.runtime.cli.printing import Loop, Write
+from hubbub.runtime.cli.printing import CommandScreen
 
 __all__ = ["store_commands"]
 
 
-def store_commands(write: Write, notice: Write, loop: Loop) -> Mapping[str, Callable[..., int]]:
+def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
     """The commands by name, in the order in which help lists them."""
+    write, notice = screen.write, screen.notice
     return {
         "runs": runs_command(write),
         "show": show_command(write),
-        "tail": tail_command(write, loop),
+        "tail": tail_command(write, screen.loop),
         "replay": replay_command(write),
         "schedules": schedules_command(write),
         "export": export_command(write),
