@@ -278,6 +278,8 @@ MAY_MAKE = {
     "backup.py": "sqlite3.connect(path)",
     "write_skill.py": "",  # A user's own: what others may read, too.
     "writing.py": "",  # Recordings of simulated worlds.
+    "assets_command.py": "",  # Pictures, for a repository or a page.
+    "demo_command.py": "",  # The same: the recording of a demo that shows invented data.
 }
 """Who makes files other than by ``private_files``, and with what."""
 
