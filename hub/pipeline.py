@@ -85,7 +85,8 @@ class Pipeline:
 
     __slots__ = (
         "_dispatch", "_mail_under_way", "_thread", "_uncommitted",
-        "addressing", "dispatcher", "in_flight", "is_closed", "journal", "ports", "prompts",
+        "_unwatch", "addressing", "dispatcher", "in_flight", "is_closed", "journal", "ports",
+        "prompts",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost, max_inbox: int) -> None:
@@ -103,6 +104,7 @@ class Pipeline:
         self._uncommitted: dict[str, Commit] = {}
         """The last commit about each run (``Commit.about``) that the store has."""
         self._mail_under_way: dict[str, int] = {}
+        self._unwatch: Callable[[], None] | None = None
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -111,10 +113,13 @@ class Pipeline:
         self._thread = get_ident()
         await self.journal.open()
         self.dispatcher.dispatched = self.journal.tip
+        self._unwatch = self.ports.watch.begin()
 
     def close(self) -> None:
         """Accept and deliver nothing more; idempotent."""
         self.is_closed = True
+        if self._unwatch is not None:
+            self._unwatch()
         self.dispatcher.close()
 
     @property

@@ -20,6 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from hubbub.hub.errors import Closed
+from hubbub.hub.loop_watch import NoWatch, ThreadWatch
 from hubbub.hub.tasks.cancelling import is_on_asyncio, outlast
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Clock",
     "IdSource",
     "Keeper",
+    "LoopWatch",
     "MemoryBlobs",
     "MemorySecrets",
     "Offload",
@@ -100,6 +102,15 @@ class Worker(Protocol):
 
     def close(self) -> None:
         """Let the thread end once it has done what it was asked to; idempotent."""
+        ...
+
+
+class LoopWatch(Protocol):
+    """Where it is noticed that a function holds the event loop."""
+
+    def begin(self) -> Callable[[], None]:
+        """Warn of whoever holds the loop at hand for more than a second, until what is returned
+        is called, which may be done in any thread and more than once."""
         ...
 
 
@@ -337,9 +348,13 @@ class MemoryBlobs:
 
 
 class Ports:
-    """The ports one hub and its runtime share; leave out what should be the machine's own."""
+    """The ports one hub and its runtime share; leave out what should be the machine's own.
 
-    __slots__ = ("_given", "blobs", "clock", "ids", "make_worker", "offload", "secrets")
+    With a ``clock`` of your own nobody watches who holds the event loop, unless you give a
+    ``watch``: its seconds may not be the machine's.
+    """
+
+    __slots__ = ("_given", "blobs", "clock", "ids", "make_worker", "offload", "secrets", "watch")
 
     def __init__(
         self,
@@ -349,8 +364,10 @@ class Ports:
         secrets: Secrets | None = None,
         blobs: Blobs | None = None,
         make_worker: Callable[[], Worker] = ThreadWorker,
+        watch: LoopWatch | None = None,
     ) -> None:
         self._given = secrets, blobs
+        self.watch: LoopWatch = watch or (ThreadWatch() if clock is None else NoWatch())
         self.make_worker = make_worker
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()
@@ -373,4 +390,5 @@ class Ports:
             secrets or store.secrets or self.secrets,
             blobs or store.blobs or self.blobs,
             self.make_worker,
+            self.watch,
         )

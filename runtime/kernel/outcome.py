@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from hubbub.agents.state.thread import Outcome
+from hubbub.hub.errors import RunFailed
 from hubbub.hub.events import Ending, OutcomeName, Usage
 from hubbub.hub.values import Json, decode_value
 
@@ -30,6 +31,15 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     def output(self) -> Any:
         """The output, decoded anew at each access; ``None`` if there is none."""
         return decode_value(self.output_json)
+
+    def value(self) -> Any:
+        """The output of what succeeded; raises ``RunFailed`` with the reason where it did not.
+
+        A limit, an interruption and a deadline count as failures here, whatever text they left.
+        """
+        if not self.success:
+            raise RunFailed(self.run_id, self.outcome, self.reason)
+        return self.output
 
     def __repr__(self) -> str:
         return (

@@ -14,6 +14,7 @@ from support.agents import echo_model, model_agent
 from hubbub import AgentDefinition, ModelReply, Runtime, ScriptedModel, agent, tool
 from hubbub.agents.definitions.tools import ToolError
 from hubbub.agents.model import ToolCall
+from hubbub.hub.errors import RunFailed
 from hubbub.hub.events import AgentComplete
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
@@ -40,7 +41,7 @@ def breaks_in_a_thread(city: str) -> str:
     raise LookupError(f"no such city: {city}")
 
 
-@pytest.mark.spec("D-04")
+@pytest.mark.spec("D-04", "U-08")
 @pytest.mark.parametrize("act", [breaks, breaks_in_a_thread], ids=["async", "plain"])
 async def test_what_a_tool_raises_is_logged_once_with_its_traceback(
     act: Any, journal: Journal, ports: Ports, caplog: pytest.LogCaptureFixture
@@ -127,6 +128,7 @@ FAILED: dict[str, tuple[Callable[[], AgentDefinition], str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.spec("U-08")
 @pytest.mark.parametrize("name", FAILED)
 async def test_a_failed_run_says_so_in_one_line_at_error(
     name: str, journal: Journal, ports: Ports, caplog: pytest.LogCaptureFixture
@@ -144,6 +146,22 @@ async def test_a_failed_run_says_so_in_one_line_at_error(
     assert all(part in line for part in (run.run_id, "agent='assistant'", f"outcome={outcome!r}"))
     assert (record.exc_info is not None) == (name == "code agent")
     assert repr(ended.reason) in line and repr(ended.reason) in repr(ended)
+    with pytest.raises(RunFailed) as failed:
+        ended.value()
+    assert why in str(failed.value) and failed.value.run_id == run.run_id
+    assert (failed.value.outcome, failed.value.reason) == (ended.outcome, ended.reason)
+
+
+@pytest.mark.spec("U-08")
+async def test_the_value_of_what_succeeded_is_its_output(journal: Journal, ports: Ports) -> None:
+    @agent("adds")
+    async def adds(numbers: list[int], ctx: Any) -> dict[str, int]:
+        return {"sum": sum(numbers)}
+
+    bot = model_agent(ScriptedModel(["Well."]))
+    async with Runtime([bot, adds], store=journal, ports=ports) as rt:
+        assert (await rt.run("assistant", "Go.")).value() == "Well."
+        assert (await rt.run("adds", [1, 2])).value() == {"sum": 3}
 
 
 @pytest.mark.parametrize("how", ["completed", "interrupted", "terminated", "closed"])
@@ -228,7 +246,7 @@ anyio.run(main)
 """
 
 
-@pytest.mark.spec("R-15")
+@pytest.mark.spec("R-15", "U-08")
 def test_a_program_that_configures_nothing_sees_why_a_run_has_failed(tmp_path: Path) -> None:
     """By logging's last resort; and whoever configures logging decides himself."""
     quiet = "import logging\nlogging.getLogger('hubbub').addHandler(logging.NullHandler())\n"
