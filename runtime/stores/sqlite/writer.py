@@ -66,7 +66,7 @@ class SqliteWriter:
         self.tip: int = one("SELECT coalesce(max(position), 0) FROM event").fetchone()[0]
         hub = one(
             "SELECT seq, crc FROM event WHERE position = "
-            "(SELECT max(position) FROM event WHERE lane = 'hub')"
+            "(SELECT max(position) FROM event INDEXED BY event_hub WHERE lane = 'hub')"
         )
         last: tuple[int, int] = hub.fetchone() or (0, 0)
         hub_seq, self._hub_chain = last

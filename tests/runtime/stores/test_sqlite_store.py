@@ -74,3 +74,50 @@ async def test_a_damaged_inbox_is_its_own_run_s_trouble(tmp_path: Path, ports: P
     commit = await write(store, A_RUN, 0, AgentStatus())
     assert commit.error and not store.failure
     await store.aclose()
+
+
+async def ended_run(path: Path, ports: Ports, events: int) -> None:
+    """A store with one run that is over, of so many events."""
+    store = sqlite_store(path, ports=ports)
+    await store.open()
+    await open_run(store, A_RUN)
+    life = [stamp(A_RUN, seq, AgentStatus()) for seq in range(1, events)]
+    end = stamp(A_RUN, events, AgentComplete())
+    commit = Commit(A_RUN, [*life, end], taken=(1,), status="ended")
+    store.submit(commit)
+    await store.aclose()
+    assert not commit.error
+
+
+async def steps_of_opening(path: Path, ports: Ports) -> int:
+    """Hundreds of steps that SQLite does, on every connection, while a store is opened."""
+    steps = 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connect = sqlite3.connect
+
+    def watched(*args: Any, **options: Any) -> sqlite3.Connection:
+        db = connect(*args, **options)
+        db.set_progress_handler(step, 100)
+        return db
+
+    store = sqlite_store(path, ports=ports)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", watched)
+        await store.open()
+    await store.aclose()
+    return steps
+
+
+@pytest.mark.spec("G-03")
+async def test_an_opening_reads_nothing_of_what_is_over(tmp_path: Path, ports: Ports) -> None:
+    """Else each opening took longer, and more memory, the more had ever happened."""
+    numbers = (20, 5_000)
+    for events in numbers:
+        await ended_run(tmp_path / str(events), ports, events)
+    few, many = [await steps_of_opening(tmp_path / str(events), ports) for events in numbers]
+    assert many <= few + 5
