@@ -11,9 +11,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "START",
+    "Agent",
     "AgentContext",
     "AgentDefinition",
     "AgentExecutor",
+    "AgentOptions",
     "AgentResponse",
     "AgentStack",
     "AgentStackManager",
@@ -83,6 +85,10 @@ _EXPORTS: Final = {
         "SubagentToolConfig",
     ),
     "hubbub.agents.definitions.run_state": ("RunState",),
+    "hubbub.agents.definitions.short_form": (
+        "Agent",
+        "AgentOptions",
+    ),
     "hubbub.agents.definitions.skills": ("Skill",),
     "hubbub.agents.definitions.tools": (
         "Tool",
@@ -162,6 +168,7 @@ if TYPE_CHECKING:
         SubagentToolConfig,
     )
     from hubbub.agents.definitions.run_state import RunState
+    from hubbub.agents.definitions.short_form import Agent, AgentOptions
     from hubbub.agents.definitions.skills import Skill
     from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult, tool
     from hubbub.agents.definitions.variables import VariableDefinition

@@ -13,7 +13,9 @@ __all__ = [
     "NO_RESULT",
     "RESULT_POINTS",
     "SKILL_PREFIX",
+    "Agent",
     "AgentDefinition",
+    "AgentOptions",
     "BadArguments",
     "Execute",
     "Files",
@@ -99,6 +101,10 @@ _EXPORTS: Final = {
         "Skill",
         "passthrough_problems",
     ),
+    "hubbub.agents.definitions.short_form": (
+        "Agent",
+        "AgentOptions",
+    ),
     "hubbub.agents.definitions.run_state": (
         "Files",
         "Keys",
@@ -133,6 +139,7 @@ if TYPE_CHECKING:
         Keys,
         RunState,
     )
+    from hubbub.agents.definitions.short_form import Agent, AgentOptions
     from hubbub.agents.definitions.skills import (
         SKILL_PREFIX,
         Skill,
