@@ -12,7 +12,7 @@ what is due, and ``interpret``, what an outcome means).  Each rule is in the fil
     a frame              ``turn.takeover`` (push), ``state.commands``, ``turn.commands`` (back)
     the registry         ``state.registry``       hooks             ``turn.hook_events``
     retries              ``retry``                prompts           ``state.prompts``
-    after a crash        ``turn.recovery``, ``turn.deaths``
+    after a crash        ``turn.recovery``, ``turn.crash_limit``
     code agents          ``code``                 frames as values  ``frames``
     frames by hand       ``standalone``
     a folder for people  ``folders``              one file of all   ``packaging``

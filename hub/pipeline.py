@@ -24,7 +24,7 @@ from msgspec import structs
 
 from hubbub.hub.addressing import Addressing
 from hubbub.hub.delivery import scope
-from hubbub.hub.delivery.dead_letters import letter_of, unhandled
+from hubbub.hub.delivery.dead_letters import dead_letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent, WrongThread
 from hubbub.hub.events import (
@@ -328,7 +328,7 @@ class Pipeline:
             self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
         letters: Sequence[HubDeadLetter] = ()
         if commit.leftovers or (commit.deliveries and commit.receipt is None):
-            letters = self._letters(commit)
+            letters = self._dead_letters(commit)
         if not letters and commit.trailing is None:
             self._dispatch(commit.written)
         else:
@@ -374,21 +374,21 @@ class Pipeline:
         receipt.settle(delivery.outcome or "rejected", delivery.reason)
         if delivery.outcome == "rejected":
             if delivery.reason == "unreadable" and owner is not None:
-                owner.met_damage(receipt.run_id)
+                owner.found_damage(receipt.run_id)
             self._dead_letter(delivery.to, delivery.reason, delivery.event)
 
     # ── what nobody will handle ──────────────────────────────────────────────────────────────
 
-    def _letters(self, commit: Commit) -> list[HubDeadLetter]:
+    def _dead_letters(self, commit: Commit) -> list[HubDeadLetter]:
         letters = []
         for each in unhandled(commit):
-            if (letter := letter_of(*each, at=self.ports.clock.now())) is not None:
+            if (letter := dead_letter_of(*each, at=self.ports.clock.now())) is not None:
                 self.dispatcher.number += 1
                 letters.append(structs.replace(letter, seq=self.dispatcher.number))
         return letters
 
     def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
-        if (letter := letter_of(to, reason, event, at=self.ports.clock.now())) is not None:
+        if (letter := dead_letter_of(to, reason, event, at=self.ports.clock.now())) is not None:
             self.dispatcher.tell(letter)
 
 

@@ -259,7 +259,7 @@ CONSUMERS: Final = {
 """By file.  "own" is a run's own lane, "in" what its inbox holds, "none" what is not kept."""
 
 NARROW: Final = {
-    "agents/turn/deaths.py": "counts restores, and asks of what was taken whether it waited",
+    "agents/turn/crash_limit.py": "counts restores, and asks of what was taken whether it waited",
     "agents/turn/prompt_endings.py": "asks whether a commit ends a prompt",
     "channels/console/console.py": "looks for the end of its own turn and for dead letters",
     "channels/console/pace.py": "shows whether somebody is at work: text, tools, the end",
@@ -267,7 +267,7 @@ NARROW: Final = {
     "runtime/demo/assets/told.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
-    "runtime/stores/folders/mended.py": "asks what a run took and which relatives it lacks",
+    "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
     "runtime/simulation/story/history.py": "collects what users were told and what went wrong",
     "runtime/standalone/turn.py": "a turn by hand: it writes events and reads its own",

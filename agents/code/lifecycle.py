@@ -11,7 +11,7 @@ Rules
 * ``agent:complete`` is terminal at once, no matter who writes it; what follows is dropped.
 * The session of a code agent begins with its start and ends with its end.
 * A run whose process died goes on in a further attempt if its definition says so, and not if it
-  has died too often in a row (agents/turn/deaths.py) without progress: a result on record, a
+  has died too often in a row (agents/turn/crash_limit.py) without progress: a result on record, a
   model's step, a message consumed, a child; or having come as far as to wait, for a message or for
   others, of which an ``agent:park`` after a restart tells.
 """
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from hubbub.agents.state.area import NO_AREA, Area, with_file, with_key
 from hubbub.agents.state.family import OPENING, describe
 from hubbub.agents.state.prompts import OpenPrompt, ends_of, with_prompt, without_prompt
-from hubbub.agents.turn.deaths import doom_of
+from hubbub.agents.turn.crash_limit import crash_limit_failure
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json, encode_value
@@ -60,7 +60,7 @@ class CodeThread(Struct, frozen=True, gc=False):
     """The highest number of a model's step so far, one that was cut short included."""
     causes: tuple[str, ...] = ()
     """Why it was executed again, each time since it last got anywhere."""
-    got_on: bool = False
+    has_progressed: bool = False
     """Whether the execution at work has got anywhere."""
     prompts: tuple[OpenPrompt, ...] = ()
     """What the code has asked and nobody has answered yet."""
@@ -77,7 +77,7 @@ class CodeThread(Struct, frozen=True, gc=False):
     @property
     def before(self) -> tuple[str, ...]:
         """Why it was executed again, as far as that counts if it is now once more."""
-        return () if self.got_on else self.causes
+        return () if self.has_progressed else self.causes
 
 
 def fold_code(thread: CodeThread, event: Event) -> CodeThread:
@@ -86,16 +86,18 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentStart():
             return replace(thread, phase="live")
         case e.AgentRestore():
-            causes = () if thread.got_on else (*thread.causes, event.reason)
-            return replace(thread, attempt=event.attempt, causes=causes, got_on=False)
+            causes = () if thread.has_progressed else (*thread.causes, event.reason)
+            return replace(thread, attempt=event.attempt, causes=causes, has_progressed=False)
         case e.AgentStep():
             step = max(thread.step, event.step)
             usage = thread.usage + event.usage
-            return replace(thread, usage=usage, step=step, causes=(), got_on=True)
+            return replace(thread, usage=usage, step=step, causes=(), has_progressed=True)
         case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
             return replace(thread, step=event.step)
         case e.AgentRecord() | e.AgentPark():
-            return thread if thread.got_on else replace(thread, causes=(), got_on=True)
+            return (
+                thread if thread.has_progressed else replace(thread, causes=(), has_progressed=True)
+            )
         case e.AgentComplete():
             return replace(thread, phase="ended", ending=event)
         case e.AgentFile():
@@ -104,7 +106,7 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
             return replace(thread, area=with_key(thread.area, event))
         case e.AgentChild():
             children = (*thread.children, event.child_run_id)
-            return replace(thread, children=children, causes=(), got_on=True)
+            return replace(thread, children=children, causes=(), has_progressed=True)
         case e.SessionPrompt():
             return replace(thread, prompts=with_prompt(thread.prompts, event))
         case e.SessionPromptEnd():
@@ -124,8 +126,8 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
                 thread = replace(thread, closing=True)
             case e.SessionReply() if thread.prompts:
                 thread = replace(thread, prompts=without_prompt(thread.prompts, item.prompt_id))
-            case e.SessionMessage() if not thread.got_on:
-                thread = replace(thread, causes=(), got_on=True)
+            case e.SessionMessage() if not thread.has_progressed:
+                thread = replace(thread, causes=(), has_progressed=True)
     return thread
 
 
@@ -149,9 +151,9 @@ def refusal_of_restart(
     if on_restart == "fail":
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
-    doom = doom_of((*thread.before, cause))
+    failure = crash_limit_failure((*thread.before, cause))
     kind = "LoopDied" if cause else "CrashLoop"
-    return e.AgentFailed(error=doom, error_type=kind) if doom else None
+    return e.AgentFailed(error=failure, error_type=kind) if failure else None
 
 
 def admit(thread: CodeThread, event: Event) -> tuple[Event, ...]:

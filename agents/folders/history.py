@@ -40,8 +40,8 @@ from hubbub.agents.folders.history_lines import (
 )
 from hubbub.agents.folders.state_file import Record, trimmed
 from hubbub.agents.state.area import place_files
-from hubbub.agents.state.commands import is_unheard
-from hubbub.agents.state.family import FAILURE, describe, is_told
+from hubbub.agents.state.commands import is_not_for_model
+from hubbub.agents.state.family import FAILURE, describe, reports_to_side
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.thread import Thread
@@ -232,7 +232,7 @@ def _item_line(thread: Thread, event: e.SessionTaken, item: InLane) -> Line | No
         case e.SessionOpen():
             return _opening_line(thread, event, item)
         case e.SessionMessage():
-            if (thread.origin.frame or thread.open is not None) and is_unheard(thread, item):
+            if (thread.origin.frame or thread.open is not None) and is_not_for_model(thread, item):
                 return None
             return _message_line(thread, event, item)
         case e.SessionResult():
@@ -270,7 +270,7 @@ def _message_line(thread: Thread, event: Event, item: e.SessionMessage) -> Line:
 
 def _told_line(thread: Thread, event: Event, item: e.SessionResult) -> Line | None:
     """A result that no call waits for, as the side that started the child reads it."""
-    child = None if awaited(thread, item) else is_told(thread.family, item)
+    child = None if awaited(thread, item) else reports_to_side(thread.family, item)
     if child is None:
         return None
     files = _placed(thread, item.files)

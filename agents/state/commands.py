@@ -18,7 +18,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import InLane, SessionMessage
 
-__all__ = ["BACK", "CANCELLED", "SENT_BACK", "STOP", "Word", "is_unheard", "word_of"]
+__all__ = ["BACK", "CANCELLED", "SENT_BACK", "STOP", "Word", "is_not_for_model", "word_of"]
 
 Word: TypeAlias = Literal["", "stop", "back"]
 
@@ -44,7 +44,7 @@ def word_of(item: InLane) -> Word:
     return "back" if said == BACK else "stop"
 
 
-def is_unheard(thread: Thread, item: SessionMessage) -> bool:
+def is_not_for_model(thread: Thread, item: SessionMessage) -> bool:
     """Whether a message that is taken just now is acted upon instead of heard.
 
     While a call waits for a frame or for an answer, nothing but such words, and the answer itself,

@@ -37,8 +37,8 @@ __all__ = [
     "Start",
     "describe",
     "failure_of",
-    "is_told",
     "notes_of",
+    "reports_to_side",
     "succeeded",
 ]
 
@@ -268,7 +268,7 @@ def with_booted(family: Family, request_id: str) -> Family:
 # ── whose result, in which words ─────────────────────────────────────────────────────────────
 
 
-def is_told(family: Family, item: e.SessionResult) -> Child | None:
+def reports_to_side(family: Family, item: e.SessionResult) -> Child | None:
     """The child, if a result that no call waits for is reported to the side that started it."""
     child = family.find(item.child_run_id)
     if child is None or not child.reports or child.explicit or not item.session:

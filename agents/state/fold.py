@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
 from hubbub.agents.state.area import attachment_note, place_files, with_file, with_files, with_key
-from hubbub.agents.state.commands import is_unheard
+from hubbub.agents.state.commands import is_not_for_model
 from hubbub.agents.state.family import (
     FAILURE,
     OPENING,
     Start,
     describe,
-    is_told,
+    reports_to_side,
     with_booted,
     with_child,
     with_deferred,
@@ -192,7 +192,7 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
 
 def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
     origin = thread.origin
-    if (origin.frame or thread.open is not None) and is_unheard(thread, item):
+    if (origin.frame or thread.open is not None) and is_not_for_model(thread, item):
         return thread
     if item.key and origin.reports and item.source == origin.parent_run_id:
         thread = replace(thread, answering=(*thread.answering, item.key))
@@ -224,7 +224,7 @@ def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
     if placed:
         thread = replace(thread, area=with_files(thread.area, placed))
     waited = awaited(thread, item)
-    child = None if waited else is_told(thread.family, item)
+    child = None if waited else reports_to_side(thread.family, item)
     thread = replace(thread, family=with_result(thread.family, item))
     for index in waited:  # No longer given up by the answer that follows.
         thread = change_call(thread, index, status="started")

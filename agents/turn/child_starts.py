@@ -28,7 +28,7 @@ from hubbub.agents.turn.child_calls import (
     wanted,
 )
 from hubbub.agents.turn.decide import Kind
-from hubbub.agents.turn.signals import Decision, Delegated, FrameGone, taken_items
+from hubbub.agents.turn.signals import Decision, Delegated, FrameUnavailable, taken_items
 from hubbub.agents.turn.steps import go_on
 from hubbub.agents.turn.takeover import not_completed, push
 from hubbub.hub import events as e
@@ -64,7 +64,7 @@ def delegated(
 
 def given_back(
     thread: Thread,
-    signal: FrameGone,
+    signal: FrameUnavailable,
     side: ActiveSide,
     waiting: frozenset[Kind],
     definitions: Definitions,

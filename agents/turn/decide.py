@@ -37,6 +37,7 @@ from hubbub.hub.events import InLane
 __all__ = [
     "Activity",
     "AwaitChildren",
+    "CallHooks",
     "CallModel",
     "Command",
     "Conclude",
@@ -49,7 +50,6 @@ __all__ = [
     "RunTool",
     "StartChild",
     "Take",
-    "TellHooks",
     "decide",
     "is_wanted",
     "kind_of",
@@ -93,11 +93,11 @@ class Receive(Struct, frozen=True, gc=False):
     kind: Kind
 
 
-class TellHooks(Struct, frozen=True, gc=False):
+class CallHooks(Struct, frozen=True, gc=False):
     """Tell the hooks of what is on record."""
 
 
-Activity: TypeAlias = CallModel | RunTool | StartChild | Receive | TellHooks
+Activity: TypeAlias = CallModel | RunTool | StartChild | Receive | CallHooks
 
 
 def needs_record(activity: Activity) -> bool:
@@ -146,7 +146,7 @@ class Leave(Struct, frozen=True, gc=False):
 Command: TypeAlias = Do | Take | Lend | AwaitChildren | Conclude | Park | Leave
 
 _WAIT = AwaitChildren()
-_TELL = Do((TellHooks(),))
+_CALL_HOOKS = Do((CallHooks(),))
 _PARK = Park()
 _LEAVE = Leave()
 _CONCLUDE = Conclude()
@@ -160,31 +160,31 @@ def decide(
     waiting: frozenset[Kind],
     asking: int = 0,
     *,
-    notices: bool = False,
-    hears: frozenset[Kind] = frozenset(),
+    hook_events: bool = False,
+    hooked: frozenset[Kind] = frozenset(),
 ) -> Command:
     """The command that follows from the state and from which kinds of item wait.
 
     ``asking`` is the turn on whose behalf the model is being asked just now, 0 for none.
-    ``notices``: hooks have yet to be called for what was written; ``hears``: the kinds that hooks
-    are to see before they are taken.
+    ``hook_events``: hooks have not been called yet for what was committed; ``hooked``: the kinds of
+    items that hooks see before they are taken.
     """
     if thread.phase == "ended":
-        return _TELL if notices else _LEAVE
+        return _CALL_HOOKS if hook_events else _LEAVE
     if "control" in waiting:
-        if "message" in hears and thread.phase == "new":
+        if "message" in hooked and thread.phase == "new":
             return Do((Receive("control"),))
         return _TAKE["control"]
-    if "said" in waiting and (word := _heeded(thread, waiting)):
+    if "said" in waiting and (word := _command_due(thread, waiting)):
         return _TAKE[word]
-    if notices:
-        return Do((TellHooks(), *_at_work(thread, asking)))
+    if hook_events:
+        return Do((CallHooks(), *_at_work(thread, asking)))
     if thread.phase == "new":
         return _LEAVE
     if thread.in_session and thread.open is None and asking == thread.turn:
         return Do((_next_step(thread),))
     if "result" in waiting:
-        if "result" in hears and thread.open is not None:
+        if "result" in hooked and thread.open is not None:
             return Do((Receive("result"), *_at_work(thread, asking)))
         return _TAKE["result"]
     if thread.open is not None:
@@ -198,7 +198,7 @@ def decide(
     if "message" in waiting and (
         not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives
     ):
-        return Do((Receive("message"),)) if "message" in hears else _TAKE["message"]
+        return Do((Receive("message"),)) if "message" in hooked else _TAKE["message"]
     if thread.in_session:
         return Do((_next_step(thread),))
     if thread.closing or (thread.once and thread.session):
@@ -206,7 +206,7 @@ def decide(
     return _LEAVE if thread.parked else _PARK
 
 
-def _heeded(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop", "back"]:
+def _command_due(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop", "back"]:
     """The word that waits and is for this run to act upon, if one is."""
     is_below = thread.frame is not None
     is_frame = thread.origin.frame > 0 and thread.converses

@@ -21,10 +21,10 @@ from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 
-__all__ = ["Notice", "hook_events_of"]
+__all__ = ["HookEvent", "hook_events_of"]
 
 
-class Notice(Struct, frozen=True):
+class HookEvent(Struct, frozen=True):
     """What is reported, and to whom."""
 
     value: Any
@@ -33,7 +33,7 @@ class Notice(Struct, frozen=True):
 
 def hook_events_of(
     before: Thread, after: Thread, events: Sequence[Event], hooks: Mapping[str, tuple[Hook, ...]]
-) -> tuple[tuple[str, Notice], ...]:
+) -> tuple[tuple[str, HookEvent], ...]:
     """What the hooks of a side are called with after a commit, by point, in order."""
     found: list[tuple[str, Any]] = []
     for event in events:
@@ -42,14 +42,16 @@ def hook_events_of(
             found.append(("after_thread_created", said if isinstance(said, str) else None))
         elif isinstance(event, e.AgentChild) and not event.error and event.child_run_id:
             child = after.family.find(event.child_run_id)
-            found.append(("after_subagent_created", entry_of(child or _gone(event), {})))
+            found.append(("after_subagent_created", entry_of(child or _unlisted_child(event), {})))
     if "after_create_message" in hooks:
         new = _new_messages(before, after, events)
         found += [("after_create_message", message) for message in new]
     ended = after.outcome if after.outcome is not before.outcome else None
     if ended is not None and any(isinstance(event, e.SessionEnd) for event in events):
         found.append(("after_session", ended))
-    return tuple((point, Notice(value, hooks[point])) for point, value in found if point in hooks)
+    return tuple(
+        (point, HookEvent(value, hooks[point])) for point, value in found if point in hooks
+    )
 
 
 def _new_messages(
@@ -81,5 +83,5 @@ def _resets(event: Event) -> bool:
     )
 
 
-def _gone(event: e.AgentChild) -> Child:
+def _unlisted_child(event: e.AgentChild) -> Child:
     return Child(run_id=event.child_run_id, agent=event.child_agent, name=event.name)

@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.state.family import Deferred, is_told, notes_of
+from hubbub.agents.state.family import Deferred, notes_of, reports_to_side
 from hubbub.agents.state.fold import fold, fold_all, placed_files
 from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.prompts import ends_of, find_prompt
@@ -156,7 +156,7 @@ def _opens_session(thread: Thread, item: InLane) -> bool:
         case e.SessionReset():
             return bool(item.message)
         case e.SessionResult():
-            return is_told(thread.family, item) is not None
+            return reports_to_side(thread.family, item) is not None
         case _:
             return False
 
@@ -166,7 +166,7 @@ def _side_for(thread: Thread, item: InLane) -> str:
     if item.__class__ is e.SessionMessage:
         return thread.origin.receives
     if isinstance(item, e.SessionResult):
-        child = is_told(thread.family, item)
+        child = reports_to_side(thread.family, item)
         return child.side if child is not None else "side_a"
     return "side_a"
 

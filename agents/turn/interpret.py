@@ -33,11 +33,11 @@ from hubbub.agents.turn.signals import (
     DeadlinePassed,
     Decision,
     Delegated,
-    FrameGone,
+    FrameUnavailable,
+    HooksCalled,
     LoopFailed,
     ModelFailed,
     ModelReplied,
-    Noticed,
     Parked,
     Restored,
     Signal,
@@ -87,7 +87,7 @@ def interpret(
                 thread, definitions
             )
             decision = delegated(thread, signal, side, waiting, definitions)
-        case FrameGone():
+        case FrameUnavailable():
             side = definitions.side(thread.agent, thread.acts_as)
             decision = given_back(thread, signal, side, waiting, definitions)
         case Restored():
@@ -101,7 +101,7 @@ def interpret(
             decision = Decision((conclusion(thread),), status="ended")
         case Parked():
             return Decision((e.AgentPark(),), status="parked")
-        case Noticed():
+        case HooksCalled():
             return Decision()
         case _:
             assert_never(signal)

@@ -17,10 +17,10 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME
 from hubbub.agents.state.thread import Thread
 
-__all__ = ["Gone", "find_missing"]
+__all__ = ["ResumeProblem", "find_missing"]
 
 
-class Gone(Struct, frozen=True):
+class ResumeProblem(Struct, frozen=True):
     """Why a run cannot be resumed: a few words for programs, and a sentence with the remedy."""
 
     reason: str
@@ -30,23 +30,23 @@ class Gone(Struct, frozen=True):
 _BACK = "open the runtime with it again and the run goes on, or terminate the run"
 
 
-def find_missing(thread: Thread, agent: str, definitions: Definitions) -> Gone | None:
+def find_missing(thread: Thread, agent: str, definitions: Definitions) -> ResumeProblem | None:
     """What a run of ``agent`` needs to go on and does not find."""
     definition = definitions.find_agent(agent)
     if definition is None:
-        return Gone("agent gone", f"there is no agent {agent!r} any more; {_BACK}")
+        return ResumeProblem("agent gone", f"there is no agent {agent!r} any more; {_BACK}")
     if definition.is_code or thread.phase != "live":
         return None
     for which in _sides_needed(thread):
         if definitions.find_side(agent, which) is None:
             problem = f"agent {agent!r} has no {which} any more"
-            return Gone("prompt gone", f"{problem}; {_BACK}")
+            return ResumeProblem("prompt gone", f"{problem}; {_BACK}")
     side = definitions.find_side(agent, thread.acts_as)
     for call in thread.open.calls if thread.open is not None and side is not None else ():
         known = side is not None and (call.name in side.tools or call.name in side.offered)
         if call.status == "started" and not known:
             problem = f"agent {agent!r} was running {call.name!r}, a tool it no longer has"
-            return Gone("tool gone", f"{problem}; {_BACK}")
+            return ResumeProblem("tool gone", f"{problem}; {_BACK}")
     return None
 
 

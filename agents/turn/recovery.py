@@ -1,7 +1,7 @@
 """A run is back in memory, in the middle of something: what that means.
 
-* It goes on, or it has died too often (agents/turn/deaths.py) and fails.  Why it came back stands
-  in its ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a
+* It goes on, or it has died too often (agents/turn/crash_limit.py) and fails.  Why it came back
+  is in its ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a
   model's answer that is tried again, when it parks, or when it has come as far as to wait.
 * Calls that were under way are lost, or made again (``calls``).
 * ``CONTEXT_ONLY``: the context is kept, the session at work ends, every open call is
@@ -14,7 +14,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.calls import LOST, answer, given_up, lost_calls
-from hubbub.agents.turn.deaths import CONTEXT_ONLY, doom_of
+from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, crash_limit_failure
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, session_end
 from hubbub.agents.turn.signals import Decision, Restored
@@ -42,11 +42,11 @@ def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Deci
     """Go on with what was at work, or give up."""
     cause = signal.cause
     # What is not retried kills nobody.
-    doom = "" if cause == CONTEXT_ONLY else doom_of((*signal.before, cause))
-    if doom:
+    reason = "" if cause == CONTEXT_ONLY else crash_limit_failure((*signal.before, cause))
+    if reason:
         kind = "CrashLoop" if not cause else "LoopDied"
-        failure = e.AgentFailed(error=doom, error_type=kind)
-        return end_run(thread, "failed", doom, failure)
+        failure = e.AgentFailed(error=reason, error_type=kind)
+        return end_run(thread, "failed", reason, failure)
     restore = e.AgentRestore(attempt=thread.restarts + 2, reason=cause)
     if cause == CONTEXT_ONLY:
         return _given_up(thread, restore)

@@ -21,11 +21,11 @@ __all__ = [
     "DeadlinePassed",
     "Decision",
     "Delegated",
-    "FrameGone",
+    "FrameUnavailable",
+    "HooksCalled",
     "LoopFailed",
     "ModelFailed",
     "ModelReplied",
-    "Noticed",
     "Parked",
     "Restored",
     "Signal",
@@ -111,7 +111,7 @@ class Restored(Struct, frozen=True, gc=False):
     before: tuple[str, ...] = ()
 
 
-class FrameGone(Struct, frozen=True, gc=False):
+class FrameUnavailable(Struct, frozen=True, gc=False):
     """The user speaks to a frame that cannot be resumed: its definition is missing.
 
     ``words`` are those that ask for what follows anyway.
@@ -141,7 +141,7 @@ class Parked(Struct, frozen=True, gc=False):
     """Nothing is due."""
 
 
-class Noticed(Struct, frozen=True, gc=False):
+class HooksCalled(Struct, frozen=True, gc=False):
     """Hooks were called for what is on record."""
 
 
@@ -152,12 +152,12 @@ Signal: TypeAlias = (
     | ToolFinished
     | Delegated
     | Restored
-    | FrameGone
+    | FrameUnavailable
     | DeadlinePassed
     | LoopFailed
     | Concluded
     | Parked
-    | Noticed
+    | HooksCalled
 )
 
 

@@ -322,19 +322,19 @@ class Console:
         """Ctrl-C was pressed."""
         # A code agent that rests as far as one can see may be at work all the same.
         is_working = self._stack.is_at_work or (bool(self._root) and self._phase() != "resting")
-        deed = self._ctrl_c.press(
+        effect = self._ctrl_c.press(
             self._hub.ports.clock.monotonic(),
             has_frames=self._stack.has_frames,
             is_working=is_working,
         )
-        if (is_working or deed == "go back") and not self._hub.is_closed:
-            run_id = self._root if deed == "go back" else self._stack.at_work.run_id
+        if (is_working or effect == "go back") and not self._hub.is_closed:
+            run_id = self._root if effect == "go back" else self._stack.at_work.run_id
             self._hub.interrupt(run_id, "Ctrl-C")
-        if deed == "leave":
+        if effect == "leave":
             self._leave(INTERRUPTED if self._is_plain else 0)
             return
         self._screen.interrupted()
-        if text := hint(deed):
+        if text := hint(effect):
             self._screen.line(text, "dim")
         self._change()
 

@@ -15,14 +15,14 @@ Rules
 
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["TWICE", "CtrlC", "Deed", "hint"]
+__all__ = ["TWICE", "CtrlC", "PressEffect", "hint"]
 
 TWICE: Final = 2.0
 """Seconds within which a press is the second one."""
 
-Deed: TypeAlias = Literal["interrupt", "interrupt frame", "go back", "rest", "leave"]
+PressEffect: TypeAlias = Literal["interrupt", "interrupt frame", "go back", "rest", "leave"]
 
-_HINTS: Final[dict[Deed, str]] = {
+_HINTS: Final[dict[PressEffect, str]] = {
     "interrupt": "interrupting; press Ctrl-C again to leave",
     "interrupt frame": "interrupting; Ctrl-C again goes back to main",
     "go back": "",  # What comes of it has a line of its own.
@@ -39,9 +39,9 @@ class CtrlC:
     def __init__(self, *, once: bool = False) -> None:
         self._once = once
         self._at = float("-inf")
-        self._last: Deed | None = None
+        self._last: PressEffect | None = None
 
-    def press(self, now: float, *, has_frames: bool, is_working: bool) -> Deed:
+    def press(self, now: float, *, has_frames: bool, is_working: bool) -> PressEffect:
         """What a press does at a time (seconds): with frames or without, at work or at rest."""
         if self._once:
             return "leave"
@@ -60,12 +60,12 @@ class CtrlC:
             self._last = None
 
 
-def hint(deed: Deed) -> str:
+def hint(effect: PressEffect) -> str:
     """What the next press does, if there is something to say about it."""
-    return _HINTS[deed]
+    return _HINTS[effect]
 
 
-def _next(last: Deed | None, *, has_frames: bool, is_working: bool) -> Deed:
+def _next(last: PressEffect | None, *, has_frames: bool, is_working: bool) -> PressEffect:
     if last in ("interrupt", "rest"):
         return "leave"
     if not has_frames:

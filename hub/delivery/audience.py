@@ -3,7 +3,7 @@
 An ``Audience`` is everybody who listens to one thing (all events, one run, one tree of runs).
 It keeps a row of subscriptions per event type, found on first use.  A row is an immutable tuple,
 so that subscribing or unsubscribing during a dispatch never shifts anybody else, and what is
-removed becomes deaf at once by losing its ``deliver``.
+removed becomes ignore_event at once by losing its ``deliver``.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from typing import Self
 from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.events import Event
 
-__all__ = ["Audience", "Subscription", "deaf"]
+__all__ = ["Audience", "Subscription", "ignore_event"]
 
 
-def deaf(event: Event) -> None:
+def ignore_event(event: Event) -> None:
     """What a removed subscription delivers to."""
 
 
@@ -47,7 +47,7 @@ class Subscription:
 
     def close(self) -> None:
         """Leave: nothing is delivered from now on, by no dispatch at work either."""
-        self.deliver = deaf
+        self.deliver = ignore_event
         self._leave(self)
 
     def __call__(self) -> None:
@@ -97,7 +97,7 @@ class Audience:
                 return tuple(s for s in row if s.root_run_id in (None, event.root_run_id))
         return row
 
-    def deafen(self) -> None:
+    def stop_all(self) -> None:
         """Let no listener be called again, not even by a dispatch at work."""
         for subscription in self.subscriptions:
-            subscription.deliver = deaf
+            subscription.deliver = ignore_event

@@ -7,10 +7,10 @@ from hubbub.hub.events import HubDeadLetter, InLane, SessionMessage, SessionRepl
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit
 
-__all__ = ["letter_of", "unhandled"]
+__all__ = ["dead_letter_of", "unhandled"]
 
 
-def letter_of(to: str, reason: str, event: InLane, *, at: int) -> HubDeadLetter | None:
+def dead_letter_of(to: str, reason: str, event: InLane, *, at: int) -> HubDeadLetter | None:
     """The letter that says so of an item for run ``to``; ``None`` where nobody counts on it."""
     if not isinstance(event, SessionMessage | SessionResult | SessionReply):
         return None

@@ -52,7 +52,7 @@ class Owner(Protocol):
         """Why no message may be sent to a run just now; empty where one may."""
         ...
 
-    def met_damage(self, run_id: str) -> None:
+    def found_damage(self, run_id: str) -> None:
         """The store has found that it cannot read a run."""
         ...
 
@@ -135,7 +135,7 @@ class Dispatcher:
         self.is_closed = True
         # A dispatch at work holds a row of these: it must not call them any more.
         for audience in self.audiences:
-            audience.deafen()
+            audience.stop_all()
         self._everyone = Audience()
         self._trees.clear()
         self._runs.clear()

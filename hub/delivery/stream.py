@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import anyio
 
-from hubbub.hub.delivery.audience import Subscription, deaf
+from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.patterns import Patterns
@@ -147,7 +147,7 @@ class EventStream:
         """End the stream after what is buffered; idempotent."""
         if not self._closed:
             self._closed = True
-            self.subscription.deliver = deaf
+            self.subscription.deliver = ignore_event
             self._dispatcher.detach(self.subscription)
             self._dispatcher.streams.pop(self, None)
             if self._inbox is not None:

@@ -35,8 +35,8 @@ from hubbub.hub.store.journal import Commit, Delivery, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
-    "can_be_left_over", "found_instead", "heir_of", "judge", "lenders", "moved",
-    "numbered", "opening_of", "placed", "take_out", "without_key",
+    "can_be_left_over", "found_instead", "judge", "lenders", "moved", "numbered",
+    "opening_of", "placed", "successor_of", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
@@ -177,7 +177,7 @@ def take_out(row: LedgerRow, seq: int) -> None:
         row.messages -= 1
 
 
-def heir_of(commit: Commit, find: Callable[[str], R | None]) -> R | None:
+def successor_of(commit: Commit, find: Callable[[str], R | None]) -> R | None:
     """Where a commit's leftovers go: to the run that it names, or, if that is over, the one below.
 
     A stack that is unwound ends from below.

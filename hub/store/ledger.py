@@ -27,13 +27,13 @@ from hubbub.hub.events.descriptors import is_identity
 from hubbub.hub.store.inbox_rules import (
     can_be_left_over,
     found_instead,
-    heir_of,
     judge,
     lenders,
     moved,
     numbered,
     opening_of,
     placed,
+    successor_of,
     take_out,
     without_key,
 )
@@ -188,7 +188,7 @@ class Ledger(Generic[R]):
         if not commit.leave_to:
             return
         try:
-            heir = heir_of(commit, self._rows.find)
+            heir = successor_of(commit, self._rows.find)
         except BadValue:  # What waits there is damaged: that must not keep this run from ending.
             return
         for message in moved(commit, heir):

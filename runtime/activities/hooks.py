@@ -15,7 +15,7 @@ from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.family import failure_of, succeeded
 from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.hook_events import Notice
+from hubbub.agents.turn.hook_events import HookEvent
 from hubbub.hub.events import InLane, SessionMessage, SessionOpen, SessionResult
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of
@@ -35,7 +35,7 @@ async def run_hooks(
 ) -> Any:
     """What the hooks of a point make of ``value``; only cancellation is raised."""
     hooks = side.hooks.get(point, ())
-    if isinstance(value, Notice):  # Of the side that was at work, which may be another by now.
+    if isinstance(value, HookEvent):  # Of the side that was at work, which may be another by now.
         hooks, value = value.hooks, value.value
     for hook in hooks:
         value = await _run(hook, state, value, run_id)

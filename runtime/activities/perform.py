@@ -40,19 +40,19 @@ from hubbub.agents.state.area import find_files
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
     Activity,
+    CallHooks,
     CallModel,
     Kind,
     Receive,
     RunTool,
     StartChild,
-    TellHooks,
 )
 from hubbub.agents.turn.request import build_request
 from hubbub.agents.turn.signals import (
     Delegated,
+    HooksCalled,
     ModelFailed,
     ModelReplied,
-    Noticed,
     Signal,
     Taken,
     ToolFinished,
@@ -112,7 +112,7 @@ class Performer(Protocol):
     def side(self) -> ActiveSide | None: ...
 
     @property
-    def notices(self) -> deque[tuple[str, Any]]: ...
+    def hook_events(self) -> deque[tuple[str, Any]]: ...
 
     def waiting_items(self, kind: Kind) -> tuple[InLane, ...]: ...
 
@@ -143,12 +143,12 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
                     run.lane.run_id,
                 )  # fmt: skip
                 return Taken(items, services.budgets.of(run.lane.root_run_id))
-            case TellHooks():
-                while run.notices:
-                    point, value = run.notices[0]
+            case CallHooks():
+                while run.hook_events:
+                    point, value = run.hook_events[0]
                     await run_hooks(side, point, at_work.state(), value, run.lane.run_id)
-                    run.notices.popleft()
-                return Noticed()
+                    run.hook_events.popleft()
+                return HooksCalled()
             case _:
                 assert_never(activity)
     except BaseException as error:
@@ -236,7 +236,7 @@ def _ended_from_within(activity: Activity, text: str) -> Signal:
         case CallModel():
             return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
         case _:
-            return Noticed()
+            return HooksCalled()
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────
@@ -441,4 +441,4 @@ def timed_out(activity: Activity, seconds: float) -> Signal:
             text = TIMED_OUT.format(seconds)
             return ToolFinished(activity.step, activity.index, text, True, is_late=True)
         case _:
-            return Noticed()
+            return HooksCalled()

@@ -53,7 +53,7 @@ class ThreadState:
         others: OtherRuns,
         lane: OwnLane,
         thread: Callable[[], Thread],
-        record: "Pen",
+        record: "Recorder",
         *,
         hub: Any,
         side: ActiveSide | None = None,
@@ -263,7 +263,7 @@ async def foreign_state(
         return None
     lane, thread = found
     outside = Outside(services.hub, run_id)
-    return ThreadState(services, others, lane, thread, _ForeignPen(run_id), hub=outside, by=by)
+    return ThreadState(services, others, lane, thread, _ForeignRecorder(run_id), hub=outside, by=by)
 
 
 class Outside:
@@ -282,7 +282,7 @@ class Outside:
         return getattr(self._hub, name)
 
 
-class Pen:
+class Recorder:
     """What writes into a run's journal on behalf of one of its calls, while that lasts."""
 
     __slots__ = ("_is_live", "_write")
@@ -315,7 +315,7 @@ class Pen:
         await done.wait()
 
 
-class _ForeignPen(Pen):
+class _ForeignRecorder(Recorder):
     """Another run's: it writes nothing."""
 
     __slots__ = ("_run_id",)
@@ -334,6 +334,6 @@ class _ForeignPen(Pen):
 
 def recorder(
     write: Callable[[Event, Callable[[], None] | None], None], is_live: Callable[[], bool]
-) -> Pen:
+) -> Recorder:
     """What writes into a run's journal and returns when it is on record."""
-    return Pen(write, is_live)
+    return Recorder(write, is_live)

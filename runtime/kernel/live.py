@@ -137,7 +137,7 @@ class RunKeeper(Protocol):
         """It has nothing to do until one of its children is heard of."""
         ...
 
-    def got_on(self, run_id: str) -> None:
+    def progressed(self, run_id: str) -> None:
         """It was restored, and has got on since, or waits."""
         ...
 

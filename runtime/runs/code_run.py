@@ -330,10 +330,10 @@ class CodeRun:
             self.close()
             self._keeper.refused(self, commit)
         elif self._is_restored:
-            self._is_restored = not self.thread.got_on
+            self._is_restored = not self.thread.has_progressed
             asks = any(isinstance(event, e.SessionPrompt) for event in commit.events)
             if asks or not self._is_restored:
-                self._keeper.got_on(self.lane.run_id)
+                self._keeper.progressed(self.lane.run_id)
 
     def _ended(self, commit: Commit) -> None:
         self.close()

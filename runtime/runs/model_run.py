@@ -44,7 +44,7 @@ from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import (
     Concluded,
     DeadlinePassed,
-    FrameGone,
+    FrameUnavailable,
     LoopFailed,
     Parked,
     Signal,
@@ -82,8 +82,8 @@ class ModelRun:
 
     __slots__ = (
         "_after", "_conversations", "_definitions", "_is_closed", "_keeper", "_kept", "_services",
-        "_shared", "_tasks", "is_advancing", "is_answer_under_way", "is_careful", "lane", "mail",
-        "notices", "side", "signals", "thread",
+        "_shared", "_tasks", "hook_events", "is_advancing", "is_answer_under_way", "is_careful",
+        "lane", "mail", "side", "signals", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +111,7 @@ class ModelRun:
             thread.agent or lane.agent, thread.acts_as
         )
         """The side at work, its names resolved."""
-        self.notices: deque[tuple[str, Any]] = deque()
+        self.hook_events: deque[tuple[str, Any]] = deque()
         """What hooks have yet to see."""
         self.mail = Mailbox()
         self.signals: deque[Signal] = deque()
@@ -136,7 +136,7 @@ class ModelRun:
             self.signals.append(self._taken("control"))
         self._finish(DeadlinePassed())
 
-    def doom(self, error: Exception) -> None:
+    def fail_for_good(self, error: Exception) -> None:
         """End the run: it cannot go on.  What waits is not handled."""
         self._services.returns.keep_error(self.lane.run_id, error)
         if self.mail.control:
@@ -191,7 +191,7 @@ class ModelRun:
     def _only_waits(self) -> bool:
         is_wanted = self.mail.control or self.mail.results
         # Hooks that have yet to be called know of it from this process alone.
-        return self.thread.waits and self.is_at_boundary and not is_wanted and not self.notices
+        return self.thread.waits and self.is_at_boundary and not is_wanted and not self.hook_events
 
     @property
     def _lends(self) -> bool:
@@ -205,7 +205,7 @@ class ModelRun:
         if commit is not None:
             self.is_answer_under_way &= self.lane.in_flight > 0
             family = self.thread.family
-            if commit.error or self.notices or self.is_careful or family is not NO_FAMILY:
+            if commit.error or self.hook_events or self.is_careful or family is not NO_FAMILY:
                 self._recorded(commit)
         if self.is_advancing or self._is_closed:
             return
@@ -225,8 +225,8 @@ class ModelRun:
                     continue
                 side = self.side
                 command = decide(
-                    self.thread, waiting, self._tasks.asking, notices=bool(self.notices),
-                    hears=_NOTHING if side is None or not side.may_hook else self._heard(side),
+                    self.thread, waiting, self._tasks.asking, hook_events=bool(self.hook_events),
+                    hooked=_NOTHING if side is None or not side.may_hook else self._hooked(side),
                 )  # fmt: skip
                 match command:
                     case Take(kind=kind):
@@ -259,7 +259,7 @@ class ModelRun:
             self.is_advancing = False
         # Not before: what the frame does may come back to this run at once.
         if frame and (gone := self._conversations.lend(frame)):
-            self._finish(FrameGone(frame, gone, self.mail.take("back", self._lent)))
+            self._finish(FrameUnavailable(frame, gone, self.mail.take("back", self._lent)))
 
     @property
     def _lent(self) -> Mailbox | None:
@@ -332,7 +332,7 @@ class ModelRun:
                     # No reply is accepted from here on.
                     self._services.hub.prompts.end(event.prompt_id, event.reason)
         if side is not None and side.hooks:
-            self.notices += hook_events_of(before, thread, commit.events, side.hooks)
+            self.hook_events += hook_events_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
             self._shared.families.set_status(self.lane, thread)
         last = thread.outcome
@@ -360,21 +360,21 @@ class ModelRun:
         if self.is_careful:
             self.is_careful = thread.restarts > 0
             if not self.is_careful or any(x.__class__ is e.SessionPrompt for x in commit.events):
-                self._keeper.got_on(self.lane.run_id)
-        if self.notices and thread.phase == "ended":
+                self._keeper.progressed(self.lane.run_id)
+        if self.hook_events and thread.phase == "ended":
             self._shared.outcomes.changed(
                 self.lane.run_id
             )  # Hooks hold up nobody who waits for the end.
         if thread.family.deferred or thread.family.booted or thread.family.starts:
             self._shared.families.forget_unstarted(commit.events)
 
-    def _heard(self, side: ActiveSide) -> frozenset[Kind]:
+    def _hooked(self, side: ActiveSide) -> frozenset[Kind]:
         """What hooks are to see before it is taken: messages, and results that answer calls."""
         messages = side
         if side.two_sided and side.name != self.thread.origin.receives:
             messages = self.receiving_side(side)
-        hears = _MESSAGES if "before_create_message" in messages.hooks else _NOTHING
-        return hears | _RESULTS if side.hooks_results else hears
+        hooked = _MESSAGES if "before_create_message" in messages.hooks else _NOTHING
+        return hooked | _RESULTS if side.hooks_results else hooked
 
     def receiving_side(self, side: ActiveSide) -> ActiveSide:
         """The side that messages are for, and the opening where the run is new."""

@@ -68,7 +68,7 @@ class ModelSession:
         self._run = run
         self.lane = run.lane
         self._thread = Thread(agent=_NAME, phase="live")
-        self.notices: deque[tuple[str, Any]] = deque()
+        self.hook_events: deque[tuple[str, Any]] = deque()
         self._queue: deque[e.SessionMessage] = deque()
         self._sent = 0
         self._step = 0

@@ -71,7 +71,7 @@ class FrameTurn:
         self._limited: dict[tuple[str, str], Definitions] = {}
         self.is_live = True
         self._loop = TurnLoop(self, is_lent=True)
-        self.notices: deque[tuple[str, Any]] = deque()
+        self.hook_events: deque[tuple[str, Any]] = deque()
         self._begin()
         for name, value in (frame.environment or {}).items():
             services.hub.addressing.put_value(frame.frame_id, name, value)

@@ -20,8 +20,8 @@ from hubbub.agents.code.lifecycle import CodeThread, fold_code, start_if_missing
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
-from hubbub.agents.turn.deaths import CONTEXT_ONLY, doom_of, questions, waited
-from hubbub.agents.turn.missing import Gone, find_missing
+from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, crash_limit_failure, questions, waited
+from hubbub.agents.turn.missing import ResumeProblem, find_missing
 from hubbub.agents.turn.recovery import causes_of
 from hubbub.agents.turn.signals import Restored
 from hubbub.hub import events as e
@@ -49,8 +49,8 @@ class Loader:
 
     __slots__ = (
         "_boot", "_callers", "_definitions", "_families", "_hub", "_left_id", "_lend_again",
-        "_live", "_overdue", "_phase", "_quarantine", "_shared", "_trials", "deaths", "expected",
-        "loading", "recent",
+        "_live", "_overdue", "_phase", "_quarantine", "_shared", "_trials", "expected", "loading",
+        "loop_failures", "recent",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +85,7 @@ class Loader:
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
         self._overdue: set[str] = set()
-        self.deaths: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self.loop_failures: dict[str, tuple[int, tuple[str, ...]]] = {}
         """What a run's loop died of since its lane had that many events."""
         self.expected: dict[str, int] = {}
         """How many events a run's lane had when the store refused one more, as far as its owner
@@ -121,8 +121,8 @@ class Loader:
 
     def died(self, run_id: str, error: str) -> None:
         """A run's loop raised: begin again from the journal."""
-        seq, deaths = self.deaths.get(run_id, (-1, ()))
-        self.deaths[run_id] = (seq, (*deaths, error))
+        seq, failures = self.loop_failures.get(run_id, (-1, ()))
+        self.loop_failures[run_id] = (seq, (*failures, error))
         if not self._phase.is_leaving:
             self.load(run_id)
 
@@ -146,17 +146,17 @@ class Loader:
             self.loading[run_id].clear()
             thread, loaded = await self._read(run_id)
             if loaded is None:
-                if run_id in self.deaths:  # It began while its opening was written: in vain.
-                    self.deaths.pop(run_id)
+                if run_id in self.loop_failures:  # It began while its opening was written: in vain.
+                    self.loop_failures.pop(run_id)
                     self._left_id(run_id)
                     return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
             if expected is not None and loaded.seq > expected:
-                self.deaths.pop(run_id, None)
+                self.loop_failures.pop(run_id, None)
                 self._quarantine.add(run_id, owned_elsewhere(journal.name))
                 self._left_id(run_id)
                 return
-            if words := doom_of(self._unrecorded_deaths(run_id, loaded.seq)[:-1]):
+            if words := crash_limit_failure(self._unrecorded_failures(run_id, loaded.seq)[:-1]):
                 # It was to fail for these already, and not even that could be written.
                 raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")
             lane = await families.lane_of(loaded)
@@ -201,7 +201,7 @@ class Loader:
         log.error("run.unreadable", run_id=run_id, exc_info=error)
         self._quarantine.add(run_id, unreadable(self._hub.journal.name, error))
         self._overdue.discard(run_id)
-        self.deaths.pop(run_id, None)
+        self.loop_failures.pop(run_id, None)
         self._left_id(run_id)
 
     def _drop(
@@ -279,7 +279,7 @@ class Loader:
                 run.mail.put(item)
         self._boot.used(run_id)
         if definition is None:
-            run.doom(UnknownAgent(lane.agent, definitions.names))
+            run.fail_for_good(UnknownAgent(lane.agent, definitions.names))
         elif run_id in self._overdue:
             self._overdue.discard(run_id)
             run.pass_deadline()
@@ -295,8 +295,8 @@ class Loader:
         if not (thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live")):
             return ()
         before = causes_of(events)
-        if deaths := self._unrecorded_deaths(run_id, lane.seq):
-            return (*before, *deaths)
+        if failures := self._unrecorded_failures(run_id, lane.seq):
+            return (*before, *failures)
         if not cause:
             is_waiting = waited(thread, events)
             cause = self._trials.cause(run_id, before, is_waiting=is_waiting)
@@ -305,7 +305,12 @@ class Loader:
     def _is_held(self, run_id: str, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
         """Whether a run that is to be restored is left alone until its turn comes."""
         ends = any(isinstance(x, e.SessionTerminate | e.SessionCancel) for x in waiting)
-        if ends or run_id in self._overdue or run_id in self.deaths or causes[-1] == CONTEXT_ONLY:
+        if (
+            ends
+            or run_id in self._overdue
+            or run_id in self.loop_failures
+            or causes[-1] == CONTEXT_ONLY
+        ):
             return False
         if self._trials.holds(run_id, causes):
             self._left_id(run_id)
@@ -314,28 +319,33 @@ class Loader:
 
     def _go_on(self, run: ModelRun, causes: tuple[str, ...]) -> None:
         """Restore a run that was at work, before anything in its inbox is looked at."""
+        run_id = run.lane.run_id
         if causes:
             run.restore(Restored(causes[-1], causes[:-1]))
-        elif doom := doom_of(self._unrecorded_deaths(run.lane.run_id, run.lane.seq)):
-            run.doom(RunFailed(run.lane.run_id, "failed", doom))
+        elif failure := crash_limit_failure(self._unrecorded_failures(run_id, run.lane.seq)):
+            run.fail_for_good(RunFailed(run_id, "failed", failure))
         else:
             run.advance()
 
-    def _unrecorded_deaths(self, run_id: str, seq: int) -> tuple[str, ...]:
+    def _unrecorded_failures(self, run_id: str, seq: int) -> tuple[str, ...]:
         """What the run's loop died of the last time, and before it without a word in its lane."""
-        since, deaths = self.deaths.get(run_id, (seq, ()))
+        since, failures = self.loop_failures.get(run_id, (seq, ()))
         if since != seq:
-            deaths = deaths[-1:]
-            self.deaths[run_id] = (seq, deaths)
-        return deaths
+            failures = failures[-1:]
+            self.loop_failures[run_id] = (seq, failures)
+        return failures
 
     def _withhold(
-        self, gone: Gone, lane: OwnLane, events: Sequence[e.Event], waiting: Iterable[InLane]
+        self,
+        gone: ResumeProblem,
+        lane: OwnLane,
+        events: Sequence[e.Event],
+        waiting: Iterable[InLane],
     ) -> None:
         """Leave a run as it is, unless it is to end, which needs no definition."""
         run_id = lane.run_id
         ends = [x for x in waiting if isinstance(x, e.SessionTerminate | e.SessionCancel)]
-        if run_id in self.deaths or not (ends or run_id in self._overdue):
+        if run_id in self.loop_failures or not (ends or run_id in self._overdue):
             self._quarantine.add(run_id, gone, lane)
             self._left_id(run_id)
             self._lend_again(lane)
@@ -370,8 +380,8 @@ class Loader:
         again = thread.opened is not None
         cause = self._boot.cause(lane.run_id, lane.seq)
         if again and definition.on_restart == "resume":
-            if deaths := self._unrecorded_deaths(lane.run_id, lane.seq):
-                cause = deaths[-1]
+            if failures := self._unrecorded_failures(lane.run_id, lane.seq):
+                cause = failures[-1]
             elif not cause:
                 cause = self._trials.cause(
                     lane.run_id, thread.before, is_waiting=bool(questions(events))

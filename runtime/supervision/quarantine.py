@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
-from hubbub.agents.turn.missing import Gone
+from hubbub.agents.turn.missing import ResumeProblem
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import (
     Event,
@@ -35,19 +35,19 @@ __all__ = ["Quarantine", "letter", "owned_elsewhere", "unreadable"]
 UNREADABLE: Final = "unreadable"
 
 
-def unreadable(store: str, error: Exception) -> Gone:
+def unreadable(store: str, error: Exception) -> ResumeProblem:
     """Why a run that cannot be read is left alone."""
     problem = f"{type(error).__name__}: {error}"[:1000]
-    return Gone(
+    return ResumeProblem(
         UNREADABLE,
         f"its record in store {store!r} cannot be read ({problem}); run `hubbub fsck`, and put "
         "the store back from a backup",
     )
 
 
-def owned_elsewhere(store: str) -> Gone:
+def owned_elsewhere(store: str) -> ResumeProblem:
     """Why a run is left alone that another runtime drives."""
-    return Gone(
+    return ResumeProblem(
         "owned elsewhere",
         f"another runtime goes on with it in store {store!r}; let only one runtime have a store",
     )
@@ -69,7 +69,7 @@ class Quarantine:
     def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
         self._hub = hub
         self._outcomes = outcomes
-        self._why: dict[str, Gone] = {}
+        self._why: dict[str, ResumeProblem] = {}
         self._is_open = False
         self._kept: list[Event] = []
 
@@ -97,7 +97,7 @@ class Quarantine:
             return None
         return OperatorError(f"run {run_id} does not go on: {why.remedy}")
 
-    def add(self, run_id: str, why: Gone, lane: OwnLane | None = None) -> None:
+    def add(self, run_id: str, why: ResumeProblem, lane: OwnLane | None = None) -> None:
         """Leave a run alone from now on, and say so once."""
         if run_id in self._why:
             return
@@ -116,7 +116,7 @@ class Quarantine:
         )
         self.tell(about)
 
-    def met_damage(self, run_id: str) -> None:
+    def found_damage(self, run_id: str) -> None:
         """The store could not read a run that something was sent to."""
         store = self._hub.journal.name
         self.add(run_id, unreadable(store, BadValue(f"run {run_id}", "its row has changed")))

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from hubbub.agents.turn.deaths import CONTEXT_ONLY, LEFT
+from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, LEFT
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.logs import log

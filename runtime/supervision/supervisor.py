@@ -87,7 +87,7 @@ class Supervisor:
         self._families = families
         self._outcomes = outcomes
         outcomes.ask(self)
-        self._capacity = Capacity(max_live, self._look_for_room)
+        self._capacity = Capacity(max_live, self._look_for_capacity)
         self._deadlines = Deadlines(services, live, self._wake_overdue)
         self._ended = EndedRuns(services, keep)
         self._ready: OrderedDict[str, list[InLane]] = OrderedDict()
@@ -103,7 +103,7 @@ class Supervisor:
         self.quarantine = Quarantine(self._hub, outcomes)
         self.refusal_of = self.quarantine.reason
         self.refusal_to_go_on = self.quarantine.error
-        self.met_damage = self.quarantine.met_damage
+        self.found_damage = self.quarantine.found_damage
         self.tell_dropped = self.quarantine.tell_dropped
         self.interrupted_with = families.interrupted_with
         self.look_at = families.look_at
@@ -160,7 +160,7 @@ class Supervisor:
 
     def serve_now(self, run_id: str) -> None:
         """Activate a ready run for the caller that waits for it."""
-        if run_id in self._ready and self._has_room:
+        if run_id in self._ready and self._has_capacity:
             self._activate(run_id)
 
     def expect(self, opening: e.SessionOpen) -> None:
@@ -174,7 +174,7 @@ class Supervisor:
             return
         if not self._breath:
             self.look_for_ready()
-        if self._ready or not self._breath or not self._has_room:
+        if self._ready or not self._breath or not self._has_capacity:
             return
         self._breath -= 1
         if opening.timeout is not None:
@@ -227,7 +227,7 @@ class Supervisor:
             self._ready[run_id] = [item] if is_new and item is not None else []
             if is_new and run_id in self.callers:
                 return  # A caller activates its run itself.
-            if self._breath and len(self._ready) == 1 and self._has_room:
+            if self._breath and len(self._ready) == 1 and self._has_capacity:
                 self._breath -= 1
                 self._activate(run_id)
             if self._ready or not self._breath:
@@ -246,7 +246,7 @@ class Supervisor:
         """Activate ready runs, in order, while there is room."""
         while True:
             self._breath = activated = 0
-            while self._ready and self._has_room:
+            while self._ready and self._has_capacity:
                 self._activate(next(iter(self._ready)))
                 activated += 1
                 if not activated % BREATH:
@@ -256,9 +256,9 @@ class Supervisor:
             await self._became_ready.wait()
 
     @property
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         there = len(self._by_id) + len(self._loader.loading)
-        return there < self._capacity.most or self._make_room() or self._is_stuck
+        return there < self._capacity.most or self._free_capacity() or self._is_stuck
 
     @property
     def _is_stuck(self) -> bool:
@@ -272,7 +272,7 @@ class Supervisor:
         """In how many of its tasks the code of a run waits for others."""
         return self._capacity.waits.get(run_id, 0)
 
-    def _look_for_room(self, run_id: str) -> None:
+    def _look_for_capacity(self, run_id: str) -> None:
         """The code of one more run waits."""
         run = self._by_id.get(run_id)
         if run is not None and run.thread.restarts:
@@ -291,12 +291,12 @@ class Supervisor:
             self._waiting[run_id] = run
             if run.thread.origin.frame:
                 self._root_may_wait(run)
-        self.got_on(run_id)
+        self.progressed(run_id)
         if self._ready:
             self.look_for_ready()
         self._phase.progressed()
 
-    def got_on(self, run_id: str) -> None:
+    def progressed(self, run_id: str) -> None:
         """A run that was restored has got on, or waits: it is not what its process died of."""
         if self.trials.is_on:
             self.trials.over(run_id)
@@ -314,7 +314,7 @@ class Supervisor:
         if isinstance(root, ModelRun) and root.thread.waits:
             self._waiting[root.lane.run_id] = root
 
-    def _make_room(self) -> bool:
+    def _free_capacity(self) -> bool:
         """Let a run that only waits leave memory, unrecorded: its journal says all of it."""
         while self._waiting:
             run_id, run = self._waiting.popitem(last=False)
@@ -364,7 +364,7 @@ class Supervisor:
         if self._by_id.get(run_id) is not run:
             return
         self._take_out(run_id)
-        self._loader.deaths.pop(run_id, None)
+        self._loader.loop_failures.pop(run_id, None)
         thread, outcome = run.thread, None
         if thread.phase == "ended":
             self._families.ended(run_id)
@@ -422,7 +422,7 @@ class Supervisor:
             return
         log.warning("run.lost", run_id=run_id, error=commit.error)
         self._drop(run)
-        self._loader.deaths.pop(run_id, None)
+        self._loader.loop_failures.pop(run_id, None)
         self.left_id(run_id)
 
     def died(self, run: LiveRun, error: Exception) -> None:

@@ -3,7 +3,7 @@
     found at boot ─► others go on at once ─► the first suspect ─► the next one ─► … ─► over
                      until each got on, or ten seconds
 
-A suspect (agents/turn/deaths.py) is not even in memory until its turn comes; what is sent to it
+A suspect (agents/turn/crash_limit.py) is not in memory until its turn comes; what is sent to it
 waits in its inbox.  The next one's turn comes when the one at hand has got on, waits, is over, or
 ten seconds have passed.
 
@@ -22,7 +22,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.agents.turn.deaths import TRIAL, cause_of_death, doom_of, is_suspect, trial_seconds
+from hubbub.agents.turn.crash_limit import (
+    TRIAL,
+    crash_cause,
+    crash_limit_failure,
+    is_suspect,
+    trial_seconds,
+)
 from hubbub.hub.events import AgentRestore
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Journal
@@ -107,7 +113,7 @@ class Trials:
 
     def cause(self, run_id: str, before: tuple[str, ...], *, is_waiting: bool) -> str:
         """Why a run comes back that was at work when its process died."""
-        return cause_of_death(
+        return crash_cause(
             before, run_id, is_waiting=is_waiting, is_blamed=run_id in self._blamed,
             is_held=run_id in self._were_held, tried=self._before,
         )  # fmt: skip
@@ -115,7 +121,7 @@ class Trials:
     def holds(self, run_id: str, causes: tuple[str, ...]) -> bool:
         """Whether a run that comes back for these causes is kept until its turn comes."""
         self._blamed.discard(run_id)
-        if doom_of(causes):
+        if crash_limit_failure(causes):
             return False
         if not is_suspect(causes):
             if causes[-1] == "":

@@ -44,7 +44,7 @@ KEYS = (
     "schedule:job", "schedule:heartbeat",
 )  # fmt: skip
 
-Deed: TypeAlias = tuple[Receipt, Callable[[], None]]
+Action: TypeAlias = tuple[Receipt, Callable[[], None]]
 """A call, and what the plain agents make of it."""
 
 Life: TypeAlias = Callable[[], Any]
@@ -100,7 +100,7 @@ class Attack:
             case _:
                 return descriptor_of_key(self.chance.choice(KEYS))
 
-    def act(self, rt: Runtime) -> Deed:
+    def act(self, rt: Runtime) -> Action:
         """One call; what it comes to follows from the order of the calls."""
         self.number += 1
         text = f"m{self.number}"
@@ -115,7 +115,7 @@ class Attack:
             case _:
                 return self._open(rt, text)
 
-    def _open(self, rt: Runtime, text: str) -> Deed:
+    def _open(self, rt: Runtime, text: str) -> Action:
         who = self.whom()
         how: dict[str, Any] = {"descriptor": who}
         if isinstance(who, UserDescriptor) and self.chance.random() < 0.5:
@@ -131,7 +131,7 @@ class Attack:
 
         return receipt, then
 
-    def _send(self, rt: Runtime, text: str) -> Deed:
+    def _send(self, rt: Runtime, text: str) -> Action:
         key = self.chance.choice(KEYS)
         who = descriptor_of_key(key)
         receipt = rt.hub.send(text, session_key=key)
@@ -145,7 +145,7 @@ class Attack:
 
         return receipt, then
 
-    def _end(self, rt: Runtime) -> Deed:
+    def _end(self, rt: Runtime) -> Action:
         who = self.chance.choice(list(self.agents.live))
         run_id = self.agents.live[who]
         end = self.chance.choice((rt.hub.terminate, rt.hub.close_run))

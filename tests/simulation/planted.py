@@ -15,7 +15,7 @@ from hubbub.agents.definitions.variables import resolve
 from hubbub.agents.state.family import Family, with_results
 from hubbub.agents.turn import endings, interpret
 from hubbub.agents.turn import intake as taking
-from hubbub.agents.turn.hook_events import Notice, hook_events_of
+from hubbub.agents.turn.hook_events import HookEvent, hook_events_of
 from hubbub.agents.turn.signals import Decision
 from hubbub.hub import events as e
 from hubbub.hub.addressing import Addressing
@@ -333,7 +333,7 @@ def hooks_told_of_restored_runs() -> Iterator[None]:
         is_restored = any(isinstance(x, e.AgentRestore) for x in events)
         point = "after_thread_created"
         if is_restored and point in hooks:
-            return (*found, (point, Notice(None, hooks[point])))
+            return (*found, (point, HookEvent(None, hooks[point])))
         return found
 
     with patch("hubbub.runtime.runs.model_run.hook_events_of", and_restored):

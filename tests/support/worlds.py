@@ -19,7 +19,7 @@ from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.stores.open import sqlite_store
 from support.crash_journal import CrashJournal
 from support.programs import Programs, label_of
-from support.tallies import Tally, read_tally
+from support.stored_runs import StoredRuns, read_stored_runs
 
 __all__ = ["World", "traces"]
 
@@ -74,7 +74,7 @@ class World:
         """Until nothing more happens by itself: retries and models take less."""
         await anyio.sleep(1000)
 
-    def doom(self, commits: int) -> None:
+    def crash_after(self, commits: int) -> None:
         """After so many more commits the process is dead: nothing it writes is kept."""
         self.store._after = self.store.commits + commits
 
@@ -83,19 +83,19 @@ class World:
         await self.runtime.__aexit__(None, None, None)
         self._is_running = False
 
-    async def tally(self) -> Tally:
+    async def tally(self) -> StoredRuns:
         """What the store holds just now."""
         if self._is_running:
-            return await read_tally(self.inner, self.letters)
+            return await read_stored_runs(self.inner, self.letters)
         journal = self.journal()
         await journal.open()
         try:
-            return await read_tally(journal, self.letters)
+            return await read_stored_runs(journal, self.letters)
         finally:
             await journal.aclose()
 
 
-def traces(tally: Tally) -> dict[str, list[str]]:
+def traces(tally: StoredRuns) -> dict[str, list[str]]:
     """What each run did, by the label of what it was begun with."""
     found = {}
     for lane in tally.own.values():

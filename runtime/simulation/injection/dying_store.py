@@ -58,7 +58,7 @@ class DyingJournal:
         self._under_way = 0
         self._has_dropped = False
         if die_at:
-            self.doom(die_at, when, sectors)
+            self.crash_after(die_at, when, sectors)
         self.is_leaving = False
         """Whether the process is on its way out, where it must not be held up by its death: what
         follows is cancelled anyway."""
@@ -74,14 +74,14 @@ class DyingJournal:
         if self._on_death is not None:
             self._on_death()
 
-    def doom(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
+    def crash_after(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
         """Let the ``commits``-th commit from now on be the last one, instead of another one."""
         self._torn = self.inner if when == "torn" and isinstance(self.inner, TornStore) else None
         self._sectors = sectors
         self._when = "before" if when == "torn" and self._torn is None else when
         self._last = self.commits + commits - (self._when == "before")
 
-    def spare(self) -> None:
+    def cancel_crashes(self) -> None:
         """Let no commit be the last one any more, unless it has been submitted already."""
         is_due = self.commits >= self._last and (self._when != "before" or self._has_dropped)
         if not is_due:

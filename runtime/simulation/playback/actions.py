@@ -1,4 +1,4 @@
-"""Deeds: what runs did, a line each, to be compared with what their counterparts did.
+"""Actions: what runs did, a line each, to be compared with what their counterparts did.
 
     helper, step 1: refund(order=7) → "paid back"
     helper: session 1: completed, "It is paid back."
@@ -22,7 +22,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event, ToolCall
 from hubbub.hub.values import decode_value
 
-__all__ = ["Deed", "RunLane", "deeds_of", "names_of", "unheard"]
+__all__ = ["Action", "RunLane", "actions_of", "names_of", "unheard"]
 
 UNANSWERED: Final = "(no answer)"
 REFUSED: Final = "(refused)"
@@ -50,7 +50,7 @@ class RunLane(Struct, frozen=True):
         return rests or isinstance(last, e.AgentComplete)
 
 
-class Deed(Struct, frozen=True):
+class Action(Struct, frozen=True):
     """One thing that a run did."""
 
     run: str
@@ -97,16 +97,16 @@ def unheard(lane: RunLane) -> dict[str, str]:
     return {each: UNANSWERED for each in calls if each not in results} | refused
 
 
-def deeds_of(
+def actions_of(
     lane: RunLane, name: str, unheard: Mapping[str, str], named: Callable[[str], str]
-) -> Iterator[Deed]:
+) -> Iterator[Action]:
     """What a run did.  ``named`` puts names in the place of ids."""
     results = {x.call_id: x for x in lane.events if isinstance(x, e.AgentToolComplete)}
     answers = _Answers(results, unheard)
     for event in lane.events:
         for what in _told(event, answers):
             step = getattr(event, "step", 0)
-            yield Deed(name, named(what), step, event.at)
+            yield Action(name, named(what), step, event.at)
 
 
 class _Answers(Struct, frozen=True):

@@ -5,7 +5,7 @@
         now:  refund(order=7) → error "there is no tool 'refund' …"
 
 Run by run: which run of now is which of the recording is known (``counterparts``), and what is
-compared are ``deeds``.  What a run that was still at work would have done after the recording's
+compared are ``actions``.  What a run that was still at work would have done after the recording's
 end is no difference.
 """
 
@@ -18,7 +18,13 @@ from msgspec import Struct
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
-from hubbub.runtime.simulation.playback.actions import Deed, RunLane, deeds_of, names_of, unheard
+from hubbub.runtime.simulation.playback.actions import (
+    Action,
+    RunLane,
+    actions_of,
+    names_of,
+    unheard,
+)
 from hubbub.runtime.simulation.playback.counterparts import Counterparts, renaming
 from hubbub.runtime.simulation.playback.recording import Recording
 
@@ -46,7 +52,7 @@ class WentOtherwise(AssertionError):
 
 
 class Playback(Struct, frozen=True):
-    """What the runs did then and now, a line each; see ``deeds``."""
+    """What the runs did then and now, a line each; see ``actions``."""
 
     name: str
     recorded: list[str]
@@ -95,12 +101,12 @@ class _Pairs:
         known = {now: self._names[then] for now, then in before.items() if then in self._names}
         self._names_now = names_of(self._now, known, self._names.values())
 
-    def then(self) -> Iterator[Deed]:
+    def then(self) -> Iterator[Action]:
         named = renaming({x: f"<{name}>" for x, name in self._names.items()})
         for run_id, lane in self._then.items():
-            yield from deeds_of(lane, self._names[run_id], unheard(lane), named)
+            yield from actions_of(lane, self._names[run_id], unheard(lane), named)
 
-    def now(self) -> Iterator[Deed]:
+    def now(self) -> Iterator[Action]:
         named_then = renaming({x: f"<{name}>" for x, name in self._names.items()})
         known = {now: named_then(then) for then, now in self._counterparts.pairs()}
         named = renaming({**known, **{x: f"<{name}>" for x, name in self._names_now.items()}})
@@ -109,43 +115,43 @@ class _Pairs:
         for lane in self._now:
             then = self._then.get(self._before[lane.run_id])
             name = self._names_now[lane.run_id]
-            deeds = list(deeds_of(lane, name, {} if then is None else unheard(then), named))
-            if lane.parent in late or self._is_late(lane, then, deeds):
+            actions = list(actions_of(lane, name, {} if then is None else unheard(then), named))
+            if lane.parent in late or self._is_late(lane, then, actions):
                 late.add(lane.run_id)
             else:
-                yield from deeds if then is None else self._until_the_end(then, deeds)
+                yield from actions if then is None else self._until_the_end(then, actions)
 
-    def _is_late(self, lane: RunLane, then: RunLane | None, deeds: list[Deed]) -> bool:
+    def _is_late(self, lane: RunLane, then: RunLane | None, actions: list[Action]) -> bool:
         """Whether a run had not begun: it was opened only, or by one that was still at work."""
         if then is not None:
             return not then.events
         above = self._then.get(self._before.get(lane.parent or "", ""))
         was_at_work = above is not None and not above.is_at_rest
-        return was_at_work and all(deed.at >= self._recording.ended for deed in deeds)
+        return was_at_work and all(action.at >= self._recording.ended for action in actions)
 
-    def _until_the_end(self, then: RunLane, deeds: list[Deed]) -> list[Deed]:
+    def _until_the_end(self, then: RunLane, actions: list[Action]) -> list[Action]:
         """Without what came after the recording's end, if the run was at work then."""
         if then.is_at_rest:
-            return deeds
-        count = sum(1 for _ in deeds_of(then, "", {}, str))
-        while len(deeds) > count and deeds[-1].at >= self._recording.ended:
-            deeds.pop()
-        return deeds
+            return actions
+        count = sum(1 for _ in actions_of(then, "", {}, str))
+        while len(actions) > count and actions[-1].at >= self._recording.ended:
+            actions.pop()
+        return actions
 
 
 # ── what differs ─────────────────────────────────────────────────────────────────────────────
 
 
-def _differences(then: Iterable[Deed], now: Iterable[Deed]) -> list[str]:
-    """Where the deeds of each run differ, a few lines each; a run's in the order of ``then``."""
-    by_run: dict[str, tuple[list[Deed], list[Deed]]] = {}
-    for which, deeds in enumerate((then, now)):
-        for deed in deeds:
-            by_run.setdefault(deed.run, ([], []))[which].append(deed)
+def _differences(then: Iterable[Action], now: Iterable[Action]) -> list[str]:
+    """Where the actions of each run differ, a few lines each; a run's in the order of ``then``."""
+    by_run: dict[str, tuple[list[Action], list[Action]]] = {}
+    for which, actions in enumerate((then, now)):
+        for action in actions:
+            by_run.setdefault(action.run, ([], []))[which].append(action)
     return [line for one, other in by_run.values() for line in _of_run(one, other)]
 
 
-def _of_run(then: list[Deed], now: list[Deed]) -> Iterator[str]:
+def _of_run(then: list[Action], now: list[Action]) -> Iterator[str]:
     found = list(_pairs(then, now))
     for one, other in found[:SHOWN]:
         place = one or other
@@ -156,7 +162,7 @@ def _of_run(then: list[Deed], now: list[Deed]) -> Iterator[str]:
         yield f"{found[0][0].run if found[0][0] else now[0].run}: {len(found) - SHOWN} more"
 
 
-def _pairs(then: list[Deed], now: list[Deed]) -> Iterator[tuple[Deed | None, Deed | None]]:
+def _pairs(then: list[Action], now: list[Action]) -> Iterator[tuple[Action | None, Action | None]]:
     matcher = SequenceMatcher(None, [x.what for x in then], [x.what for x in now], autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind != "equal":

@@ -5,7 +5,7 @@
 What ``hubbub export RUN --as-test`` writes calls it.  Hub, runtime and agents are real; models and
 tools are not asked, they answer as they did (``recorded_replies``).  Everything happens at the
 time it happened, in virtual time, which takes none.  What every run did is then compared with what
-its counterpart in the recording did (``deeds``).
+its counterpart in the recording did (``actions``).
 """
 
 import sys

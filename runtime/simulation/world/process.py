@@ -20,7 +20,7 @@ from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.story.faults import CrashMoment
 from hubbub.runtime.simulation.story.history import EndOfLife, Life
 
-__all__ = ["MortalModel", "Process"]
+__all__ = ["DyingModel", "Process"]
 
 
 class Process:
@@ -93,13 +93,13 @@ class Process:
         self.life.end = self.life.end or "killed"
         self._journal.die()
 
-    def doom(self, commits: int, when: CrashMoment, sectors: int) -> None:
+    def crash_after(self, commits: int, when: CrashMoment, sectors: int) -> None:
         """Let the commit with that number from now on be the last one, instead of another one."""
-        self._journal.doom(commits, when, sectors)
+        self._journal.crash_after(commits, when, sectors)
 
-    def spare(self) -> None:
+    def cancel_crashes(self) -> None:
         """Let no commit be the last one any more."""
-        self._journal.spare()
+        self._journal.cancel_crashes()
 
     def died(self, end: EndOfLife = "crashed") -> None:
         """The store says that this is the end: nothing of this process happens any more."""
@@ -123,7 +123,7 @@ class Process:
                 del self._operations[scope]
 
 
-class MortalModel:
+class DyingModel:
     """``inner``, which nobody calls any more once its caller's process is dead."""
 
     def __init__(self, inner: Model, is_dead: Callable[[], bool]) -> None:

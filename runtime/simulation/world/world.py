@@ -37,8 +37,8 @@ from hubbub.runtime.simulation.story.faults import CrashMoment, WorldFault
 from hubbub.runtime.simulation.story.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.story.logbook import Logbook
 from hubbub.runtime.simulation.story.setup import Setup
-from hubbub.runtime.simulation.world.lives import Lives
-from hubbub.runtime.simulation.world.process import MortalModel, Process
+from hubbub.runtime.simulation.world.process import DyingModel, Process
+from hubbub.runtime.simulation.world.processes import Processes
 from hubbub.runtime.simulation.world.reading import (
     read_open_store,
     read_store,
@@ -87,7 +87,9 @@ class World:
         )  # fmt: skip
         wrapped = setup.wrapped(self._mortal, lambda tool: wrap_tool(tool, self.plan))
         self._asyncio = AsyncioWatch()
-        self._lives = Lives(wrapped, ports, self.plan, self.history, faults, self._asyncio.listen)
+        self._processes = Processes(
+            wrapped, ports, self.plan, self.history, faults, self._asyncio.listen
+        )
         self._line = Line(self.plan)
         self._has_schedules = bool(setup.schedules)
         self._keys: set[str] = set()
@@ -106,7 +108,7 @@ class World:
         return self
 
     async def _enter(self) -> None:
-        await self._lives.__aenter__()
+        await self._processes.__aenter__()
         await self._line.__aenter__()
         try:
             await self.begin()
@@ -126,7 +128,7 @@ class World:
                 await self._finish()
         finally:
             try:
-                is_handled = await self._lives.__aexit__(exc_type, exc, traceback)
+                is_handled = await self._processes.__aexit__(exc_type, exc, traceback)
             finally:
                 self._end_log()
         if exc is None:
@@ -136,7 +138,7 @@ class World:
     async def read(self) -> History:
         """The history so far: what the store has is read into it, as at the end by itself."""
         history = self.history
-        await self._lives.do(lambda rt: read_open_store(rt.hub.journal, history), None)
+        await self._processes.do(lambda rt: read_open_store(rt.hub.journal, history), None)
         return history
 
     @property
@@ -152,7 +154,7 @@ class World:
     @property
     def runtime(self) -> Runtime:
         """The runtime of the process at work; raises ``CallerError`` while there is none."""
-        process = self._lives.process
+        process = self._processes.process
         if process is None:
             raise CallerError("the world has no process; use begin() or restart()")
         return process.runtime
@@ -167,16 +169,16 @@ class World:
 
         Raises what the runtime raises, and ``CallerError`` when one is at work.
         """
-        await self._lives.begin()
+        await self._processes.begin()
 
     async def end(self) -> None:
         """Leave the runtime in order, if one is at work.  The next thing that is done begins it
         anew."""
-        await self._lives.end()
+        await self._processes.end()
 
     async def die(self) -> None:
         """Kill the process now, as by ``kill -9``.  The next thing that is done begins it anew."""
-        await self._lives.die()
+        await self._processes.die()
 
     async def die_after(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
         """Have the process at work die at its ``commits``-th commit from now on.
@@ -188,16 +190,16 @@ class World:
         """
         if commits < 1:
             raise BadValue("commits", f"commits are counted from 1, not {commits}")
-        (await self._lives.living()).doom(commits, when, sectors)
+        (await self._processes.living()).crash_after(commits, when, sectors)
 
     async def restart(self) -> None:
         """Leave in order what is at work, and begin anew on the same store."""
-        await self._lives.restart()
+        await self._processes.restart()
 
     def end_faults(self) -> None:
         """Let nothing go wrong any more, in this life and in later ones."""
         self.plan.end()
-        self._lives.spare()
+        self._processes.cancel_crashes()
 
     # ── what users do ────────────────────────────────────────────────────────────────────────
 
@@ -246,7 +248,7 @@ class World:
             return hub.send_to_run(to, message, source=user)
 
         async def send() -> Receipt:
-            process = await self._lives.living()
+            process = await self._processes.living()
             receipt = self._note(process, Sent(run_id=to, text=text, key=key, user=user), act)
             handed_over.append((process, receipt))
             return receipt
@@ -281,7 +283,7 @@ class World:
         return await self._act(Sent(verb=verb, run_id=run_id, text=reason, user=user), act)
 
     async def _act(self, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
-        process = await self._lives.living()
+        process = await self._processes.living()
         receipt = self._note(process, sent, act)
         await self._wait_settled(process, receipt)
         return receipt
@@ -310,7 +312,7 @@ class World:
 
     async def wait(self, seconds: float) -> None:
         """Let virtual time pass; less of it, if the process dies meanwhile."""
-        await self._lives.do(lambda _: anyio.sleep(seconds), None)
+        await self._processes.do(lambda _: anyio.sleep(seconds), None)
 
     async def result(self, run_id: str) -> RunOutcome | None:
         """What the run's latest session comes to, in whatever life that is; see ``Run.result``.
@@ -319,7 +321,7 @@ class World:
         """
         while True:
             try:
-                outcome = await self._lives.do(lambda rt: rt.result(run_id), None)
+                outcome = await self._processes.do(lambda rt: rt.result(run_id), None)
             except UnknownRun:
                 if any(x.run_id == run_id and x.status == "pending" for x in self.history.sent):
                     return None
@@ -332,7 +334,7 @@ class World:
 
         With schedules, which never rest: as soon as no run is at work.
         """
-        while not await self._lives.do(lambda rt: self._rest(rt, seconds), otherwise=False):
+        while not await self._processes.do(lambda rt: self._rest(rt, seconds), otherwise=False):
             pass
 
     async def _rest(self, runtime: Runtime, seconds: float) -> bool:
@@ -348,10 +350,10 @@ class World:
     # ── what is written down ─────────────────────────────────────────────────────────────────
 
     def _mortal(self, model: Model) -> Model:
-        return MortalModel(wrap_model(model, self.plan), self._is_dead)
+        return DyingModel(wrap_model(model, self.plan), self._is_dead)
 
     def _is_dead(self) -> bool:
-        return self._lives.process is None or self._lives.process.is_dead
+        return self._processes.process is None or self._processes.process.is_dead
 
     def _asked(self, agent: str, run_id: str, request: ModelRequest) -> None:
         asked = Asked(
@@ -362,10 +364,10 @@ class World:
 
     async def _finish(self) -> None:
         """Write down how it all stands, leave the last process in order, and read the store."""
-        history, process = self.history, self._lives.process
+        history, process = self.history, self._processes.process
         if process is not None and not process.is_over:
             history.live = read_threads(process.runtime)
             history.tasks = stray_tasks(process.runtime, self._others)
         history.injected = tuple(self.plan.log)
-        await self._lives.end()
-        await read_store(self._lives.new_store(), history)
+        await self._processes.end()
+        await read_store(self._processes.new_store(), history)

@@ -35,7 +35,7 @@ from hubbub.runtime.stores.exchange.run_check import MISFITS
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.foreign import ForeignRun, foreign_runs, without_those_below
-from hubbub.runtime.stores.folders.mended import Mended, mended, merged
+from hubbub.runtime.stores.folders.repaired import RepairedRun, merged, repaired
 from hubbub.runtime.stores.folders.run_files import RUN
 from hubbub.runtime.stores.folders.run_text import Broken
 from hubbub.runtime.stores.folders.write import AgentFolders, folder_name
@@ -177,7 +177,7 @@ def _adopt_tree(
     present: Container[str],
 ) -> list[Found]:
     try:
-        runs = mended(tree, lambda run_id: run_id in roots or folder_name(run_id) in present)
+        runs = repaired(tree, lambda run_id: run_id in roots or folder_name(run_id) in present)
         with intake.all_or_nothing():
             return _import(intake, files, runs)
     except (*MISFITS, Misfit, OSError) as error:
@@ -192,7 +192,7 @@ def _adopt_tree(
         ]  # fmt: skip
 
 
-def _import(intake: RunIntake, files: FolderFiles, runs: Sequence[Mended]) -> list[Found]:
+def _import(intake: RunIntake, files: FolderFiles, runs: Sequence[RepairedRun]) -> list[Found]:
     incoming = IncomingRuns(intake, replace=False)
     for number, line in enumerate(_lines(runs), 1):
         incoming.take(number, line)
@@ -205,7 +205,7 @@ def _import(intake: RunIntake, files: FolderFiles, runs: Sequence[Mended]) -> li
     return found
 
 
-def _lines(runs: Sequence[Mended]) -> Iterator[bytes]:
+def _lines(runs: Sequence[RepairedRun]) -> Iterator[bytes]:
     """The runs as an export has them."""
     top, count = runs[0].text, 1
     yield write_line(
@@ -224,7 +224,7 @@ def _lines(runs: Sequence[Mended]) -> Iterator[bytes]:
     yield write_line(EndLine(lines=count))
 
 
-def _take_contents(intake: RunIntake, files: FolderFiles, run: Mended) -> list[str]:
+def _take_contents(intake: RunIntake, files: FolderFiles, run: RepairedRun) -> list[str]:
     """Keep the contents that the folder shows; returns what is missing of what the run has."""
     path, lost = run.text.folder, []
     area = run.record.thread.area.files

@@ -29,7 +29,7 @@ from hubbub.hub.events.descriptors import UserDescriptor
 from hubbub.hub.store.journal import RunInfo
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk
-from hubbub.runtime.stores.folders.lines import CONTEXT, Compared, bring_in_line, compare
+from hubbub.runtime.stores.folders.lines import CONTEXT, Compared, compare, reconcile
 
 __all__ = ["NAME", "ContextFiles", "Looked", "is_conversation"]
 
@@ -74,7 +74,7 @@ class ContextFiles:
             known = self.look(path, info)
             # What is missing at the end is what was said since the file was last looked at.
             is_damaged = known.file is not None and known.file.instead is not None
-            problems = self.bring_in_line(path, info, known) if known.file is not None else []
+            problems = self.reconcile(path, info, known) if known.file is not None else []
             return known, problems if is_damaged else []
         events, position = self._conversations.read(known.context.speakers, known.position)
         context, entries = follow_context(known.context, events)
@@ -94,13 +94,13 @@ class ContextFiles:
         data = self._disk.read(f"{path}/{NAME}")
         return Looked(context, position, compare(data, entries, CONTEXT))
 
-    def bring_in_line(
+    def reconcile(
         self, path: str, info: RunInfo, found: Looked, *, keeps: bool = True
     ) -> list[str]:
         """Have the file say what was found; returns what was wrong with it."""
         problems = []
         if found.file is not None:
-            problems = bring_in_line(self._disk, path, NAME, found.file, keeps=keeps)
+            problems = reconcile(self._disk, path, NAME, found.file, keeps=keeps)
         self._remember(info.run_id, Looked(found.context, found.position, None))
         return problems
 

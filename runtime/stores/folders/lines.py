@@ -20,8 +20,8 @@ from hubbub.hub.errors import BadValue
 from hubbub.runtime.stores.folders.disk import Disk
 
 __all__ = [
-    "CONTEXT", "HISTORY", "Compared", "HistoryText", "LineFormat", "bring_in_line", "compare",
-    "problem_in", "read_history", "read_lines", "set_aside",
+    "CONTEXT", "HISTORY", "Compared", "HistoryText", "LineFormat", "compare", "problem_in",
+    "read_history", "read_lines", "reconcile", "set_aside",
 ]  # fmt: skip
 
 L = TypeVar("L")
@@ -160,7 +160,7 @@ def _merged(found: HistoryText[L], expected: Sequence[L], format: LineFormat[L])
 # ── on the disk ──────────────────────────────────────────────────────────────────────────────
 
 
-def bring_in_line(
+def reconcile(
     disk: Disk, folder: str, name: str, found: Compared, *, keeps: bool = True
 ) -> list[str]:
     """Do what a comparison of a file asks for; returns what was wrong, one line each."""

@@ -134,7 +134,7 @@ class Projection:
                 self._is_writing = True
                 info = self._to_heal.popleft()
                 if info.run_id not in self._behind:  # Else it is about to be looked at anyway.
-                    await self._worker.run(partial(self._folders.heal, info))
+                    await self._worker.run(partial(self._folders.repair, info))
                 self._is_writing = False
             elif self._behind:
                 await self._gather()

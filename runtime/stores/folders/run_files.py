@@ -87,7 +87,7 @@ class RunFiles:
         """Add what the store has and the file has not; returns what was wrong with it."""
         known = self._known.pop(run_id, None) or self._found(path)
         if known is None:  # Not whole at its end, or not clearly so.
-            return self.bring_in_line(path, run_id)
+            return self.reconcile(path, run_id)
         self._add(path, run_id, known)
         return []
 
@@ -99,7 +99,7 @@ class RunFiles:
             return []
         return [(problem_in(path, RUN, *found.problem), found.is_behind)]
 
-    def bring_in_line(self, path: str, run_id: str, *, keeps: bool = True) -> list[str]:
+    def reconcile(self, path: str, run_id: str, *, keeps: bool = True) -> list[str]:
         """Have the file say what the store says; returns what was wrong with it.
 
         What says something else is kept beside it, if ``keeps``.

@@ -12,7 +12,7 @@ Rules
 * The store is the truth.  What stands here is written after each commit, from the events of that
   commit, and needs no reading as long as nothing else writes here.
 * A failure here fails no commit: it is logged once for a folder, counted, and written again with
-  the folder's next commit or by ``heal``.
+  the folder's next commit or by ``repair``.
 * What does not fit the store's events is brought in line with them: a torn last line is dropped,
   other damage is reported with file and line and kept beside as ``history.jsonl.corrupt-<n>``.
 * What a takeover frame writes changes the folder of its root, too: the stack, and the context.
@@ -47,7 +47,7 @@ from hubbub.runtime.stores.folders.conversations import ContextFiles
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.follows import follows, is_first, unseen
-from hubbub.runtime.stores.folders.lines import bring_in_line
+from hubbub.runtime.stores.folders.lines import reconcile
 from hubbub.runtime.stores.folders.run_files import RunFiles
 
 __all__ = ["AgentFolders", "Projected", "folder_name", "run_id_of"]
@@ -183,7 +183,7 @@ class AgentFolders:
             if not events:
                 return
         if folder is None or not follows(folder.record, events):
-            self._report(info.run_id, self._heal(info))
+            self._report(info.run_id, self._repair(info))
             return
         # Until all is written nothing is known of the folder.
         del self._open[info.run_id]
@@ -211,7 +211,7 @@ class AgentFolders:
                 return
             folder = self._read(info)
             if folder is None:
-                self._report(root_run_id, self._heal(info))
+                self._report(root_run_id, self._repair(info))
                 return
         before = folder.shown, folder.stack
         self._follow_context(folder)
@@ -270,13 +270,13 @@ class AgentFolders:
 
     # ── looking into a folder ────────────────────────────────────────────────────────────────
 
-    def heal(self, info: RunInfo) -> list[str]:
+    def repair(self, info: RunInfo) -> list[str]:
         """Bring a folder in line with the run's events, and a frame's root with the frame's.
 
         Returns what was wrong.  Raises nothing: what could not be done is logged and counted.
         """
         try:
-            problems = self._heal(info)
+            problems = self._repair(info)
         except Exception as error:
             self._failed(info.run_id, error)
             return [f"{self._root}/{info.run_id}: {error}"]
@@ -326,11 +326,11 @@ class AgentFolders:
         Lines and keys of unknown kinds stay; no copy is kept.  Raises nothing.
         """
         try:
-            self._heal(info, keeps=False)
+            self._repair(info, keeps=False)
         except Exception as error:
             self._failed(info.run_id, error)
 
-    def _heal(self, info: RunInfo, *, keeps: bool = True) -> list[str]:
+    def _repair(self, info: RunInfo, *, keeps: bool = True) -> list[str]:
         if info.descriptor is None:
             return []
         self._open.pop(info.run_id, None)
@@ -339,9 +339,9 @@ class AgentFolders:
         is_new = self._disk.mkdir(path)
         if found.descriptor is not None:
             self._disk.replace(f"{path}/descriptor.json", found.descriptor)
-        kept = bring_in_line(self._disk, path, "history.jsonl", found.history, keeps=keeps)
+        kept = reconcile(self._disk, path, "history.jsonl", found.history, keeps=keeps)
         if found.context is not None and self._contexts is not None:
-            kept += self._contexts.bring_in_line(path, info, found.context, keeps=keeps)
+            kept += self._contexts.reconcile(path, info, found.context, keeps=keeps)
         if found.state is not None:
             self._disk.replace(f"{path}/state.json", found.state)
         if found.files:
@@ -349,7 +349,7 @@ class AgentFolders:
             sound = {name: ref for name, ref in files.items() if name not in found.files}
             self._say(info.run_id, self._files.update(path, sound, files))
         if self._runs is not None:
-            kept += self._runs.bring_in_line(path, info.run_id, keeps=keeps)
+            kept += self._runs.reconcile(path, info.run_id, keeps=keeps)
         folder = _Folder(info, path, found.record, found.size, found.unknown, found.stack)
         folder.shown = found.shown
         self._remember(info.run_id, folder)

@@ -12,7 +12,7 @@ from hubbub.agents.model import AssistantMessage, ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME
 from hubbub.agents.retry import Failure
-from hubbub.agents.state.commands import is_unheard, word_of
+from hubbub.agents.state.commands import is_not_for_model, word_of
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.decide import (
@@ -183,10 +183,10 @@ def test_a_word_is_the_whole_message_whatever_its_case_and_blanks(text: str) -> 
 def test_words_are_heard_by_a_main_agent_alone_and_by_nobody_else(text: str) -> None:
     alone = root()
     alone.reply(text="Yes?")
-    assert not is_unheard(alone.thread, said(text))
-    assert is_unheard(with_frame().thread, said(text))
-    assert is_unheard(frame().thread, said(text))
-    assert is_unheard(paused(root()).thread, said(text))
+    assert not is_not_for_model(alone.thread, said(text))
+    assert is_not_for_model(with_frame().thread, said(text))
+    assert is_not_for_model(frame().thread, said(text))
+    assert is_not_for_model(paused(root()).thread, said(text))
     alone.take(said(text))
     assert [m.content for m in alone.thread.transcript if hasattr(m, "content")] == ["hello", text]
 

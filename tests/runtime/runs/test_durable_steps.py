@@ -771,9 +771,9 @@ def test_restarts_are_those_since_the_last_progress(events: list[Event]) -> None
             executions.append(False)
         elif is_message or isinstance(event, progress):
             executions[-1] = True
-    in_vain = list(takewhile(lambda got_on: not got_on, reversed(executions[:-1])))
+    in_vain = list(takewhile(lambda has_progressed: not has_progressed, reversed(executions[:-1])))
     assert thread.restarts == (0 if executions[-1] else len(in_vain))
-    assert thread.got_on == executions[-1]
+    assert thread.has_progressed == executions[-1]
 
 
 # ── conversations with a model ───────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from support.programs import MAIN, Program, spoken
-from support.tallies import Tally
+from support.stored_runs import StoredRuns
 from support.worlds import World
 
 from hubbub.hub import events as e
@@ -17,7 +17,7 @@ DEEP: Program = [["use", "ann", [["use", "bob", [["say"], ["say"]]], ["say"]]], 
 """Main, ann above it, and bob on top."""
 
 
-async def begun(world: World, *roots: str, program: Program = DEEP) -> Tally:
+async def begun(world: World, *roots: str, program: Program = DEEP) -> StoredRuns:
     await world.begin()
     for number, root in enumerate(roots):
         await world.hub.open(MAIN, spoken(f"m{number}", program), run_id=root)
@@ -25,7 +25,7 @@ async def begun(world: World, *roots: str, program: Program = DEEP) -> Tally:
     return await world.tally()
 
 
-def heard(tally: Tally, run_id: str) -> list[str]:
+def heard(tally: StoredRuns, run_id: str) -> list[str]:
     return [getattr(m, "content", "").partition(" ")[0] for m in tally.threads[run_id].transcript]
 
 

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from support.profiles import examples
 from support.programs import MAIN, Program, label_of, spoken
 from support.stack_model import StackModel
-from support.tallies import Tally
+from support.stored_runs import StoredRuns
 from support.virtual_time import VirtualTimeLoop
 from support.worlds import World, traces
 
@@ -106,7 +106,7 @@ class Stacks(RuleBasedStateMachine):
         async def act() -> None:
             world = self.world
             if crash is not None:
-                world.doom(crash)
+                world.crash_after(crash)
             receipts = [each() for each in acts]
             await world.rest()
             if crash is not None:
@@ -143,7 +143,7 @@ class Stacks(RuleBasedStateMachine):
         self._run(compare)
 
     @staticmethod
-    def _name(tally: Tally, run_id: str) -> str:
+    def _name(tally: StoredRuns, run_id: str) -> str:
         (start,) = [x for x in tally.own[run_id] if isinstance(x, e.AgentStart)]
         return label_of(start.input)
 
@@ -313,7 +313,7 @@ class Chaos:
             for _ in range(self.draw.randint(3, 12)):
                 await self._next()
             if dies:
-                world.doom(self.draw.choice([0, 1, 2, 3, 5, 8]))
+                world.crash_after(self.draw.choice([0, 1, 2, 3, 5, 8]))
                 await anyio.sleep(self.draw.choice([0, 1, 100]))
             else:
                 await self._wind_up()

@@ -148,7 +148,7 @@ async def test_a_folder_that_was_changed_is_found_and_healed(tmp_path: Path) -> 
         if what == "corrupt":
             assert any(f"{path}:3: " in problem for problem in problems)
         assert path.exists() == (data is not None)  # Nothing was changed so far.
-        assert folders.heal(info), what
+        assert folders.repair(info), what
         assert path.read_bytes() == sound, what
         assert home.again().check(info) == [], what
     kept = sorted(x.name for x in home.file(run_id).parent.glob("*corrupt*"))
@@ -202,7 +202,7 @@ def test_whatever_is_in_a_folder_nothing_is_raised(tmp_path_factory: Any, data: 
     home.file(run_id, name).write_bytes(bytes(content))
     folders = home.again()
     folders.check(home.store.of(run_id))
-    folders.heal(home.store.of(run_id))
+    folders.repair(home.store.of(run_id))
     assert folders.check(home.store.of(run_id)) == []
 
 
@@ -227,7 +227,7 @@ async def test_a_state_with_any_value_anywhere_is_found_and_rewritten(
         file.write_text(json.dumps(each))
         folders = home.again()
         folders.check(info)
-        folders.heal(info)
+        folders.repair(info)
         assert folders.check(info) == [], each
 
 
@@ -296,7 +296,7 @@ async def test_a_secret_stands_nowhere_in_a_folder(tmp_path: Path) -> None:
         await anyio.sleep(10)
     assert home.run_ids()
     for run_id in home.run_ids():
-        home.folders.heal(home.store.of(run_id))
+        home.folders.repair(home.store.of(run_id))
     assert_nowhere(planted, tmp_path)
 
 
@@ -348,7 +348,7 @@ def test_files_stand_under_their_names_with_their_contents(tmp_path: Path) -> No
     (files / "two.txt").unlink()
     (files / "two.txt").write_bytes(b"meddled with")
     assert "content has changed" in home.folders.check(info)[0]
-    home.folders.heal(info)
+    home.folders.repair(info)
     assert (files / "two.txt").read_bytes() == b"new"
 
 

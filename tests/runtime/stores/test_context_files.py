@@ -221,7 +221,7 @@ def test_a_root_of_another_kind_has_a_stack_and_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P-04", "I-11")
 @pytest.mark.parametrize("what", ["missing", "behind", "torn", "corrupt", "edited", "other"])
-@pytest.mark.parametrize("found_by", ["heal", "the frame's next commit"])
+@pytest.mark.parametrize("found_by", ["repair", "the frame's next commit"])
 def test_a_damaged_context_is_found_and_brought_in_line(
     what: str, found_by: str, tmp_path: Path
 ) -> None:
@@ -244,8 +244,8 @@ def test_a_damaged_context_is_found_and_brought_in_line(
     assert problems and all(str(home.file()) in problem for problem in problems)
     if what == "corrupt":
         assert any(problem.startswith(f"{home.file()}:3: ") for problem in problems)
-    if found_by == "heal":
-        assert home.folders.heal(home.info(MAIN))[: len(problems)] == problems
+    if found_by == "repair":
+        assert home.folders.repair(home.info(MAIN))[: len(problems)] == problems
         assert home.file().read_bytes() == whole
     home.project(last)
     home.assert_sound()
@@ -298,7 +298,7 @@ def test_a_full_disk_is_made_up_for(name: str, full: tuple[int, int], tmp_path: 
     disk.name = ""
     assert home.folders.failures
     for run_id in (MAIN, RESEARCH, WRITER):
-        home.folders.heal(home.info(run_id))
+        home.folders.repair(home.info(run_id))
     home.assert_sound()
 
 
@@ -312,7 +312,7 @@ def test_healing_a_frame_heals_its_root(cut: int, tmp_path: Path) -> None:
     home.seen += [event for events in left for event in events]
     home.folders = home.again()
     for run_id in {event.run_id for events in left for event in events}:
-        home.folders.heal(home.info(run_id))
+        home.folders.repair(home.info(run_id))
     home.assert_sound()
 
 

@@ -114,7 +114,7 @@ async def test_wherever_a_file_is_torn_off_it_is_written_on_from_there(
             runs, folder = RunFiles(RealDisk(), reader), str(file.parent)
             found = runs.look(folder, filled.chat)
             assert found and (all(is_behind for _, is_behind in found) or cut < 100), found
-            told = runs.bring_in_line(folder, filled.chat)
+            told = runs.reconcile(folder, filled.chat)
             ends = (b"\n", whole[cut - 1 : cut])
             assert told or ends[0] == ends[1], "what was torn off is told"
             assert runs.look(folder, filled.chat) == []
@@ -137,7 +137,7 @@ async def test_damage_elsewhere_is_reported_with_its_line_and_kept(
     (problem,) = problems_of(tmp_path)
     assert problem.where == f"{file}:{at + 1}" and not problem.heals
     with open_reader(f"sqlite:{tmp_path}") as reader:
-        told = RunFiles(RealDisk(), reader).bring_in_line(str(file.parent), filled.chat)
+        told = RunFiles(RealDisk(), reader).reconcile(str(file.parent), filled.chat)
     assert f"{file}:{at + 1}: says something else than the store" in told
     assert (file.parent / "run.jsonl.corrupt-1").read_bytes() == damaged
     assert problems_of(tmp_path) == []

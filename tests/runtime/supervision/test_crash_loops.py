@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from support.agents import Observer, echo_model, model_agent
-from support.deaths import KILLERS, WAITERS, WORKERS, Lives
+from support.crashes import KILLERS, WAITERS, WORKERS, Lives
 
 from hubbub import AgentDefinition, RunContext, agent
 from hubbub.hub import events as e

@@ -13,7 +13,7 @@ from support.families import Recorder, child, config, parent
 from hubbub import AgentDefinition, FunctionModel, Hub, RestorePolicy, Runtime
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.turn.calls import LOST
-from hubbub.agents.turn.deaths import CONTEXT_ONLY, LEFT, doom_of
+from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, LEFT, crash_limit_failure
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
@@ -73,8 +73,8 @@ async def kill(
     ],
 )
 def test_how_often_a_run_comes_back_depends_on_why(causes: tuple[str, ...], beginning: str) -> None:
-    doom = doom_of(causes)
-    assert doom.startswith(beginning) and bool(doom) == bool(beginning)
+    failure = crash_limit_failure(causes)
+    assert failure.startswith(beginning) and bool(failure) == bool(beginning)
 
 
 @pytest.mark.spec("P-10")

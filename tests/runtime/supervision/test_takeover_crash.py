@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from support.programs import MAIN, Program, spoken
-from support.tallies import Tally
+from support.stored_runs import StoredRuns
 from support.worlds import World, traces
 
 from hubbub import Message
@@ -49,7 +49,7 @@ async def live(world: World, after: int | None = None) -> bool:
     over = False
     await world.begin()
     if after is not None:
-        world.doom(after)
+        world.crash_after(after)
 
     async def go() -> None:
         nonlocal over
@@ -66,18 +66,18 @@ async def live(world: World, after: int | None = None) -> bool:
     return over
 
 
-def texts(tally: Tally) -> list[str]:
+def texts(tally: StoredRuns) -> list[str]:
     """What the user was told."""
     return [x.text for x in tally.events if isinstance(x, e.AgentText) and x.lane == "own"]
 
 
-def results(tally: Tally) -> Counter[Any]:
+def results(tally: StoredRuns) -> Counter[Any]:
     """What every frame came to, for its caller."""
     items = (x for items in tally.inbox.values() for x in items if isinstance(x, e.SessionResult))
     return Counter((x.child_agent, x.outcome, x.content) for x in items)
 
 
-def lost(tally: Tally) -> int:
+def lost(tally: StoredRuns) -> int:
     own = (x for lane in tally.own.values() for x in lane)
     return sum(isinstance(x, e.AgentToolComplete) and x.output == LOST for x in own)
 

@@ -1,4 +1,4 @@
-"""``Lives``: the processes of a simulated world, one after the other on one store.
+"""``Processes``: the processes of a simulated world, one after the other on one store.
 
 begin ─► at work ─► end (left in order) ─► begin …
             └── killed, or crashed by a fault ─► the next thing that is done begins anew
@@ -32,7 +32,7 @@ from hubbub.runtime.simulation.story.history import Heard, History, Life
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.process import Process
 
-__all__ = ["Lives"]
+__all__ = ["Processes"]
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ _SHARED_MEMORY: Final = Path("/dev/shm")
 """Disks are slow, and what a world writes lasts no longer than itself."""
 
 
-class Lives:
+class Processes:
     """Begins processes, ends them, and does things with the one at work."""
 
     def __init__(
@@ -212,11 +212,11 @@ class Lives:
             process.kill()
             await process.wait_ended()
 
-    def spare(self) -> None:
+    def cancel_crashes(self) -> None:
         """Let no fault kill this process, or a later one."""
         self._crashes.clear()
         if self.process is not None:
-            self.process.spare()
+            self.process.cancel_crashes()
 
     # ── doing things ─────────────────────────────────────────────────────────────────────────
 

@@ -2,7 +2,7 @@
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, ToolCall
-from hubbub.runtime.simulation.playback.actions import RunLane, deeds_of, names_of, unheard
+from hubbub.runtime.simulation.playback.actions import RunLane, actions_of, names_of, unheard
 
 
 def lane(*events: Event) -> RunLane:
@@ -10,7 +10,7 @@ def lane(*events: Event) -> RunLane:
 
 
 def told(of: RunLane, instead: RunLane | None = None) -> list[str]:
-    found = deeds_of(of, "main", unheard(instead or of), lambda text: text.replace("child", "C"))
+    found = actions_of(of, "main", unheard(instead or of), lambda text: text.replace("child", "C"))
     return [deed.what for deed in found]
 
 

@@ -30,8 +30,8 @@ __all__ = [
     "OTHERS",
     "UNDECIDED",
     "WAITED",
-    "cause_of_death",
-    "doom_of",
+    "crash_cause",
+    "crash_limit_failure",
     "is_suspect",
     "questions",
     "trial_seconds",
@@ -62,7 +62,7 @@ TRIAL: Final = 10.0
 MAX_TRIAL: Final = 1_280.0
 
 
-def cause_of_death(
+def crash_cause(
     before: tuple[str, ...],
     run_id: str,
     *,
@@ -96,7 +96,7 @@ def trial_seconds(lived: float) -> float:
     return min(max(TRIAL, 2 * lived), MAX_TRIAL)
 
 
-def doom_of(causes: tuple[str, ...]) -> str:
+def crash_limit_failure(causes: tuple[str, ...]) -> str:
     """Why a run that came back for these causes, the last one just now, goes on no more."""
     deaths = [cause for cause in causes if cause not in _NOT_COUNTED]
     crashes = deaths.count("")

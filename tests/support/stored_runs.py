@@ -14,10 +14,10 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.store.journal import Journal, RunInfo, Selection
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 
-__all__ = ["Tally", "read_tally"]
+__all__ = ["StoredRuns", "read_stored_runs"]
 
 
-class Tally:
+class StoredRuns:
     """All runs of a store: their lanes, what they came to, and what waits for them."""
 
     def __init__(
@@ -212,7 +212,7 @@ class Tally:
         return stack
 
 
-async def read_tally(journal: Journal, letters: Sequence[InLane] = ()) -> Tally:
+async def read_stored_runs(journal: Journal, letters: Sequence[InLane] = ()) -> StoredRuns:
     """Read a whole store; ``letters`` are what its lives have been told of by dead letters."""
     await journal.flush()
     events: list[Event] = []
@@ -227,4 +227,4 @@ async def read_tally(journal: Journal, letters: Sequence[InLane] = ()) -> Tally:
     for run_id in infos:
         loaded = await journal.load(run_id)
         waiting[run_id] = list(loaded.waiting) if loaded is not None else []
-    return Tally(events, infos, waiting, letters)
+    return StoredRuns(events, infos, waiting, letters)

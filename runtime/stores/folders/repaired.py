@@ -1,4 +1,4 @@
-"""``mended``: a tree of runs as it goes on in a store that lacks some of those around it.
+"""``repaired``: a tree of runs as it goes on in a store that lacks some of those around it.
 
     runs of a tree, as their files have them  →  the same, ready to be imported, with warnings
 
@@ -33,7 +33,7 @@ from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
 from hubbub.runtime.stores.folders.foreign import ForeignRun
 from hubbub.runtime.stores.folders.run_text import RunText, StoredEvent
 
-__all__ = ["Mended", "mended", "merged"]
+__all__ = ["RepairedRun", "merged", "repaired"]
 
 FRAME_GONE: Final = "the takeover frame that took it is not here"
 CHILD_GONE: Final = "its folder is not here"
@@ -42,7 +42,7 @@ PARENT_GONE: Final = "the run whose conversation it had taken over is not here"
 _E = TypeVar("_E", bound=Event)
 
 
-class Mended(Struct, frozen=True, kw_only=True):
+class RepairedRun(Struct, frozen=True, kw_only=True):
     """A run to be imported; ``record`` is what its events come to."""
 
     text: RunText
@@ -50,7 +50,7 @@ class Mended(Struct, frozen=True, kw_only=True):
     record: Record
 
 
-def mended(tree: Sequence[ForeignRun], is_there: Callable[[str], bool]) -> list[Mended]:
+def repaired(tree: Sequence[ForeignRun], is_there: Callable[[str], bool]) -> list[RepairedRun]:
     """The runs of a tree, those above first.
 
     ``is_there`` tells of a run that is none of them whether there is one, or will be.  Raises
@@ -66,7 +66,7 @@ def mended(tree: Sequence[ForeignRun], is_there: Callable[[str], bool]) -> list[
         for problem in lanes.take(_row(lanes.events + 1, event)):
             raise ValueError(problem.what)
     return [
-        _Mending(text, lanes.runs[run_id], placed, is_there).mended()
+        _Repair(text, lanes.runs[run_id], placed, is_there).repaired()
         for run_id, text in placed.items()
     ]
 
@@ -146,7 +146,7 @@ def _detached(event: Event, line: RunLine) -> Event:
 # ── what is missing ──────────────────────────────────────────────────────────────────────────
 
 
-class _Mending:
+class _Repair:
     """One run of a tree, among the others."""
 
     def __init__(
@@ -167,7 +167,7 @@ class _Mending:
         self.seq, self.in_seq = lane.seq, lane.in_seq
         self.at = max((x.event.at for x in self.events), default=0)
 
-    def mended(self) -> Mended:
+    def repaired(self) -> RepairedRun:
         line = self.text.line
         if line.status != "ended":
             if _is_frame(self.text) and _is_frame(self.tree.get(line.root_run_id)):
@@ -177,7 +177,7 @@ class _Mending:
         text = replace(
             self.text, line=line, events=tuple(self.events), warnings=tuple(self.warnings)
         )
-        return Mended(text=text, info=self.info, record=self.record)
+        return RepairedRun(text=text, info=self.info, record=self.record)
 
     def _over(self) -> RunLine:
         """A takeover frame that nobody waits for any longer."""
