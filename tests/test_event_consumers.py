@@ -264,7 +264,7 @@ NARROW: Final = {
     "channels/console/console.py": "looks for the end of its own turn and for dead letters",
     "channels/console/pace.py": "shows whether somebody is at work: text, tools, the end",
     "channels/console/questions.py": "keeps the prompts that are open",
-    "runtime/demo/assets/told.py": "the story of one demo, which knows its events",
+    "runtime/demo/assets/report.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",

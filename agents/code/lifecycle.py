@@ -32,14 +32,14 @@ from hubbub.hub.values import NULL, Json, encode_value
 __all__ = [
     "CodeThread",
     "admit",
+    "child_terminations",
     "completion",
-    "farewell",
     "fold_code",
     "opening",
     "refusal_of_restart",
     "report",
+    "result_as_message",
     "start_if_missing",
-    "told",
 ]
 
 
@@ -205,7 +205,7 @@ def completion(
     return (*start_if_missing(thread), *asked, *failed, *_ending(end))
 
 
-def farewell(
+def child_terminations(
     thread: CodeThread, outcome: OutcomeName, run_id: str
 ) -> tuple[tuple[str, InLane], ...]:
     """What is terminated takes its children with it."""
@@ -232,7 +232,7 @@ def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane]
     return ((opened.parent_run_id, result),)
 
 
-def told(item: e.SessionResult) -> e.SessionMessage:
+def result_as_message(item: e.SessionResult) -> e.SessionMessage:
     """A child's result as the code that has asked for it as a message reads it."""
     words = describe(item, tuple(ref.path for ref in item.files))
     return e.SessionMessage(

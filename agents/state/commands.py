@@ -18,9 +18,11 @@ from hubbub.agents.state.thread import Thread
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import InLane, SessionMessage
 
-__all__ = ["BACK", "CANCELLED", "SENT_BACK", "STOP", "Word", "is_not_for_model", "word_of"]
+__all__ = [
+    "BACK", "CANCELLED", "SENT_BACK", "STOP", "UserCommand", "command_of", "is_not_for_model",
+]  # fmt: skip
 
-Word: TypeAlias = Literal["", "stop", "back"]
+UserCommand: TypeAlias = Literal["", "stop", "back"]
 
 STOP: Final = frozenset(("cancel", "stop", "/stop"))
 BACK: Final = "/back"
@@ -32,7 +34,7 @@ _LONGEST: Final = 100
 """Characters of a message that can be a word with blanks around it."""
 
 
-def word_of(item: InLane) -> Word:
+def command_of(item: InLane) -> UserCommand:
     """Which word an item is, if it is one."""
     if not isinstance(item, SessionMessage) or len(item.content) > _LONGEST:
         return ""
@@ -53,5 +55,5 @@ def is_not_for_model(thread: Thread, item: SessionMessage) -> bool:
     if thread.pause is not None:
         return True
     if thread.frame is not None or (thread.origin.frame and not thread.once):
-        return bool(word_of(item))
+        return bool(command_of(item))
     return False

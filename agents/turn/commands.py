@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.area import attachment_note
-from hubbub.agents.state.commands import CANCELLED, SENT_BACK, word_of
+from hubbub.agents.state.commands import CANCELLED, SENT_BACK, command_of
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.turn.calls import answer, given_up
@@ -34,7 +34,7 @@ def apply_command(
     waiting: frozenset[Kind],
 ) -> Decision | None:
     """What is written when such messages are taken; ``None`` where they are simply heard."""
-    word = word_of(items[0])
+    word = command_of(items[0])
     is_frame = thread.origin.frame > 0 and thread.converses
     if word == "stop" and is_frame:
         cancel = e.SessionCancel(reason=CANCELLED)

@@ -19,7 +19,7 @@ from hubbub.runtime.cli.printing import (
 from hubbub.runtime.text import printable
 
 if TYPE_CHECKING:
-    from hubbub.runtime.demo.assets.told import Assets
+    from hubbub.runtime.demo.assets.report import Assets
 
 __all__ = ["STEP_SECONDS", "assets_as_json", "assets_command", "make_assets"]
 
@@ -99,7 +99,7 @@ def make_assets(
 ) -> "Assets":
     """Have the three agents make a picture; ``say`` takes a line for each thing that happens."""
     from hubbub.runtime.demo.assets.agents import WISH
-    from hubbub.runtime.demo.assets.told import asset_line, run_assets
+    from hubbub.runtime.demo.assets.report import asset_line, run_assets
 
     def watch(event: Event) -> None:
         line = asset_line(event)

@@ -19,7 +19,7 @@ from hubbub.hub.addressing import can_be_known_by
 from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded, info_of
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
-from hubbub.runtime.stores.exchange.run_check import MISFITS, RunCheck, holds_key
+from hubbub.runtime.stores.exchange.run_check import READ_ERRORS, RunCheck, holds_key
 from hubbub.runtime.stores.folders.adopt import knows_child
 from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.foreign import foreign_runs
@@ -182,7 +182,7 @@ class StoreCheck:
                 try:
                     row = store.row(run_id)
                     problems = folders.check_apart(info_of(row)) if row is not None else []
-                except MISFITS:  # Its events cannot be read, which has been told.
+                except READ_ERRORS:  # Its events cannot be read, which has been told.
                     problems = []
                 if not problems:
                     break

@@ -10,7 +10,12 @@ from collections.abc import Iterable
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.intake import RunIntake
-from hubbub.runtime.stores.exchange.incoming_runs import MISFITS, Imported, IncomingRuns, Misfit
+from hubbub.runtime.stores.exchange.incoming_runs import (
+    LINE_ERRORS,
+    Imported,
+    ImportProblem,
+    IncomingRuns,
+)
 from hubbub.runtime.stores.open import open_intake
 
 __all__ = ["BadExport", "Imported", "import_runs"]
@@ -47,7 +52,7 @@ def _import(intake: RunIntake, name: str, lines: Iterable[bytes], replace: bool)
                 count += 1
                 incoming.take(count, data)
             return incoming.finish()
-    except Misfit as misfit:
+    except ImportProblem as misfit:
         raise BadExport(name, misfit.line or count, str(misfit)) from misfit
-    except MISFITS as error:
+    except LINE_ERRORS as error:
         raise BadExport(name, count, f"{error}") from error

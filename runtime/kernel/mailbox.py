@@ -8,7 +8,7 @@ a child's words or an agent's, is the root's own.
 from collections.abc import Container, Iterable
 from typing import Final
 
-from hubbub.agents.state.commands import word_of
+from hubbub.agents.state.commands import command_of
 from hubbub.agents.turn.decide import Kind, kind_of
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import InLane, SessionMessage, SessionResult
@@ -83,7 +83,7 @@ class Mailbox:
             return tuple(items)
         if kind == "said":
             return tuple([item for item in items if _bits(item)][:1])
-        words = tuple([item for item in items if word_of(item) == kind])
+        words = tuple([item for item in items if command_of(item) == kind])
         return words if kind == "stop" else words[:1]
 
     def take(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
@@ -114,7 +114,7 @@ def _bits(item: InLane) -> int:
     """The bits of what a person said; 0 for every other item."""
     if not (isinstance(item, SessionMessage) and is_from_user(item)):
         return 0
-    return _SAID[word_of(item)]
+    return _SAID[command_of(item)]
 
 
 def _came_at(item: InLane) -> int:

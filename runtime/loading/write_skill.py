@@ -26,12 +26,12 @@ from hubbub.hub.errors import MissingExtra
 from hubbub.hub.ports import Ports
 from hubbub.runtime.loading.skills import BadSkills, load_skills
 
-__all__ = ["SkillShelf", "skill_text", "write_skill_tool"]
+__all__ = ["SkillFolder", "skill_text", "write_skill_tool"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-class SkillShelf(Struct, frozen=True, kw_only=True):
+class SkillFolder(Struct, frozen=True, kw_only=True):
     """Where skills are put, and what they may name.
 
     ``tools`` and ``agents`` are those known where the folder is loaded: a skill naming others could
@@ -56,7 +56,7 @@ class _Draft(Struct, frozen=True, kw_only=True):
     replace: bool
 
 
-def write_skill_tool(ports: Ports, shelf: SkillShelf) -> Tool[..., Any]:
+def write_skill_tool(ports: Ports, shelf: SkillFolder) -> Tool[..., Any]:
     """``write_skill`` for the folder of ``shelf``, which is made if there is none."""
     known = ", ".join(shelf.tools)
 
@@ -99,7 +99,7 @@ def skill_text(
     return f"---\n{text}---\n\n{instructions.strip()}\n"
 
 
-def _write(shelf: SkillShelf, draft: _Draft) -> str:
+def _write(shelf: SkillFolder, draft: _Draft) -> str:
     """Check the draft, put it into the folder and say so; raises ``ToolError``."""
     _demand_names(shelf, draft)
     root = os.path.realpath(shelf.folder)
@@ -124,7 +124,7 @@ def _write(shelf: SkillShelf, draft: _Draft) -> str:
     return f"wrote {shown}; the next `{shelf.command}` offers the skill {draft.name!r}"
 
 
-def _demand_names(shelf: SkillShelf, draft: _Draft) -> None:
+def _demand_names(shelf: SkillFolder, draft: _Draft) -> None:
     """Refuse what would be no skill, or one that could not be loaded."""
     if not _NAME.fullmatch(draft.name):
         wanted = "1 to 64 letters, digits, '-' and '_', a letter or digit first"

@@ -13,14 +13,14 @@ from hubbub.agents.code.durable_steps import Recorded
 from hubbub.agents.code.lifecycle import (
     CodeThread,
     admit,
+    child_terminations,
     completion,
-    farewell,
     fold_code,
     opening,
     refusal_of_restart,
     report,
+    result_as_message,
     start_if_missing,
-    told,
 )
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
@@ -106,7 +106,7 @@ class CodeRun:
             case SessionMessage():
                 self._inbox.put(item)
             case e.SessionResult():
-                self._inbox.put(told(item))
+                self._inbox.put(result_as_message(item))
             case e.SessionOpen():
                 emits = self.definition.emits_start_complete
                 self._append(opening(item, emits_start=emits), taken=(item,))
@@ -255,7 +255,7 @@ class CodeRun:
         events = completion(self.thread, outcome, reason=reason, output=output, failure=failure)
         if taken:
             events = (e.SessionTaken(items=taken), *events)
-        mail = farewell(self.thread, outcome, self.lane.run_id)
+        mail = child_terminations(self.thread, outcome, self.lane.run_id)
         self._append(events, taken=taken, ends=True, mail=mail)
         self._tell_failure(**shown)
 

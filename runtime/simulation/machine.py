@@ -32,7 +32,6 @@ from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant, prob
 from hubbub.runtime.simulation.loop.frozen_loop import FrozenLoop
 from hubbub.runtime.simulation.loop.seeded import MAX_ROUNDS
 from hubbub.runtime.simulation.simulate import SimulationFailed, failure_of
-from hubbub.runtime.simulation.story.aims import aim
 from hubbub.runtime.simulation.story.arguments import (
     check_agents,
     check_async,
@@ -46,6 +45,7 @@ from hubbub.runtime.simulation.story.budgets import with_limits_of
 from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.story.targets import set_targets
 from hubbub.runtime.simulation.strategies.worlds import faults, opened_agents, seconds, seeds, texts
 from hubbub.runtime.simulation.world.reading import read_open_store, read_threads
 from hubbub.runtime.simulation.world.world import World
@@ -278,7 +278,7 @@ class SimMachine(RuleBasedStateMachine):
         finally:
             self._loop = None
         self.check_history(self._world.history)
-        aim(self._world.history)
+        set_targets(self._world.history)
 
     def _made_setup(self) -> Setup:
         given = inspect.getattr_static(type(self), "setup", None)

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant, problems_of
 from hubbub.runtime.simulation.loop.seeded import MAX_ROUNDS, run_seeded
 from hubbub.runtime.simulation.replay_line import replay_of
-from hubbub.runtime.simulation.story.aims import aim, note
 from hubbub.runtime.simulation.story.arguments import (
     NotAsync,
     awaited,
@@ -26,6 +25,7 @@ from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.steps import Step
+from hubbub.runtime.simulation.story.targets import note, set_targets
 from hubbub.runtime.simulation.world.users import play
 from hubbub.runtime.simulation.world.world import World
 
@@ -129,7 +129,7 @@ def simulate(
     for name, invariant in with_limits_of(world.setup, invariants).items():
         if problems := problems_of(name, invariant, world.history):
             raise failure_of(name)([f"{name}: {each}" for each in problems], world.history, replay)
-    aim(world.history)
+    set_targets(world.history)
     note(f"To see it again: {replay}")  # What fails now fails in the test.
     return world.history
 

@@ -33,7 +33,7 @@ from hubbub.agents.frames.frame import (
     TurnResult,
 )
 from hubbub.agents.standalone.stack import AgentStack, AgentStackManager
-from hubbub.agents.state.commands import CANCELLED, word_of
+from hubbub.agents.state.commands import CANCELLED, command_of
 from hubbub.hub.events import SessionMessage
 from hubbub.hub.logs import log
 from hubbub.runtime.standalone.executor import AgentExecutor
@@ -109,7 +109,7 @@ class _Loop:
 
     async def go_on(self, text: str) -> None:
         """The turn of the frame on top, and what follows from it."""
-        if self._stack.depth > 1 and word_of(SessionMessage(content=text)) == "stop":
+        if self._stack.depth > 1 and command_of(SessionMessage(content=text)) == "stop":
             self.unwind(CANCELLED)
             return
         await self._run(text)

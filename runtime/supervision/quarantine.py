@@ -30,7 +30,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.kernel.outcomes import Outcomes
 
-__all__ = ["Quarantine", "letter", "owned_elsewhere", "unreadable"]
+__all__ = ["Quarantine", "dead_letter", "owned_elsewhere", "unreadable"]
 
 UNREADABLE: Final = "unreadable"
 
@@ -53,7 +53,7 @@ def owned_elsewhere(store: str) -> ResumeProblem:
     )
 
 
-def letter(item: InLane, reason: str) -> HubDeadLetter:
+def dead_letter(item: InLane, reason: str) -> HubDeadLetter:
     """The dead letter for an accepted item that will not be handled."""
     return HubDeadLetter(
         to=item.run_id, reason=reason, message=item, run_id=item.run_id,
@@ -139,7 +139,7 @@ class Quarantine:
     def tell_dropped(self, event: SessionDropped, commit: Commit) -> None:
         """A commit is done by which a run has dropped items: each has its letter."""
         for item in event.items if not commit.error else ():
-            self.tell(letter(item, event.reason))
+            self.tell(dead_letter(item, event.reason))
 
     def opened(self) -> None:
         """The runtime is open: its user listens from his next turn on."""

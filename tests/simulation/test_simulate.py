@@ -44,9 +44,9 @@ from hubbub.runtime.simulation import (
     scripted,
     simulate,
 )
-from hubbub.runtime.simulation.story.aims import DEPTH, INTERLEAVINGS, aim
 from hubbub.runtime.simulation.story.budgets import Budgets, held
 from hubbub.runtime.simulation.story.history import StoreName
+from hubbub.runtime.simulation.story.targets import DEPTH, INTERLEAVINGS, set_targets
 
 STORES = get_args(StoreName)
 
@@ -361,7 +361,7 @@ def test_in_a_test_of_hypothesis_the_first_world_of_an_example_is_aimed() -> Non
     def play(number: int) -> None:
         for _ in range(2):
             simulate([Open(agent="desk", input="x")] * number, one_tool())
-        aim(History())
+        set_targets(History())
         hypothesis.target(1.0, label="interleavings")  # A label of the user's own.
         labels.append(dict(current_build_context().data.target_observations))
 

@@ -20,7 +20,6 @@ from hubbub import tool
 from hubbub.hub import events as e
 from hubbub.runtime.simulation.invariants.all import INVARIANTS
 from hubbub.runtime.simulation.simulate import SimulationFailed, simulate
-from hubbub.runtime.simulation.story.aims import aim, depth_of, interleavings_of
 from hubbub.runtime.simulation.story.faults import (
     ChannelFault,
     Crash,
@@ -31,6 +30,7 @@ from hubbub.runtime.simulation.story.faults import (
 from hubbub.runtime.simulation.story.history import History
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.steps import Open, Restart, Say, Wait
+from hubbub.runtime.simulation.story.targets import depth_of, interleavings_of, set_targets
 from hubbub.runtime.simulation.strategies.scripts import offered, scripted
 from hubbub.runtime.simulation.strategies.worlds import (
     ALL_FAULTS,
@@ -368,7 +368,7 @@ def test_a_payment_that_is_made_again_is_shrunk():
 
 
 def test_aim_is_nothing_outside_of_hypothesis_and_counts_what_it_says():
-    aim(History())
+    set_targets(History())
     assert (depth_of(History()), interleavings_of(History())) == (0, 0)
     history = simulate([Open(agent="desk", input="go"), Open(agent="desk", input="go")], DESK)
     assert depth_of(history) == 1

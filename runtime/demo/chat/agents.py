@@ -26,7 +26,7 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.demo.chat.tools import clock_tool, file_tools
 from hubbub.runtime.loading.agents import LoadedAgents
 from hubbub.runtime.loading.skills import load_skills
-from hubbub.runtime.loading.write_skill import SkillShelf, write_skill_tool
+from hubbub.runtime.loading.write_skill import SkillFolder, write_skill_tool
 
 __all__ = [
     "DEFAULT_SKILLS",
@@ -93,7 +93,7 @@ def chat_agents(
     ours = [structs.replace(each, model=models.skill_writer) for each in _shipped_skills()]
     own = {each.name for each in skills}
     offered = (*(each for each in ours if each.name not in own), *skills)
-    shelf = SkillShelf(
+    shelf = SkillFolder(
         folder=skills_folder,
         # Not those for files: they are there with a folder only, and a skill that names what is
         # not there keeps the next chat from starting.  Research has them.

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from hubbub.agents.state.commands import word_of
+from hubbub.agents.state.commands import command_of
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import Event, InLane, SessionMessage
@@ -33,7 +33,7 @@ def no_message_lost(history: History) -> Iterator[str]:
     """
     yield from _unaccounted_sends(history)
     records = _records(history)
-    letters = _letters(history)
+    letters = _dead_letters(history)
     ends = {own[-1].run_id: own[-1] for own in history.own.values() if own and _is_end(own[-1])}
     left: dict[str, list[InLane]] = defaultdict(list)
     for run_id, inbox in history.inbox.items():
@@ -66,7 +66,7 @@ def order_kept(history: History) -> Iterator[str]:
         if not isinstance(event, e.SessionTaken):
             continue
         for item in event.items:
-            if not isinstance(item, SessionMessage) or not item.seq or word_of(item):
+            if not isinstance(item, SessionMessage) or not item.seq or command_of(item):
                 continue
             sender = (item.run_id, item.source, is_from_user(item))
             if item.seq < last.get(sender, 0):
@@ -114,7 +114,7 @@ def _records(history: History) -> dict[Place, list[Event]]:
     return found
 
 
-def _letters(history: History) -> Counter[Place]:
+def _dead_letters(history: History) -> Counter[Place]:
     """How many letters there are of what was accepted; what was refused has no number."""
     messages = (letter.message for letter in history.dead_letters)
     return Counter((x.run_id, x.seq) for x in messages if x is not None and x.seq)

@@ -42,12 +42,12 @@ from hubbub.runtime.stores.exchange.export import (
 from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
 from hubbub.runtime.stores.exchange.run_check import RunCheck
 
-__all__ = ["MISFITS", "Imported", "IncomingRuns", "Misfit", "row_of"]
+__all__ = ["LINE_ERRORS", "ImportProblem", "Imported", "IncomingRuns", "row_of"]
 
-MISFITS: Final = (
+LINE_ERRORS: Final = (
     msgspec.DecodeError, BadValue, ValueError, OverflowError, RecursionError, TypeError
 )  # fmt: skip
-"""What a line that is none comes to."""
+"""What reading an invalid line raises."""
 
 MAX_LINE_BYTES: Final = 128 * 1024 * 1024
 """Longer lines are refused: a content of the largest size takes less."""
@@ -68,8 +68,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     replaced: int
 
 
-class Misfit(Exception):
-    """What a line says does not fit what came before it; ``line`` is 0 for the latest."""
+class ImportProblem(Exception):
+    """A line contradicts the lines before it; ``line`` is its number, 0 for the latest."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -89,9 +89,9 @@ class _Incoming:
         """How many items of its in lane have come."""
 
     def check(self, seq: int) -> None:
-        """Raise ``Misfit`` for the number of no item that has come."""
+        """Raise ``ImportProblem`` for the number of no item that has come."""
         if not 0 < seq <= self.items:
-            raise Misfit(f"run {self.line.run_id} has no item {seq} in its inbox")
+            raise ImportProblem(f"run {self.line.run_id} has no item {seq} in its inbox")
 
 
 class IncomingRuns:
@@ -116,16 +116,16 @@ class IncomingRuns:
         return self._header.run_id if self._header is not None else ""
 
     def take(self, number: int, data: bytes) -> None:
-        """Take a line, the one of that number.  Raises ``Misfit``, or one of ``MISFITS``."""
+        """Take line ``number``.  Raises ``ImportProblem`` or one of ``LINE_ERRORS``."""
         if len(data) > MAX_LINE_BYTES:
-            raise Misfit(f"it is longer than {MAX_LINE_BYTES >> 20} MiB")
+            raise ImportProblem(f"it is longer than {MAX_LINE_BYTES >> 20} MiB")
         line = _decoder.decode(data)
         is_open = self._header is not None and self._header.is_open
         if self._is_over and not is_open:
-            raise Misfit("there is something after the end")
+            raise ImportProblem("there is something after the end")
         self._is_over = is_open and isinstance(line, RunLine)
         if self._header is None and not isinstance(line, HeaderLine):
-            raise Misfit("this is no export of hubbub's")
+            raise ImportProblem("this is no export of hubbub's")
         self._lines += not isinstance(line, EndLine)
         match line:
             case HeaderLine():
@@ -142,26 +142,26 @@ class IncomingRuns:
             case EndLine():
                 self._is_over = True
                 if line.lines != self._lines:
-                    raise Misfit(f"{line.lines} lines were exported, {self._lines} came")
+                    raise ImportProblem(f"{line.lines} lines were exported, {self._lines} came")
 
     # ── lines ────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, line: HeaderLine) -> None:
         if self._header is not None:
-            raise Misfit("a second export begins; give one file for each")
+            raise ImportProblem("a second export begins; give one file for each")
         if line.format > FORMAT:
             known = f"this hubbub knows {FORMAT}, upgrade it"
-            raise Misfit(f"written in format {line.format}; {known}")
+            raise ImportProblem(f"written in format {line.format}; {known}")
         if line.format < 1 or not is_run_id(line.run_id):
-            raise Misfit(f"format {line.format}, run {line.run_id!r}: no export of hubbub's")
+            raise ImportProblem(f"format {line.format}, run {line.run_id!r}: no export of hubbub's")
         self._header = line
 
     def _take_run(self, number: int, line: RunLine) -> None:
         for run_id in (line.run_id, line.root_run_id, line.parent_run_id):
             if run_id is not None and not is_run_id(run_id):
-                raise Misfit(f"{run_id!r} is no id of a run")
+                raise ImportProblem(f"{run_id!r} is no id of a run")
         if line.inbox not in _INBOXES[line.status == "ended"]:
-            raise Misfit(f"run {line.run_id}: status {line.status}, inbox {line.inbox!r}")
+            raise ImportProblem(f"run {line.run_id}: status {line.status}, inbox {line.inbox!r}")
         known = self._runs.get(line.run_id)
         if known is not None:
             self._renew(known, number, line)
@@ -174,7 +174,7 @@ class IncomingRuns:
                     "the export in its place, or give another --store"
                 )
             if (before.root_run_id, before.parent_run_id) != (line.root_run_id, line.parent_run_id):
-                raise Misfit(
+                raise ImportProblem(
                     f"run {line.run_id} stands below {before.parent_run_id} of "
                     f"{before.root_run_id} in this store"
                 )
@@ -185,43 +185,43 @@ class IncomingRuns:
     def _renew(self, known: _Incoming, number: int, line: RunLine) -> None:
         """A run as it was later: in an open export the last one counts."""
         if self._header is None or not self._header.is_open:
-            raise Misfit(f"run {line.run_id} comes twice")
+            raise ImportProblem(f"run {line.run_id} comes twice")
         before = known.line
         if (before.root_run_id, before.parent_run_id) != (line.root_run_id, line.parent_run_id):
-            raise Misfit(f"run {line.run_id} stands below {line.parent_run_id} now")
+            raise ImportProblem(f"run {line.run_id} stands below {line.parent_run_id} now")
         known.line, known.at = line, number
 
     def _take_event(self, body: bytes) -> None:
         event = decode_event(body)
         run = self._runs.get(event.run_id)
         if run is None or event.root_run_id != run.line.root_run_id:
-            raise Misfit(f"an event of run {event.run_id!r}, which is not in the export")
+            raise ImportProblem(f"an event of run {event.run_id!r}, which is not in the export")
         if event.lane not in ("own", "in"):
-            raise Misfit(f"{event.id}: it is of no lane of a run's")
+            raise ImportProblem(f"{event.id}: it is of no lane of a run's")
         for problem in self._lanes.take(self._intake.put_event(event, body)):
-            raise Misfit(f"{event.id}: {problem.what}")
+            raise ImportProblem(f"{event.id}: {problem.what}")
         run.items += event.lane == "in"
 
     def _take_key(self, line: AcceptedLine) -> None:
         run = self._runs.get(line.run_id)
         if run is None:
-            raise Misfit(f"a key of run {line.run_id!r}, which is not in the export")
+            raise ImportProblem(f"a key of run {line.run_id!r}, which is not in the export")
         run.check(line.seq)
         item = self._reader.item(line.run_id, line.seq)
         if item is None or not can_be_known_by(item, line.source, line.key):
-            raise Misfit(f"run {line.run_id}: in {line.seq} says of itself another key")
+            raise ImportProblem(f"run {line.run_id}: in {line.seq} says of itself another key")
         if not self._intake.put_key(line.run_id, line.source, line.key, line.seq):
-            raise Misfit(f"run {line.run_id}: key {line.key!r} comes twice")
+            raise ImportProblem(f"run {line.run_id}: key {line.key!r} comes twice")
 
     def _content(self, line: ContentLine) -> bytes:
         named = self._lanes.digests.get(line.digest)
         if named is None:
-            raise Misfit(f"content {line.digest!r}, which no event before it names")
+            raise ImportProblem(f"content {line.digest!r}, which no event before it names")
         if line.digest in self._contents:
-            raise Misfit(f"content {line.digest} comes twice")
+            raise ImportProblem(f"content {line.digest} comes twice")
         content = b64decode(line.content, validate=True)
         if hashlib.sha256(content).hexdigest() != line.digest or len(content) != named[1]:
-            raise Misfit(f"content {line.digest} has changed")
+            raise ImportProblem(f"content {line.digest} has changed")
         self._contents.add(line.digest)
         return content
 
@@ -230,18 +230,18 @@ class IncomingRuns:
     def finish(self) -> Imported:
         """Write the rows of the runs, whose events are all there now, and check them."""
         if self._header is None or not self._is_over:
-            raise Misfit("the file ends before the export does")
+            raise ImportProblem("the file ends before the export does")
         if self.run_id not in self._runs:
-            raise Misfit(f"run {self.run_id} itself is missing")
+            raise ImportProblem(f"run {self.run_id} itself is missing")
         if self._header.has_contents and (lost := self._lanes.digests.keys() - self._contents):
-            raise Misfit(f"content {min(lost)} is missing")
+            raise ImportProblem(f"content {min(lost)} is missing")
         conflicts: dict[str, str] = {}
         for step in (partial(self._note_conflict, conflicts), self._put_run):
             for run in self._runs.values():
                 try:
                     step(run)
-                except MISFITS as error:
-                    raise Misfit(f"run {run.line.run_id}: {error}", run.at) from error
+                except LINE_ERRORS as error:
+                    raise ImportProblem(f"run {run.line.run_id}: {error}", run.at) from error
         self._intake.put_note(f"{IMPORTED}{self.run_id}", self._header.store)
         self._check_families()
         check = RunCheck(self._reader)
@@ -251,9 +251,9 @@ class IncomingRuns:
             row = self._reader.row(run_id)
             assert row is not None  # It was just put there.
             for what in check.problems(row, self._lanes.runs[run_id]):
-                raise Misfit(f"run {run_id}: {what}", run.at)
+                raise ImportProblem(f"run {run_id}: {what}", run.at)
         for run_id, what in check.problems_below(self._runs):
-            raise Misfit(f"run {run_id}, which is in this store already: {what}")
+            raise ImportProblem(f"run {run_id}, which is in this store already: {what}")
         return Imported(
             run_id=self.run_id, runs=len(self._runs), events=self._lanes.events,
             contents=len(self._contents), replaced=self._replaced,
@@ -263,11 +263,11 @@ class IncomingRuns:
         line = run.line
         lane = self._lanes.runs.get(line.run_id)
         if lane is None or not run.items:
-            raise Misfit(f"run {line.run_id} has no opening", run.at)
+            raise ImportProblem(f"run {line.run_id} has no opening", run.at)
         if line.waiting and line.status == "ended":
-            raise Misfit(f"run {line.run_id} has ended, but something waits for it", run.at)
+            raise ImportProblem(f"run {line.run_id} has ended, but something waits for it", run.at)
         if len(set(line.waiting)) < len(line.waiting):
-            raise Misfit(f"run {line.run_id}: an item waits twice", run.at)
+            raise ImportProblem(f"run {line.run_id}: an item waits twice", run.at)
         for seq in line.waiting:
             run.check(seq)
         self._intake.put_run(row_of(line, lane), line.waiting)
@@ -278,7 +278,7 @@ class IncomingRuns:
             run_id, parent = run.line.run_id, run.line.parent_run_id
             above = self._runs.get(parent or "")
             if above is None and run_id != self.run_id:
-                raise Misfit(f"run {run_id}: its parent is not in the export", run.at)
+                raise ImportProblem(f"run {run_id}: its parent is not in the export", run.at)
             opened = self._lanes.runs[run_id].opened
             if opened is not None and opened.descriptor_json is not NULL:
                 known = True  # It was not its parent that opened it.
@@ -287,7 +287,8 @@ class IncomingRuns:
             else:
                 known = parent is None or self._is_known_here(parent, run_id)
             if not known:
-                raise Misfit(f"run {run_id}: its parent {parent} knows of no such child", run.at)
+                what = f"its parent {parent} knows of no such child"
+                raise ImportProblem(f"run {run_id}: {what}", run.at)
 
     def _is_known_here(self, parent: str, run_id: str) -> bool:
         """Whether a run of the store, if it is there, has a child on record."""

@@ -24,9 +24,9 @@ from hubbub.hub.events.descriptors import (
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader
 from hubbub.runtime.stores.exchange.lanes import Lane
 
-__all__ = ["MISFITS", "RunCheck", "ancestors", "fold_problem", "holds_key", "own_problems"]
+__all__ = ["READ_ERRORS", "RunCheck", "ancestors", "fold_problem", "holds_key", "own_problems"]
 
-MISFITS: Final = (
+READ_ERRORS: Final = (
     HubbubError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError,
     AttributeError, RecursionError,
 )  # fmt: skip
@@ -104,7 +104,7 @@ class RunCheck:
         """Why a runtime could not go on with a run; empty if it could."""
         try:
             loaded = self._reader.load(run_id)
-        except MISFITS as error:
+        except READ_ERRORS as error:
             return _not_resumable(error)
         return fold_problem(loaded.events) if loaded is not None else ""
 
@@ -113,7 +113,7 @@ def fold_problem(events: Iterable[Event]) -> str:
     """Why a run could not go on from its own lane; empty if it could."""
     try:
         state_after(events)
-    except MISFITS as error:
+    except READ_ERRORS as error:
         return _not_resumable(error)
     return ""
 

@@ -30,8 +30,8 @@ from hubbub.hub.store.journal import Addressing, RunInfo
 from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.texts import readable
 from hubbub.runtime.stores.exchange.export import FORMAT, EndLine, EventLine, HeaderLine, write_line
-from hubbub.runtime.stores.exchange.incoming_runs import IncomingRuns, Misfit
-from hubbub.runtime.stores.exchange.run_check import MISFITS
+from hubbub.runtime.stores.exchange.incoming_runs import ImportProblem, IncomingRuns
+from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.foreign import ForeignRun, foreign_runs, without_those_below
@@ -97,7 +97,7 @@ def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
         try:
             events = own_lane(reader, parent)
             return any(isinstance(x, AgentChild) and x.child_run_id == run_id for x in events)
-        except MISFITS:  # The parent is damaged, and its child stays one of it.
+        except READ_ERRORS:  # The parent is damaged, and its child stays one of it.
             return True
 
     return knows
@@ -180,7 +180,7 @@ def _adopt_tree(
         runs = repaired(tree, lambda run_id: run_id in roots or folder_name(run_id) in present)
         with intake.all_or_nothing():
             return _import(intake, files, runs)
-    except (*MISFITS, Misfit, OSError) as error:
+    except (*READ_ERRORS, ImportProblem, OSError) as error:
         what = f"does not fit together: {error}"
         remedy = "restore the folder from a backup, or remove it"
         return [

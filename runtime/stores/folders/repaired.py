@@ -53,8 +53,8 @@ class RepairedRun(Struct, frozen=True, kw_only=True):
 def repaired(tree: Sequence[ForeignRun], is_there: Callable[[str], bool]) -> list[RepairedRun]:
     """The runs of a tree, those above first.
 
-    ``is_there`` tells of a run that is none of them whether there is one, or will be.  Raises
-    ``Misfit``, ``ValueError`` or another of ``MISFITS`` where the runs contradict each other.
+    ``is_there`` says whether a run outside this tree exists in the store, or is imported with it.
+    Raises ``ImportProblem`` or one of ``READ_ERRORS`` if the runs contradict each other.
     """
     ids = {one.text.run_id for one in tree}
     placed = {

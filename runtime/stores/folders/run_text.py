@@ -27,9 +27,9 @@ from hubbub.runtime.stores.exchange.export import (
     HeaderLine,
     RunLine,
 )
-from hubbub.runtime.stores.exchange.incoming_runs import Misfit, row_of
+from hubbub.runtime.stores.exchange.incoming_runs import ImportProblem, row_of
 from hubbub.runtime.stores.exchange.lanes import Lanes
-from hubbub.runtime.stores.exchange.run_check import MISFITS, fold_problem, own_problems
+from hubbub.runtime.stores.exchange.run_check import READ_ERRORS, fold_problem, own_problems
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.run_files import RUN
 
@@ -123,7 +123,7 @@ def _last_run(rows: list[bytes]) -> int:
         if number == len(rows) - 1:
             try:
                 _decoder.decode(rows[number])
-            except MISFITS:
+            except READ_ERRORS:
                 continue
         return number
     return -1
@@ -149,7 +149,7 @@ class _Reader:
         for number, row in enumerate(rows[1 : whole + 1], 2):
             try:
                 self._take(number, _decoder.decode(row))
-            except MISFITS as error:
+            except READ_ERRORS as error:
                 raise _Wrong(number, f"cannot be read: {error}") from None
         line = self._checked()
         return RunText(
@@ -162,7 +162,7 @@ class _Reader:
             raise _Wrong(1, "ends before the run does", MISSING)
         try:
             header = _decoder.decode(row)
-        except MISFITS as error:
+        except READ_ERRORS as error:
             raise _Wrong(1, f"cannot be read: {error}") from None
         if not isinstance(header, HeaderLine) or not header.is_open:
             raise _Wrong(1, "is no run as an agent's folder has it")
@@ -211,7 +211,7 @@ class _Reader:
             raise _Wrong(0, "ends before the run's first batch does", MISSING)
         try:
             what = next(own_problems(row_of(line, lane), lane), "")
-        except (*MISFITS, Misfit) as error:
+        except (*READ_ERRORS, ImportProblem) as error:
             what = f"does not fit together: {error}"
         what = what or fold_problem(x.event for x in self.events if x.event.lane == "own")
         if what:

@@ -18,9 +18,9 @@ from typing import Final
 from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.runtime.stores.sqlite.schema import DAMAGED, store_failure
 
-__all__ = ["MISFITS", "check_indexes", "opening", "reading_on"]
+__all__ = ["READ_ERRORS", "check_indexes", "opening", "reading_on"]
 
-MISFITS: Final = (
+READ_ERRORS: Final = (
     BadValue, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 )  # fmt: skip
 """What values come to that nobody has written."""
@@ -49,7 +49,7 @@ def opening(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise OperatorError(store_failure(path, error)) from error
-    except MISFITS as error:
+    except READ_ERRORS as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise OperatorError(f"{path}: damaged ({words}); {DAMAGED}") from error
 
@@ -62,7 +62,7 @@ def reading_on(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         words = store_failure(path, error).removeprefix(f"{path}: ")
         raise StoreFailed(str(path), words) from error
-    except MISFITS as error:
+    except READ_ERRORS as error:
         problem = f"what stands in it is damaged ({error}); put a backup in its place"
         raise StoreFailed(str(path), problem) from error
 

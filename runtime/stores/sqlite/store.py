@@ -45,7 +45,7 @@ from hubbub.runtime.stores.sqlite.schema import (
 )
 from hubbub.runtime.stores.sqlite.secrets import StoredSecrets
 from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
-from hubbub.runtime.stores.sqlite.watch import StoreWatch, TakenAway
+from hubbub.runtime.stores.sqlite.watch import StoreFileLost, StoreWatch
 from hubbub.runtime.stores.sqlite.writer import Applied, Depths, Operation, SqliteWriter
 
 __all__ = ["MakeMirror", "SqliteStore"]
@@ -245,10 +245,10 @@ class SqliteStore:
         return applied
 
     def _demand_files(self) -> None:
-        """Raise ``TakenAway`` unless the store is where it was opened.  In the writing thread."""
+        """Raise ``StoreFileLost`` if a file of the store is gone.  In the writing thread."""
         try:
             self._watch.check()
-        except TakenAway:
+        except StoreFileLost:
             if self._watch.is_owned():  # Its log is gone: what stands there is not, yet.
                 with suppress(sqlite3.Error):
                     self._writer.checkpoint()
@@ -259,7 +259,7 @@ class SqliteStore:
         if not self.failure:
             try:
                 self._demand_files()
-            except TakenAway as error:
+            except StoreFileLost as error:
                 self._failed(error)
 
     def _enqueue(self, operation: Operation) -> None:

@@ -15,13 +15,13 @@ from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sqlite.lock import StoreLock, identity_of
 from hubbub.runtime.stores.sqlite.schema import MAX_LOG_BYTES
 
-__all__ = ["StoreWatch", "TakenAway"]
+__all__ = ["StoreFileLost", "StoreWatch"]
 
 
 _UNBOUNDED: Final = 1 << 63
 
 
-class TakenAway(OperatorError):
+class StoreFileLost(OperatorError):
     """A file of a store that is open is not in its place any more."""
 
 
@@ -37,7 +37,7 @@ class StoreWatch:
         self._known = {name: identity for name, identity in found if identity is not None}
         for name in self._owned:
             if name not in self._known:
-                raise _taken_away(name, "it is gone")
+                raise _lost(name, "it is gone")
         self._files = tuple(self._known.items())
         self._kept = {str(database): _UNBOUNDED, logs[0]: MAX_LOG_BYTES}
         """Up to which size a file keeps what it has."""
@@ -46,18 +46,18 @@ class StoreWatch:
         self.check()
 
     def check(self) -> None:
-        """Raise ``TakenAway`` for a file that is missing, replaced or truncated."""
+        """Raise ``StoreFileLost`` for a file that is missing, replaced or truncated."""
         for name, known in self._files:
             try:
                 found = os.stat(name)
             except OSError as error:
-                raise _taken_away(name, error.strerror or str(error)) from None
+                raise _lost(name, error.strerror or str(error)) from None
             if (found.st_dev, found.st_ino) != known:
-                raise _taken_away(name, "another file has its name")
+                raise _lost(name, "another file has its name")
             if (kept := self._kept.get(name)) is not None:
                 if found.st_size < self._sizes[name]:
                     self._is_cut = True
-                    raise _taken_away(name, f"it was cut to {found.st_size:,} bytes")
+                    raise _lost(name, f"it was cut to {found.st_size:,} bytes")
                 self._sizes[name] = min(found.st_size, kept)
 
     def is_owned(self) -> bool:
@@ -67,8 +67,8 @@ class StoreWatch:
         )
 
 
-def _taken_away(name: str, what: str) -> TakenAway:
-    return TakenAway(
+def _lost(name: str, what: str) -> StoreFileLost:
+    return StoreFileLost(
         f"{name}: was taken away while the store was open ({what}); put back what was there, or a "
         "backup of the whole store, and start again"
     )

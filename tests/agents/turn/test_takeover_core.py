@@ -12,7 +12,7 @@ from hubbub.agents.model import AssistantMessage, ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME
 from hubbub.agents.retry import Failure
-from hubbub.agents.state.commands import is_not_for_model, word_of
+from hubbub.agents.state.commands import command_of, is_not_for_model
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.decide import (
@@ -172,10 +172,10 @@ spelled = st.sampled_from([*STOPS, "/back"]).flatmap(
 @given(text=spelled)
 def test_a_word_is_the_whole_message_whatever_its_case_and_blanks(text: str) -> None:
     expected = "back" if "back" in text.casefold() else "stop"
-    assert word_of(said(text)) == expected
-    assert word_of(said(f"{text} it")) == ""
-    assert word_of(structs.replace(said(text), silent=True)) == ""
-    assert word_of(structs.replace(said(text), from_run=True)) == ""
+    assert command_of(said(text)) == expected
+    assert command_of(said(f"{text} it")) == ""
+    assert command_of(structs.replace(said(text), silent=True)) == ""
+    assert command_of(structs.replace(said(text), from_run=True)) == ""
 
 
 @pytest.mark.spec("I-08")

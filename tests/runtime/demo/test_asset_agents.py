@@ -16,7 +16,7 @@ from hubbub.runtime.demo.assets.agents import (
     prompts,
     write_asset,
 )
-from hubbub.runtime.demo.assets.told import run_assets
+from hubbub.runtime.demo.assets.report import run_assets
 
 pytestmark = pytest.mark.anyio
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 from hubbub.hub import events as e
 from hubbub.runtime.simulation.story.history import History
 
-__all__ = ["aim", "depth_of", "interleavings_of", "note"]
+__all__ = ["depth_of", "interleavings_of", "note", "set_targets"]
 
 # Users have labels of their own, and none may be given twice in one example.
 DEPTH: Final = "hubbub: depth of the deepest tree"
 INTERLEAVINGS: Final = "hubbub: interleavings"
 
 
-def aim(history: History) -> None:
+def set_targets(history: History) -> None:
     """Have Hypothesis look for deeper trees and for more interleavings (``hypothesis.target``).
 
     Of the worlds of one example the first one counts; the others are ignored.
