@@ -444,6 +444,6 @@ class Hub:
         return self.dispatcher.masker(*run_ids)
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether the code at hand runs in the hub's own thread."""
-        return self.pipeline.is_at_hand
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the thread that the hub belongs to."""
+        return self.pipeline.is_current_thread

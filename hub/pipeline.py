@@ -123,8 +123,8 @@ class Pipeline:
         self.dispatcher.close()
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether the code at hand runs in the pipeline's own thread."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the thread that the pipeline belongs to."""
         return get_ident() == self._thread
 
     def check(self, call: str) -> None:

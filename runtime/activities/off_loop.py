@@ -150,7 +150,7 @@ def _own(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _in_loop(hub: Hub, call: str, act: Callable[[], T]) -> T:
     """Do it in the loop's thread, and return or raise here what it does there."""
-    if hub.is_at_hand:
+    if hub.is_current_thread:
         return act()
     came: list[T] = []
     raised: list[BaseException] = []

@@ -39,7 +39,7 @@ class _NoPipeline(Pipeline):
     """Takes nothing."""
 
     @property
-    def is_at_hand(self) -> bool:
+    def is_current_thread(self) -> bool:
         """Nothing has to be done in another thread."""
         return True
 

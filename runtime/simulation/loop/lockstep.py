@@ -54,8 +54,8 @@ class Lockstep:
         self._is_over = False
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether the code at hand runs in this loop."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the thread of this loop."""
         return not self._is_over and threading.get_ident() == self._loop
 
     @property

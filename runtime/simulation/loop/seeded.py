@@ -137,7 +137,7 @@ def _threads_in_step(lockstep: Lockstep) -> Iterator[Lockstep]:
     token = trio.lowlevel.current_trio_token()
 
     def start_in_step(fn: Any, deliver: Any, name: str | None = None) -> None:
-        if lockstep.is_at_hand:
+        if lockstep.is_current_thread:
             lockstep.begin(lambda work, done: start(work, done, name), fn, deliver)
         else:
             start(fn, deliver, name)
