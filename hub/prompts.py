@@ -43,7 +43,7 @@ from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
 from hubbub.hub.values import check_options, check_seconds
 
-__all__ = ["Asker", "Prompts", "asker_of"]
+__all__ = ["Asker", "Prompts", "asker_of", "is_run_address"]
 
 REMEMBERED: Final = 1000
 """Ended prompts whose reason a late reply is still told."""
@@ -161,7 +161,7 @@ class Prompts:
         self._register(prompt)
         try:
             self._announce(prompt, asker, question, options, timeout)
-            if _is_run_id(address):
+            if is_run_address(address):
                 self._send(prompt, question)
             await self._wait(prompt, timeout)
         finally:
@@ -187,7 +187,7 @@ class Prompts:
         )  # fmt: skip
         if asker is not None:
             asker.open_prompt(event)
-        elif not _is_run_id(prompt.asked):
+        elif not is_run_address(prompt.asked):
             prompt.is_announced = True
             self._write(event)
 
@@ -209,7 +209,7 @@ class Prompts:
 
     async def _wait(self, prompt: _Prompt, timeout: float | None) -> None:
         # People take their time, and keep their place meanwhile; a run may have none yet.
-        asks_run = _is_run_id(prompt.asked)
+        asks_run = is_run_address(prompt.asked)
         waiting = self._pipeline.dispatcher.waiting() if asks_run else nullcontext()
         with waiting:
             with anyio.move_on_after(timeout) as scope:
@@ -347,7 +347,7 @@ class Prompts:
 
     def serve(self, address: str, handler: Service) -> Callable[[], None]:
         """Answer what is asked of an address; returns what stops it."""
-        if address in self._services or address == "user" or _is_run_id(address):
+        if address in self._services or address == "user" or is_run_address(address):
             raise BadValue("serve", f"the address {address!r} is taken; choose another")
         self._services[address] = handler
 
@@ -357,7 +357,8 @@ class Prompts:
         return stop
 
 
-def _is_run_id(address: str) -> bool:
+def is_run_address(address: str) -> bool:
+    """Whether what is asked of an address is asked of a run."""
     return len(address) == 36 and address[8] == address[13] == address[18] == address[23] == "-"
 
 

@@ -29,8 +29,14 @@ from hubbub.agents.state.family import (
     with_results,
     without_starts,
 )
-from hubbub.agents.state.open_calls import awaited, change_call
-from hubbub.agents.state.prompts import with_prompt, without_prompt
+from hubbub.agents.state.open_calls import (
+    awaited,
+    begin_call,
+    change_call,
+    complete_call,
+    end_prompt,
+    open_prompt,
+)
 from hubbub.agents.state.thread import OpenCall, OpenStep, Outcome, Thread, origin_of
 from hubbub.agents.state.transcript import hear, said, tell, with_unseen
 from hubbub.hub import events as e
@@ -315,32 +321,6 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
     )
 
 
-def _tool_start(thread: Thread, event: e.AgentToolStart) -> Thread:
-    return change_call(thread, event.index, status="started")
-
-
-def _tool_complete(thread: Thread, event: e.AgentToolComplete) -> Thread:
-    step = thread.open
-    if step is None or event.index >= len(step.calls):
-        return thread
-    call = step.calls[event.index]
-    if call.status == "waiting" and call.child:  # Answered before the child's result came.
-        given_up = (*thread.family.given_up, (call.child, call.key))
-        thread = replace(thread, family=replace(thread.family, given_up=given_up))
-    if thread.family.undecided:
-        decided = {"read": "handle", "call": "message"}
-        family = with_results(thread.family, decided, f"{event.step}.{event.index}")
-        thread = replace(thread, family=family)
-    thread = change_call(
-        thread, event.index, status="done", output=event.output, is_error=event.is_error,
-        ran=event.ran, notes=event.notes,
-    )  # fmt: skip
-    step = thread.open
-    if step is None or not step.is_answered:
-        return thread
-    return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
-
-
 # ── children, files, keys ────────────────────────────────────────────────────────────────────
 
 
@@ -360,22 +340,6 @@ def _child(thread: Thread, event: e.AgentChild) -> Thread:
 
 def _read(thread: Thread, event: e.AgentRead) -> Thread:
     return replace(thread, family=with_read(thread.family, event.child_run_id))
-
-
-def _prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
-    if not event.pauses:
-        return replace(thread, prompts=with_prompt(thread.prompts, event))
-    if thread.open is None:
-        return thread
-    index = int(event.call_id.rpartition(".")[2])
-    expires_at = event.at + int((event.timeout or 0.0) * 1_000_000)
-    return change_call(thread, index, status="waiting", key=event.prompt_id, expires_at=expires_at)
-
-
-def _prompt_end(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Thread:
-    if not thread.prompts:
-        return thread
-    return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
 
 
 def _message(thread: Thread, event: e.AgentMessage) -> Thread:
@@ -423,8 +387,8 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentThinking: _thinking,
     e.AgentRetry: _retry,
     e.AgentStep: _step,
-    e.AgentToolStart: _tool_start,
-    e.AgentToolComplete: _tool_complete,
+    e.AgentToolStart: begin_call,
+    e.AgentToolComplete: complete_call,
     e.AgentChild: _child,
     e.AgentRead: _read,
     e.AgentMessage: _message,
@@ -433,15 +397,15 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentFile: _file,
     e.AgentKey: _key,
     e.SessionVariables: _variables,
-    e.SessionPrompt: _prompt,
-    e.SessionPromptEnd: _prompt_end,
+    e.SessionPrompt: open_prompt,
+    e.SessionPromptEnd: end_prompt,
 }
 
 _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionOpen: _take_open,
     e.SessionMessage: _take_message,
     e.SessionResult: _take_result,
-    e.SessionReply: _prompt_end,
+    e.SessionReply: end_prompt,
     e.SessionVariables: _take_variables,
     e.SessionTerminate: _take_terminate,
     e.SessionClose: _take_close,

@@ -4,10 +4,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hubbub.agents.state.family import with_results
+from hubbub.agents.state.prompts import with_prompt, without_prompt
 from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.transcript import said
+from hubbub.hub import events as e
 from hubbub.hub.events import SessionResult
 
-__all__ = ["awaited", "change_call"]
+__all__ = ["awaited", "begin_call", "change_call", "complete_call", "end_prompt", "open_prompt"]
 
 
 def awaited(thread: Thread, item: SessionResult) -> list[int]:
@@ -30,3 +34,56 @@ def change_call(thread: Thread, index: int, **changes: Any) -> Thread:
     calls = list(step.calls)
     calls[index] = replace(calls[index], **changes)
     return replace(thread, open=replace(step, calls=tuple(calls)))
+
+
+# ── what is recorded of them ────────────────────────────────────────────────────────────────
+
+
+def begin_call(thread: Thread, event: e.AgentToolStart) -> Thread:
+    """A call begins."""
+    return change_call(thread, event.index, status="started")
+
+
+def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
+    """A call has its result; with the last one the step moves into the transcript."""
+    step = thread.open
+    if step is None or event.index >= len(step.calls):
+        return thread
+    call = step.calls[event.index]
+    if call.status == "waiting" and call.child:  # Answered before the child's result came.
+        given_up = (*thread.family.given_up, (call.child, call.key))
+        thread = replace(thread, family=replace(thread.family, given_up=given_up))
+    if thread.family.undecided:
+        decided = {"read": "handle", "call": "message"}
+        family = with_results(thread.family, decided, f"{event.step}.{event.index}")
+        thread = replace(thread, family=family)
+    thread = change_call(
+        thread, event.index, status="done", output=event.output, is_error=event.is_error,
+        ran=event.ran, notes=event.notes,
+    )  # fmt: skip
+    step = thread.open
+    if step is None or not step.is_answered:
+        return thread
+    return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
+
+
+def open_prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
+    """Somebody in the run asks; where a call does, it waits."""
+    if event.pauses and thread.open is None:
+        return thread
+    thread = replace(thread, prompts=with_prompt(thread.prompts, event))
+    if not event.pauses:
+        return thread
+    index = int(event.call_id.rpartition(".")[2])
+    expires_at = thread.prompts[-1].expires_at
+    return change_call(
+        thread, index, status="waiting", key=event.prompt_id, asks=event.kind,
+        expires_at=expires_at,
+    )  # fmt: skip
+
+
+def end_prompt(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Thread:
+    """A prompt has its reply, or has ended without."""
+    if not thread.prompts:
+        return thread
+    return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))

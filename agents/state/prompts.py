@@ -1,36 +1,94 @@
-"""Prompts that a run's tools, hooks or code have opened, according to its lane.
+"""Prompts that a run has opened and that nobody has answered yet, according to its lane.
 
-    session:prompt ─► open ─► its reply is taken: answered   ─► session:prompt:end
-                         └──► the question is withdrawn     ─► session:prompt:end
+session:prompt ─► open ─► its reply is taken: answered   ─► session:prompt:end
+                     └──► the question is withdrawn     ─► session:prompt:end
 
-A call that pauses (``interrupt``) is no prompt of these: it waits in its own status.
+who asks                                   waits
+─────────────────────────────────────────  ──────────────────────────────────────────────────
+a call of the model's: ``interrupt``, one  in the status of the call and in no task, over
+that needs approval, an external tool      restarts (``is_held``)
+``state.ask`` of a tool, ``ctx.ask``       in its own code; its answer is on record
+                                           (``ordinal``), and the code finds it when it runs
+                                           again
+``hub.ask`` of a tool, hook or code        in its own code; it is lost with its process
 """
 
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from hubbub.hub import events as e
+from hubbub.hub.events import PromptKind
+from hubbub.hub.prompts import is_run_address
+from hubbub.hub.values import NULL, Json, decode_value
 
-__all__ = ["LOST", "OpenPrompt", "ends_of", "find_prompt", "with_prompt", "without_prompt"]
+__all__ = [
+    "LOST", "OpenPrompt", "ends_of", "find_prompt", "open_prompts_of", "with_prompt",
+    "without_prompt",
+]  # fmt: skip
 
 LOST = "lost: the process stopped"
 """Why a prompt ended whose asker has gone with its process."""
 
 
 class OpenPrompt(Struct, frozen=True, gc=False):
-    """A prompt that waits for its reply; ``call_id`` names the call whose tool asked."""
+    """A prompt that waits for its reply; ``call_id`` names the call that asks, or whose tool does.
+
+    ``since`` and ``expires_at`` are µs since the epoch; it never expires where that is 0.
+    """
 
     prompt_id: str
     call_id: str = ""
+    kind: PromptKind = "question"
+    question: str = ""
+    options: tuple[str, ...] = ()
+    to: str = "user"
+    tool: str = ""
+    arguments_json: Json = NULL
+    schema_json: Json = NULL
+    since: int = 0
+    expires_at: int = 0
+    is_held: bool = False
+    """Whether a call waits for it in no task."""
+    ordinal: int = 0
+    """Which question of its asker's it is, where the answer is kept on record."""
+
+    @property
+    def arguments(self) -> Any:
+        """What the model wants ``tool`` to be run with; a fresh copy each time."""
+        return decode_value(self.arguments_json)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it can outlive its process."""
+        return self.is_held or self.ordinal > 0
 
 
 Prompts = tuple[OpenPrompt, ...]
 
 
+class Asking(Protocol):
+    """The thread of a run."""
+
+    @property
+    def prompts(self) -> Prompts: ...
+
+
+def open_prompts_of(thread: Asking) -> Prompts:
+    """What a run, by its thread, waits for people to answer: the oldest first."""
+    return tuple([each for each in thread.prompts if not is_run_address(each.to)])
+
+
 def with_prompt(prompts: Prompts, event: e.SessionPrompt) -> Prompts:
     """The open prompts after this one."""
-    return (*prompts, OpenPrompt(event.prompt_id, event.call_id))
+    expires_at = 0 if event.timeout is None else event.at + int(event.timeout * 1_000_000)
+    opened = OpenPrompt(
+        event.prompt_id, event.call_id, event.kind, event.question, event.options, event.to,
+        event.tool, event.arguments_json, event.schema_json, event.at, expires_at, event.pauses,
+        event.ordinal,
+    )  # fmt: skip
+    return (*prompts, opened)
 
 
 def without_prompt(prompts: Prompts, prompt_id: str) -> Prompts:

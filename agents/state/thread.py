@@ -18,7 +18,7 @@ from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Th
 from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.prompts import OpenPrompt
-from hubbub.hub.events import NO_USAGE, OutcomeName, SessionOpen
+from hubbub.hub.events import NO_USAGE, OutcomeName, PromptKind, SessionOpen
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
@@ -49,7 +49,9 @@ class OpenCall(Struct, frozen=True, gc=False):
     takeover: bool = False
     """Whether the child has the conversation meanwhile."""
     expires_at: int = 0
-    """When the prompt is given up (µs since the epoch)."""
+    """When the prompt is given up (µs since the epoch); never, where it is 0."""
+    asks: PromptKind = "question"
+    """What the prompt asks for."""
 
 
 class OpenStep(Struct, frozen=True, gc=False):
@@ -87,8 +89,11 @@ class OpenStep(Struct, frozen=True, gc=False):
 
     @property
     def pause(self) -> OpenCall | None:
-        """The call that waits for the user's answer, if one does."""
-        return next((c for c in self.calls if c.status == "waiting" and not c.child), None)
+        """The call of ``interrupt`` that waits for the user's answer, if one does."""
+        for call in self.calls:
+            if call.status == "waiting" and not call.child and call.asks == "question":
+                return call
+        return None
 
     def as_message(self) -> AssistantMessage:
         """The step as the model will see it; call ids are unique within the run."""
@@ -213,7 +218,7 @@ class Thread(Struct, frozen=True, gc=False):
     family: Family = NO_FAMILY
     area: Area = NO_AREA
     prompts: tuple[OpenPrompt, ...] = ()
-    """What tools and hooks have asked and nobody has answered yet."""
+    """What its calls, tools and hooks have asked and nobody has answered yet."""
 
     @property
     def view(self) -> tuple[ModelMessage, ...]:
@@ -227,7 +232,7 @@ class Thread(Struct, frozen=True, gc=False):
 
     @property
     def pause(self) -> OpenCall | None:
-        """The call that waits for the user's answer, if one does."""
+        """The call of ``interrupt`` that waits for the user's answer, if one does."""
         return self.open.pause if self.open is not None else None
 
     @property

@@ -275,8 +275,6 @@ def _answers(thread: Thread, item: e.SessionResult) -> list[Event]:
 def _late_replies(thread: Thread, items: tuple[InLane, ...]) -> tuple[e.SessionReply, ...]:
     """The replies among the items whose prompts are open no more when it is their turn."""
     open_ = {each.prompt_id for each in thread.prompts}
-    if thread.pause is not None:
-        open_.add(thread.pause.key)
     late = []
     for item in items:
         if isinstance(item, e.SessionTimer):
@@ -292,7 +290,7 @@ def _reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> list[Event]
     """What the answer to a prompt does, or that there is none."""
     key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
     prompt = find_prompt(thread.prompts, key)
-    if prompt is not None and isinstance(item, e.SessionReply):
+    if prompt is not None and not prompt.is_held and isinstance(item, e.SessionReply):
         return list(ends_of((prompt,), "answered", thread.turn))
     call = thread.pause
     if call is None or call.key != key:

@@ -4,7 +4,7 @@
     ───────────────────────────────────  ──────────────────────────────────────────────
     a call is answered                   those that its tool has opened
     the run ends, is interrupted         all
-    it is back after its process died    all: the code that asked is gone
+    it is back after its process died    those of code that is gone
     the model has failed                 those of hooks
 
 Their ends are in the same commit, ahead of what they follow from, so that no crash and no reply
@@ -26,6 +26,9 @@ __all__ = ["with_prompt_ends"]
 _FIRST: Final = (e.SessionTaken, e.SessionDropped, e.AgentRestore)
 """What stays ahead of the ends."""
 
+_ASKING: Final = ("started", "waiting")
+"""The statuses of calls that ask."""
+
 
 def with_prompt_ends(thread: Thread, decision: Decision, signal: Signal) -> Decision:
     """The decision, and the ends of the prompts that it leaves without an asker."""
@@ -36,6 +39,8 @@ def with_prompt_ends(thread: Thread, decision: Decision, signal: Signal) -> Deci
     reason = _stopped_by(decision, signal)
     if reason:
         gone = thread.prompts if after.phase == "ended" else after.prompts
+        if isinstance(signal, Restored):
+            gone = tuple([each for each in gone if not _outlives(after, each)])
     else:
         reason = _finished_by(signal)
         of_hooks = isinstance(signal, ModelFailed)
@@ -81,7 +86,12 @@ def _is_asked(after: Thread, prompt: OpenPrompt, has_failed: bool) -> bool:
     number, _, index = prompt.call_id.partition(".")
     if step is None or str(step.number) != number:
         return False
-    return any(str(x.index) == index and x.status == "started" for x in step.calls)
+    return any(str(x.index) == index and x.status in _ASKING for x in step.calls)
+
+
+def _outlives(after: Thread, prompt: OpenPrompt) -> bool:
+    """Whether it is asked still, or will be again, though its process has died."""
+    return prompt.is_lasting and _is_asked(after, prompt, False)
 
 
 def _has_ended(decision: Decision, prompt: OpenPrompt) -> bool:

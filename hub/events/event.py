@@ -14,11 +14,13 @@ __all__ = [
     "KNOWN_TYPES",
     "NO_USAGE",
     "CustomEvent",
+    "DecisionName",
     "Event",
     "EventMeta",
     "FileRef",
     "Home",
     "OutcomeName",
+    "PromptKind",
     "ToolCall",
     "Usage",
     "Variable",
@@ -30,6 +32,10 @@ OutcomeName: TypeAlias = Literal[
     "completed", "failed", "interrupted", "terminated", "timed_out", "limit"
 ]
 """How a run can end."""
+PromptKind: TypeAlias = Literal["question", "approval", "external"]
+"""What a prompt asks a person for: an answer, a permission, or the result of a tool."""
+DecisionName: TypeAlias = Literal["", "approve", "deny"]
+"""What a reply decides, where it is not simply an answer."""
 
 
 _MUTABLE = re.compile(r"\b(list|dict|set|bytearray|Any|List|Dict|Set|MutableMapping)\b")

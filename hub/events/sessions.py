@@ -5,7 +5,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hubbub.hub.events.agents import Ending
-from hubbub.hub.events.event import Event, FileRef, OutcomeName, Variable
+from hubbub.hub.events.event import (
+    DecisionName,
+    Event,
+    FileRef,
+    OutcomeName,
+    PromptKind,
+    Variable,
+)
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
@@ -148,11 +155,19 @@ class SessionResult(Event, tag="session:result", home="in"):
 
 
 class SessionReply(Event, tag="session:reply", home="in"):
-    """The answer to a prompt; the first one counts."""
+    """The answer to a prompt; the first one counts.
+
+    ``decision`` is always given to an approval, and ``deny`` may be given to any prompt, whose
+    reason is then ``content``.  ``arguments_json`` are those to run with instead of the model's.
+    ``is_error``: the result of an external tool is a failure.
+    """
 
     prompt_id: str = ""
     content: str = ""
     source: str = ""
+    decision: DecisionName = ""
+    arguments_json: Json = msgspec.field(name="arguments", default=NULL)
+    is_error: bool = False
 
 
 class SessionTimer(Event, tag="session:timer", home="in"):
@@ -225,7 +240,21 @@ class SessionPrompt(Event, tag="session:prompt", home="own"):
     options: tuple[str, ...] = ()
     timeout: float | None = None
     pauses: bool = False
-    """Whether the asking model's call ``interrupt`` waits for it, over restarts."""
+    """Whether a call of the model's waits for it in no task, over restarts."""
+    kind: PromptKind = "question"
+    """``approval``: whether ``tool`` may run; ``external``: the result of ``tool``."""
+    tool: str = ""
+    arguments_json: Json = msgspec.field(name="arguments", default=NULL)
+    """What the model wants ``tool`` to be run with."""
+    schema_json: Json = msgspec.field(name="schema", default=NULL)
+    """The JSON schema that the answer must fit, where it must."""
+    ordinal: int = 0
+    """Which question of its call or code this is, from 1, where the answer is kept on record."""
+
+    @property
+    def arguments(self) -> Any:
+        """What the model wants ``tool`` to be run with; a fresh copy each time."""
+        return decode_value(self.arguments_json)
 
 
 class SessionPromptEnd(Event, tag="session:prompt:end", home="own"):

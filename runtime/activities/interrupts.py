@@ -1,4 +1,4 @@
-"""``Interrupts``: runs that wait for a person's answer (``interrupt``), over restarts.
+"""``Interrupts``: prompts of runs that wait in no task, or can outlive their process.
 
     a call pauses ─► a note in the same commit, a prompt that can be replied to, a timer
     it is answered ─► all three go; no answer comes in time ─► ``session:timer`` to the run
@@ -8,6 +8,7 @@ The note is what the next runtime on the store finds; the run itself stays where
 
 from typing import Final
 
+from hubbub.agents.state.prompts import OpenPrompt, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
 from hubbub.hub.logs import log
@@ -42,19 +43,22 @@ class Interrupts:
                 log.warning("pause.unreadable", prompt_id=prompt_id, error=str(error))
 
     def follow(self, before: Thread, after: Thread, commit: Commit) -> None:
-        """A run's state is about to change; ``commit`` says so."""
-        old, new = before.pause, after.pause
-        if old is new or (old is not None and new is not None and old.key == new.key):
-            return
+        """A run's open prompts are about to change; ``commit`` says so."""
         notes: dict[str, str] = {}
-        if old is not None:
-            notes[NOTE + old.key] = ""
-            ends = (x for x in commit.events if isinstance(x, e.SessionPromptEnd))
-            self._forget(old.key, next((x.reason for x in ends if x.prompt_id == old.key), ""))
-        if new is not None:
-            notes[NOTE + new.key] = str(new.expires_at)
-            self._wait(new.key, new.expires_at)
-        commit.notes = {**(commit.notes or {}), **notes}
+        for event in commit.events:
+            if isinstance(event, e.SessionPromptEnd):
+                # No reply is accepted from here on.
+                self._forget(event.prompt_id, event.reason)
+        for prompt in before.prompts:
+            if prompt.is_held and find_prompt(after.prompts, prompt.prompt_id) is None:
+                notes[NOTE + prompt.prompt_id] = ""
+                self._forget(prompt.prompt_id, "")
+        for prompt in after.prompts:
+            if prompt.is_held and find_prompt(before.prompts, prompt.prompt_id) is None:
+                notes[NOTE + prompt.prompt_id] = _note_of(prompt)
+                self._wait(prompt.prompt_id, prompt.expires_at)
+        if notes:
+            commit.notes = {**(commit.notes or {}), **notes}
 
     def _wait(self, prompt_id: str, expires_at: int) -> None:
         hub, services = self._services.hub, self._services
@@ -73,3 +77,7 @@ class Interrupts:
         timer = self._timers.pop(prompt_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def _note_of(prompt: OpenPrompt) -> str:
+    return str(prompt.expires_at)

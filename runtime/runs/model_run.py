@@ -22,7 +22,6 @@ from typing import Any, Final, assert_never
 
 from msgspec import structs
 
-from hubbub.agents.definitions.built_in import INTERRUPT
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.family import NO_FAMILY
 from hubbub.agents.state.fold import fold_all
@@ -324,13 +323,8 @@ class ModelRun:
         side = self.side
         if side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
-        if side is not None and INTERRUPT in side.offered:
-            self._shared.interrupts.follow(before, thread, commit)
         if before.prompts is not thread.prompts:
-            for event in commit.events:
-                if isinstance(event, e.SessionPromptEnd):
-                    # No reply is accepted from here on.
-                    self._services.hub.prompts.end(event.prompt_id, event.reason)
+            self._shared.interrupts.follow(before, thread, commit)
         if side is not None and side.hooks:
             self.hook_events += hook_events_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
