@@ -347,7 +347,7 @@ class Pipeline:
             return
         about = commit.events[0] if commit.events else commit.deliveries[0].event
         log.error("commit.refused", event_type=about.type, problem=commit.error)
-        self.dispatcher.tell(HubErrorEvent(
+        self.dispatcher.announce(HubErrorEvent(
             error=commit.error, error_type="BadValue", during=about.type, run_id=commit.run_id,
             at=self.ports.clock.now(),
         ))  # fmt: skip
@@ -389,7 +389,7 @@ class Pipeline:
 
     def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
         if (letter := dead_letter_of(to, reason, event, at=self.ports.clock.now())) is not None:
-            self.dispatcher.tell(letter)
+            self.dispatcher.announce(letter)
 
 
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)

@@ -200,7 +200,7 @@ class Runtime:
             event = e.HubErrorEvent(
                 error=problem, error_type="agent folder", during=e.AgentRestore.type
             )
-            self.runs.quarantine.tell(event)
+            self.runs.quarantine.emit(event)
 
     async def __aexit__(
         self,

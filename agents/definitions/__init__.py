@@ -9,7 +9,7 @@ __all__ = [
     "MAX_ARGUMENTS_CHARS",
     "MAX_ERROR_CHARS",
     "MAX_RESULT_CHARS",
-    "NOTICES",
+    "NOTIFICATION_POINTS",
     "NO_RESULT",
     "RESULT_POINTS",
     "SKILL_PREFIX",
@@ -40,7 +40,7 @@ __all__ = [
     "error_text",
     "fill_prompt",
     "is_true",
-    "misfit",
+    "mismatch",
     "passthrough_problems",
     "placeholders",
     "render_failure",
@@ -82,10 +82,10 @@ _EXPORTS: Final = {
         "HOOK_TIMEOUT",
         "Hook",
         "HookPoint",
-        "NOTICES",
+        "NOTIFICATION_POINTS",
         "RESULT_POINTS",
         "by_point",
-        "misfit",
+        "mismatch",
     ),
     "hubbub.agents.definitions.variables": (
         "VariableDefinition",
@@ -121,12 +121,12 @@ if TYPE_CHECKING:
     )
     from hubbub.agents.definitions.hooks import (
         HOOK_TIMEOUT,
-        NOTICES,
+        NOTIFICATION_POINTS,
         RESULT_POINTS,
         Hook,
         HookPoint,
         by_point,
-        misfit,
+        mismatch,
     )
     from hubbub.agents.definitions.prompt import (
         Immediate,

@@ -36,7 +36,15 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.texts import label_problem, text_problem_in
 from hubbub.hub.values import Form
 
-__all__ = ["HOOK_TIMEOUT", "NOTICES", "RESULT_POINTS", "Hook", "HookPoint", "by_point", "misfit"]
+__all__ = [
+    "HOOK_TIMEOUT",
+    "NOTIFICATION_POINTS",
+    "RESULT_POINTS",
+    "Hook",
+    "HookPoint",
+    "by_point",
+    "mismatch",
+]
 
 HOOK_TIMEOUT: Final = 60.0
 """Seconds that one hook may take."""
@@ -61,7 +69,7 @@ RESULT_POINTS: Final = frozenset(
 )
 """The points that see what a call came to: a tool's result, or a child's that a call waited for."""
 
-NOTICES: Final = frozenset(
+NOTIFICATION_POINTS: Final = frozenset(
     ("after_create_message", "after_thread_created", "after_subagent_created", "after_session")
 )
 """The points that are called for what is on record already."""
@@ -105,14 +113,14 @@ def by_point(hooks: Iterable[Hook]) -> Mapping[str, tuple[Hook, ...]]:
     return found
 
 
-def misfit(point: str, given: Any, returned: Any) -> str:
+def mismatch(point: str, given: Any, returned: Any) -> str:
     """Why what a hook returned cannot be used instead of what it was given; else empty."""
-    if point in NOTICES:
+    if point in NOTIFICATION_POINTS:
         return ""
-    return _misfit(point, given, returned) or text_problem_in(returned) or _form_problem(returned)
+    return _mismatch(point, given, returned) or text_problem_in(returned) or _form_problem(returned)
 
 
-def _misfit(point: str, given: Any, returned: Any) -> str:
+def _mismatch(point: str, given: Any, returned: Any) -> str:
     if point == "filter_messages":
         return _split(given, returned)
     kind = type(given)

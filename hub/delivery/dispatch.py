@@ -294,9 +294,9 @@ class Dispatcher:
             during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip
-        self.tell(report)
+        self.announce(report)
 
-    def tell(self, event: Event) -> None:
-        """Dispatch what the hub itself has to say of something that has happened already."""
+    def announce(self, event: Event) -> None:
+        """Dispatch an event by which the hub reports what has happened."""
         self.number += 1
         self.dispatch((structs.replace(event, seq=self.number),))

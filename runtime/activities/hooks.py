@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from msgspec import structs
 
-from hubbub.agents.definitions.hooks import HOOK_TIMEOUT, Hook, misfit
+from hubbub.agents.definitions.hooks import HOOK_TIMEOUT, Hook, mismatch
 from hubbub.agents.definitions.tools import ToolResult
 from hubbub.agents.frames.activation import activated_in
 from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
@@ -55,7 +55,7 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
         if scope.cancelled_caught:
             problem, returned = f"it took longer than {HOOK_TIMEOUT:g} s", None
         elif returned is not None:
-            problem = misfit(hook.point, value, returned)
+            problem = mismatch(hook.point, value, returned)
     except BaseException as error:
         # A hook gives no conversation away; what it raises for that leaves the runtime no more
         # than any other error.

@@ -13,7 +13,7 @@ from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
 from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import Json
-from hubbub.runtime.inspection.event_words import Said, gist
+from hubbub.runtime.inspection.event_words import Said, headline
 from hubbub.runtime.inspection.replay import Replayed
 from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
 from hubbub.runtime.schedules.status import ScheduleStatus
@@ -206,7 +206,7 @@ def event_line(stored: Stored) -> str:
     """An event: where, when, which run, who, what."""
     event = stored.event
     head = f"{stored.position}  {_moment(event.at, 'milliseconds')}  {short(event.run_id) or '-'}"
-    tail = short(gist(event).strip())
+    tail = short(headline(event).strip())
     return f"{head}  {short(event.agent) or '-'}  {short(event.type)}  {tail}".rstrip()
 
 

@@ -16,7 +16,7 @@ from hubbub.hub.events import Event, FileRef
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.values import NULL, Json
 
-__all__ = ["Said", "conversation_of", "gist", "talk_of"]
+__all__ = ["Said", "conversation_of", "headline", "talk_of"]
 
 _COMMON: Final = frozenset((*Event.__struct_fields__, "type"))
 
@@ -35,7 +35,7 @@ class Said(Struct, frozen=True, kw_only=True):
     depth: int = 0
 
 
-def gist(event: Event) -> str:
+def headline(event: Event) -> str:
     """What an event says beside who and when: its fields that say something."""
     match event:
         case e.SessionTaken(items=items) | e.SessionDropped(items=items):

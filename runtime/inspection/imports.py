@@ -52,7 +52,7 @@ def _import(intake: RunIntake, name: str, lines: Iterable[bytes], replace: bool)
                 count += 1
                 incoming.take(count, data)
             return incoming.finish()
-    except ImportProblem as misfit:
-        raise BadExport(name, misfit.line or count, str(misfit)) from misfit
+    except ImportProblem as problem:
+        raise BadExport(name, problem.line or count, str(problem)) from problem
     except LINE_ERRORS as error:
         raise BadExport(name, count, f"{error}") from error

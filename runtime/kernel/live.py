@@ -145,7 +145,7 @@ class RunKeeper(Protocol):
         """A commit of a restored run is about to be submitted."""
         ...
 
-    def tell_dropped(self, event: SessionDropped, commit: Commit) -> None:
+    def report_dropped(self, event: SessionDropped, commit: Commit) -> None:
         """A commit by which it has dropped items is done."""
         ...
 

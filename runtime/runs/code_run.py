@@ -324,7 +324,7 @@ class CodeRun:
     def _committed(self, commit: Commit) -> None:
         for event in commit.events:
             if event.__class__ is e.SessionDropped:
-                self._keeper.tell_dropped(event, commit)
+                self._keeper.report_dropped(event, commit)
         if commit.error:
             self.is_over = True
             self.close()

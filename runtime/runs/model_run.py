@@ -310,7 +310,7 @@ class ModelRun:
         )
 
     def _dropped(self, event: e.SessionDropped, commit: Commit) -> None:
-        self._keeper.tell_dropped(event, commit)
+        self._keeper.report_dropped(event, commit)
         self.advance(commit)
 
     def _fold(self, commit: Commit) -> None:

@@ -213,7 +213,7 @@ class Loader:
         """What is not to be handled becomes letters."""
 
         def tell(commit: Commit) -> None:
-            self._quarantine.tell_dropped(dropped, commit)
+            self._quarantine.report_dropped(dropped, commit)
             after(commit)
 
         if pending:
@@ -350,7 +350,7 @@ class Loader:
             self._left_id(run_id)
             self._lend_again(lane)
             return
-        self._quarantine.let_go(run_id)
+        self._quarantine.release(run_id)
         code = CodeThread()
         for event in events:
             code = fold_code(code, event)

@@ -114,7 +114,7 @@ class Quarantine:
         log.warning(
             "run.withheld", run_id=run_id, agent=about.agent, reason=why.reason, remedy=why.remedy
         )
-        self.tell(about)
+        self.emit(about)
 
     def found_damage(self, run_id: str) -> None:
         """The store could not read a run that something was sent to."""
@@ -122,13 +122,13 @@ class Quarantine:
         self.add(run_id, unreadable(store, BadValue(f"run {run_id}", "its row has changed")))
         self._outcomes.changed(run_id)
 
-    def let_go(self, run_id: str) -> None:
+    def release(self, run_id: str) -> None:
         """The run ends, or is looked at again."""
         self._why.pop(run_id, None)
 
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event, as soon as there may be subscribers."""
         hub = self._hub
         if not self._is_open:
@@ -136,20 +136,20 @@ class Quarantine:
         elif not hub.is_closed:
             hub.emit(event)
 
-    def tell_dropped(self, event: SessionDropped, commit: Commit) -> None:
+    def report_dropped(self, event: SessionDropped, commit: Commit) -> None:
         """A commit is done by which a run has dropped items: each has its letter."""
         for item in event.items if not commit.error else ():
-            self.tell(dead_letter(item, event.reason))
+            self.emit(dead_letter(item, event.reason))
 
     def opened(self) -> None:
         """The runtime is open: its user listens from his next turn on."""
         if self._kept:
-            self._hub.tasks.start(self._tell_kept(), name="hubbub boot")
+            self._hub.tasks.start(self._emit_kept(), name="hubbub boot")
         else:
             self._is_open = True
 
-    async def _tell_kept(self) -> None:
+    async def _emit_kept(self) -> None:
         self._is_open = True
         kept, self._kept = self._kept, []
         for event in kept:
-            self.tell(event)
+            self.emit(event)

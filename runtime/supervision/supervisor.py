@@ -104,7 +104,7 @@ class Supervisor:
         self.refusal_of = self.quarantine.reason
         self.refusal_to_go_on = self.quarantine.error
         self.found_damage = self.quarantine.found_damage
-        self.tell_dropped = self.quarantine.tell_dropped
+        self.report_dropped = self.quarantine.report_dropped
         self.interrupted_with = families.interrupted_with
         self.look_at = families.look_at
         self.masker = FailureMasks(services, live).masker
@@ -207,7 +207,7 @@ class Supervisor:
         ):
             if isinstance(item, e.SessionTerminate | e.SessionCancel):
                 self.trials.release(run_id)  # It ends, and does nothing before that.
-            self.quarantine.let_go(run_id)
+            self.quarantine.release(run_id)
             self.enqueue(run_id, item)
 
     def _started_outside(self, opening: e.SessionOpen, parent_run_id: str) -> None:

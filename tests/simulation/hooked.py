@@ -27,7 +27,7 @@ from hubbub import (
     VariableDefinition,
     tool,
 )
-from hubbub.agents.definitions.hooks import NOTICES, HookPoint
+from hubbub.agents.definitions.hooks import NOTIFICATION_POINTS, HookPoint
 from hubbub.agents.definitions.tools import ToolResult
 from hubbub.agents.model import AssistantMessage, UserMessage
 from hubbub.runtime.models.scripted import FunctionModel
@@ -119,9 +119,11 @@ class Watched(Struct):
 
         made: list[Hook] = []
         for point in get_args(HookPoint):
-            first = self._recorder(point) if point in NOTICES else _CHANGES[point]
+            first = self._recorder(point) if point in NOTIFICATION_POINTS else _CHANGES[point]
             # What the hook of a notice returns goes to the next one as it is.
-            others = (explode, linger) if point in NOTICES else (explode, misfit, linger)
+            others = (
+                (explode, linger) if point in NOTIFICATION_POINTS else (explode, misfit, linger)
+            )
             made += [Hook(f"{point}-{x.__name__}", point, x) for x in (first, *others)]
         return tuple(made)
 

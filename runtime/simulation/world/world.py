@@ -85,7 +85,7 @@ class World:
             clock=self.clock, ids=SystemIds(seed), offload=InlineOffload(),
             make_worker=InlineWorker,
         )  # fmt: skip
-        wrapped = setup.wrapped(self._mortal, lambda tool: wrap_tool(tool, self.plan))
+        wrapped = setup.wrapped(self._can_die, lambda tool: wrap_tool(tool, self.plan))
         self._asyncio = AsyncioWatch()
         self._processes = Processes(
             wrapped, ports, self.plan, self.history, faults, self._asyncio.listen
@@ -349,7 +349,7 @@ class World:
 
     # ── what is written down ─────────────────────────────────────────────────────────────────
 
-    def _mortal(self, model: Model) -> Model:
+    def _can_die(self, model: Model) -> Model:
         return DyingModel(wrap_model(model, self.plan), self._is_dead)
 
     def _is_dead(self) -> bool:

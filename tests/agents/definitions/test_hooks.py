@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from hubbub.agents.definitions.hooks import NOTICES, Hook, HookPoint, by_point, misfit
+from hubbub.agents.definitions.hooks import NOTIFICATION_POINTS, Hook, HookPoint, by_point, mismatch
 from hubbub.agents.definitions.tools import ToolResult
 from hubbub.agents.model import (
     AnsweredCall,
@@ -71,7 +71,7 @@ def test_hooks_of_a_point_stay_in_list_order(points: list[Any]) -> None:
 @pytest.mark.spec("D-06")
 @given(st.lists(st.sampled_from(range(len(MESSAGES))), unique=True))
 def test_a_filter_may_drop_and_reorder_messages(kept: list[int]) -> None:
-    assert misfit("filter_messages", MESSAGES, [MESSAGES[at] for at in kept]) == ""
+    assert mismatch("filter_messages", MESSAGES, [MESSAGES[at] for at in kept]) == ""
 
 
 @pytest.mark.spec("D-06")
@@ -81,7 +81,7 @@ def test_a_filter_may_add_words_and_change_them() -> None:
         structs.replace(MESSAGES[0], content="HELLO"),
         AssistantMessage(text="", calls=(answered("call_1_1", output="[hidden]"),)),
     )
-    assert misfit("filter_messages", MESSAGES, changed) == ""
+    assert mismatch("filter_messages", MESSAGES, changed) == ""
 
 
 invented = {
@@ -111,7 +111,7 @@ invented = {
 def test_a_filter_that_invents_a_call_or_splits_one_from_its_result_is_refused(
     returned: Any,
 ) -> None:
-    assert misfit("filter_messages", MESSAGES, returned)
+    assert mismatch("filter_messages", MESSAGES, returned)
 
 
 @pytest.mark.spec("D-06")
@@ -151,10 +151,10 @@ def test_a_filter_that_invents_a_call_or_splits_one_from_its_result_is_refused(
 def test_what_is_returned_must_be_of_the_kind_that_was_given(
     point: str, given: Any, returned: Any, fits: bool
 ) -> None:
-    assert (misfit(point, given, returned) == "") is fits
+    assert (mismatch(point, given, returned) == "") is fits
 
 
 @pytest.mark.spec("D-06")
-@pytest.mark.parametrize("point", sorted(NOTICES))
+@pytest.mark.parametrize("point", sorted(NOTIFICATION_POINTS))
 def test_what_those_return_that_are_only_told_is_free(point: str) -> None:
-    assert misfit(point, MESSAGES[0], object()) == ""
+    assert mismatch(point, MESSAGES[0], object()) == ""
