@@ -6,27 +6,29 @@ import sys
 from pathlib import Path
 
 import pytest
+from hubbub.hub import errors
 
 ROOT = Path(__file__).parent.parent
 
 
-def examples_of(guide: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text(), re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 
-EXAMPLES = examples_of("README.md")
-SIMULATION = examples_of("docs/simulation.md")
+def examples_of(page: Path) -> list[str]:
+    return PROGRAM.findall(page.read_text())
+
+
+EXAMPLES = [(page, number) for page in PAGES for number in range(len(examples_of(page)))]
 
 
 @pytest.mark.parametrize(
-    "example",
-    [*EXAMPLES, *SIMULATION],
-    ids=[
-        *(f"README {number}" for number in range(len(EXAMPLES))),
-        *(f"simulation {number}" for number in range(len(SIMULATION))),
-    ],
+    ("page", "number"), EXAMPLES, ids=[f"{page.stem} {number}" for page, number in EXAMPLES]
 )
-def test_example_runs_as_written(example: str, tmp_path: Path) -> None:
+def test_example_runs_as_written(page: Path, number: int, tmp_path: Path) -> None:
+    example = examples_of(page)[number]
     script = tmp_path / "test_example.py"
     script.write_text(example)
     runner = ["-m", "pytest", "-q"] if "import pytest" in example else []
@@ -43,7 +45,7 @@ def test_example_runs_as_written(example: str, tmp_path: Path) -> None:
 
 
 def test_readme_has_a_first_agent_of_about_twenty_lines() -> None:
-    first = [line for line in EXAMPLES[0].splitlines() if line.strip()]
+    first = [line for line in examples_of(ROOT / "README.md")[0].splitlines() if line.strip()]
     assert len(first) <= 20
 
 
@@ -61,8 +63,35 @@ def test_the_tests_begin_by_both_of_the_usual_commands() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(PROGRAM.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_link_of_the_pages_leads_somewhere() -> None:
+    lost = []
+    for page in PAGES:
+        for link in LINK.findall(PROGRAM.sub("", page.read_text())):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            if not target.exists() or (anchor and anchor not in anchors_of(target)):
+                lost.append(f"{page.name}: {link}")
+    assert lost == []
+
+
 def test_the_files_that_contributors_are_sent_to_are_there() -> None:
     pages = (ROOT / "README.md").read_text() + (ROOT / "AGENTS.md").read_text()
     paths = set(re.findall(r"\b(?:tests|docs|hub)/[\w/]+(?:\.\w+)?", pages))
     assert "tests/test_rooms.py" in paths
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_page_of_errors_explains_every_exception() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    above = {"CallerError", "OperatorError", "ProviderError"}
+    assert [name for name in errors.__all__ if f"`{name}`" not in page] == []
+    rows = set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
+    assert rows == set(errors.__all__) - above - {"HubbubError", "InternalError"}
