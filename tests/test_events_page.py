@@ -9,20 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from hubbub.hub.events import Event
 from hubbub.hub.events.catalogue import CATALOGUE
-from msgspec import structs
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "events.md"
 HEAD: Final = """# Events
 
-Every event of hubbub, generated from the catalogue (`hubbub.hub.events`); each name below is a class
-there, its type is the text behind it. Subscribe by type, by pattern (`agent:*`, `*`) or by class. A
+Every event of hubbub, generated from the catalogue (`hubbub.hub.events`); each class below is
+there, under the text that is its type. Subscribe by type, by pattern (`agent:*`, `*`) or by class. A
 type and the meaning of its fields never change; new fields have defaults.
 
 Where an event is kept:
 
-* **journal**: written before any subscriber sees it, numbered in the journal of the run it is about.
+* **journal**: written before any subscriber sees it, numbered in the journal of its run.
 * **inbox**: sent to a run, and kept in its inbox until the run takes it.
 * **hub**: written to the hub's own journal; it is not about one run.
 * **scope**: in the run's journal when it is emitted through the run's hub (`ctx.hub`, `state.hub`),

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from hubbub.hub import errors
 
 ROOT = Path(__file__).parent.parent
