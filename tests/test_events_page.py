@@ -17,9 +17,9 @@ from hubbub.hub.events.catalogue import CATALOGUE
 PAGE: Final = Path(__file__).parent.parent / "docs" / "events.md"
 HEAD: Final = """# Events
 
-Every event of hubbub, generated from the catalogue (`hubbub.hub.events`); each class below is
-there, under the text that is its type. Subscribe by type, by pattern (`agent:*`, `*`) or by class. A
-type and the meaning of its fields never change; new fields have defaults.
+Every event of hubbub, generated from the catalogue (`hubbub.hub.events`). Subscribe by type, by
+pattern (`agent:*`, `*`) or by class. A type and the meaning of its fields never change; new fields
+have defaults.
 
 Where an event is kept:
 
