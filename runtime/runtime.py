@@ -142,7 +142,7 @@ class Runtime:
         self.phase = services.phase
         live = LiveRuns()
         families = Families(hub, budgets, live)
-        self.outcomes = Outcomes(hub, services.phase, live, families)
+        self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families)
         spawner = Spawner(services, live, self.outcomes)
         self.others = OtherRuns(families.statuses_of, families.look_at, spawner.spawn)
         self._scheduler = Scheduler(services, self.outcomes, schedules)

@@ -10,7 +10,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import Journal, Selection
 
-__all__ = ["START", "cursor_at", "cursor_of", "place", "read_all"]
+__all__ = ["START", "cursor_at", "cursor_of", "place", "read_all", "seq_of"]
 
 START: Final = "start"
 """The cursor before everything that is kept."""
@@ -22,6 +22,11 @@ PAGE: Final = 1000
 def cursor_of(store: str, event: Event) -> str:
     """The cursor after an event of the store of that name."""
     return f"{store}|{event.run_id}/{event.lane}/{event.seq}"
+
+
+def seq_of(cursor: str) -> int:
+    """The number in its lane of the event that ``cursor_of`` was given."""
+    return int(cursor.rpartition("/")[2])
 
 
 def cursor_at(store: str, position: int) -> str:

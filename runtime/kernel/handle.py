@@ -60,6 +60,26 @@ class Run:
         self.will_read()
         return await self._outcomes.finished(self.run_id)
 
+    async def ask(self, message: Sayable, *, source: str = "") -> RunOutcome:
+        """Send a message and wait for the turn that takes it: returns how that ended.
+
+        The outcome is that of the session which took this message, whoever else speaks meanwhile;
+        of messages that one session takes together, each gets the same.  In a conversation with a
+        takeover frame the frame on top answers, and ``run_id`` says so; a turn that gives the
+        conversation to a frame, or takes it back, is over when the conversation waits for the user.
+
+        A message that was accepted before under its ``key`` (and ``source``), also before a
+        restart, is not sent again while the run lives: its turn's outcome is returned.  Where the
+        turn asks the user something itself, this waits for the answer to that.
+
+        Raises what a rejected receipt does (``UnknownRun``, ``RunEnded``, ``CallerError`` with its
+        reason, ``Closed``); ``RunEnded`` if the run ends before a turn has taken the message;
+        ``CallerError`` for a code agent's run, which has no turns (``hub.ask`` asks one);
+        ``Closed`` when the runtime is left.  A caller that is cancelled leaves the message sent.
+        """
+        self.will_read()
+        return await self._outcomes.ask(self.run_id, message, source)
+
     def events(self, *, lossless: bool = True) -> EventStream:
         """The run's events from its beginning on, as a stream; of a root with its whole tree's.
 

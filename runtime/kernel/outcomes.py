@@ -2,6 +2,7 @@
 
 result    ended, or idle with an empty inbox     ─┐  the journal is asked anew each time the
 finished  ended                                  ─┴► run has left memory (``changed``)
+ask       the turn that took a message is over   ───► the events of the run's tree say so
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,10 +11,23 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.state.asked_turn import TURN_TYPES, AskedTurn
 from hubbub.hub import events as e
-from hubbub.hub.errors import Closed, OperatorError, UnknownRun, WaitCycle
-from hubbub.hub.events import Ending
+from hubbub.hub.addressing import identity_of
+from hubbub.hub.errors import (
+    CallerError,
+    Closed,
+    OperatorError,
+    RunEnded,
+    UnknownRun,
+    WaitCycle,
+)
+from hubbub.hub.events import Ending, Event, InLane
 from hubbub.hub.hub import Hub
+from hubbub.hub.message import Message, Sayable, session_message
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.cursor import seq_of
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.texts import check_label
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -26,6 +40,9 @@ __all__ = ["Outcomes", "Supervision"]
 
 Met: TypeAlias = Callable[[RunInfo], Awaitable[RunInfo | None]]
 """Whose outcome is returned, once a run is as it is waited for."""
+
+Look: TypeAlias = Callable[[], Awaitable[RunOutcome | None]]
+"""The outcome that is waited for, once it is there."""
 
 
 class Supervision(Protocol):
@@ -47,10 +64,16 @@ class Supervision(Protocol):
 class Outcomes:
     """The outcomes of one runtime's runs, and the tasks that wait for them."""
 
-    __slots__ = ("_families", "_live", "_phase", "_supervision", "_waits", "_watchers", "hub")
+    __slots__ = (
+        "_definitions", "_families", "_live", "_phase", "_supervision", "_waits", "_watchers",
+        "hub",
+    )  # fmt: skip
 
-    def __init__(self, hub: Hub, phase: Phase, live: LiveRuns, families: Families) -> None:
+    def __init__(
+        self, hub: Hub, definitions: Definitions, phase: Phase, live: LiveRuns, families: Families
+    ) -> None:
         self.hub = hub
+        self._definitions = definitions
         self._phase = phase
         self._live = live
         self._families = families
@@ -59,7 +82,7 @@ class Outcomes:
         self._waits: dict[str, list[Callable[[], bool]]] = {}
         """By run: for each task of its code that waits for another run, whether it is heard of."""
 
-    def ask(self, supervision: Supervision) -> None:
+    def supervised_by(self, supervision: Supervision) -> None:
         """Name the supervisor; before anything is waited for."""
         self._supervision = supervision
 
@@ -108,25 +131,71 @@ class Outcomes:
         check_label("run_id", run_id)
         return await self._wait_for(run_id, self._over)
 
+    async def ask(self, run_id: str, message: Sayable, source: str = "") -> RunOutcome:
+        """See ``Run.ask``."""
+        check_label("run_id", run_id)
+        session_message(message, source=source)  # What is no message is refused before all else.
+        await self.hub.journal.flush()  # It may have been started just now.
+        info = await self._known(run_id)
+        definition = self._definitions.find_agent(info.agent)
+        if definition is not None and definition.is_code:
+            raise CallerError(
+                f"run {run_id} is a code agent's, which has no turns: use hub.ask(run_id, …), "
+                "which it answers by ctx.hub.reply, or send and wait for result()"
+            )
+        turn = AskedTurn(run_id)
+
+        def see(event: Event) -> None:
+            if not turn.is_over:
+                turn.see(event)
+                if turn.is_over:
+                    self.changed(run_id)
+
+        with (
+            self._expecting(run_id),
+            self.hub.subscribe(TURN_TYPES, see, root_run_id=info.root_run_id),
+        ):
+            receipt = await self.hub.send_to_run(run_id, message, source=source)
+            receipt.raise_if_rejected()
+            if receipt.duplicate:  # It may have been taken long ago.
+                past = await self.hub.read(root_run_id=info.root_run_id, types=TURN_TYPES)
+                turn.expect(_by_key(message, source), past)
+            else:
+                turn.expect(_by_number(receipt))
+            return await self._watch(run_id, lambda: _answer(turn))
+
+    async def _known(self, run_id: str) -> RunInfo:
+        info = await self.hub.journal.info(run_id)
+        if info is None:
+            raise UnknownRun(run_id)
+        return info
+
     async def _wait_for(self, run_id: str, is_met: Met) -> RunOutcome:
+        async def look() -> RunOutcome | None:
+            met = await is_met(await self._known(run_id))
+            return None if met is None else await self._outcome(met)
+
+        with self._expecting(run_id):
+            return await self._watch(run_id, look)
+
+    @contextmanager
+    def _expecting(self, run_id: str) -> Iterator[None]:
+        """Inside, the code at hand only waits for what the run does.  Raises ``WaitCycle``."""
         waiter = CURRENT_RUN.get()
         if waiter and (waiter == run_id or self._families.waits_for(run_id, waiter)):
             raise WaitCycle(waiter, run_id)
         with self._supervision.waiting(), self._families.waiting_for(waiter, run_id):
-            return await self._watch(run_id, is_met)
+            yield
 
-    async def _watch(self, run_id: str, is_met: Met) -> RunOutcome:
+    async def _watch(self, run_id: str, look: Look) -> RunOutcome:
         await self.hub.journal.flush()
         while True:
             # Watched before it is looked at: what happens in between is not missed.
             changed = anyio.Event()
             self._watchers.setdefault(run_id, []).append(changed)
             try:
-                info = await self.hub.journal.info(run_id)
-                if info is None:
-                    raise UnknownRun(run_id)
-                if (met := await is_met(info)) is not None:
-                    return await self._outcome(met)
+                if (outcome := await look()) is not None:
+                    return outcome
                 if (error := self._supervision.refusal_to_go_on(run_id)) is not None:
                     raise error
                 if self._phase.is_gone or self.hub.is_closed:
@@ -184,3 +253,30 @@ class Outcomes:
             last = e.SessionEnd(session=0)
         session = last.session if isinstance(last, e.SessionEnd) else 0
         return outcome_of(info.run_id, last, session)
+
+
+def _by_key(message: Sayable, source: str) -> Callable[[InLane], bool]:
+    """Whether an item is the message that was accepted before under that key."""
+    key = message.key if isinstance(message, Message) else None
+
+    def is_it(item: InLane) -> bool:
+        said = isinstance(item, e.SessionMessage | e.SessionOpen)
+        return said and key is not None and identity_of(item) == (source, key)
+
+    return is_it
+
+
+def _by_number(receipt: Receipt) -> Callable[[InLane], bool]:
+    """Whether an item is the one that was accepted."""
+    seq = seq_of(receipt.cursor)
+    return lambda item: item.seq == seq
+
+
+async def _answer(turn: AskedTurn) -> RunOutcome | None:
+    """How a turn ended, if it is over.  Raises ``RunEnded`` where none took the message."""
+    if turn.lost:
+        raise RunEnded(turn.run_id, turn.lost)
+    last = turn.ending
+    if last is None:
+        return None
+    return outcome_of(last.run_id, last, last.session if isinstance(last, e.SessionEnd) else 0)

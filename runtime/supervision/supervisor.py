@@ -86,7 +86,7 @@ class Supervisor:
         self._by_id = live.by_id
         self._families = families
         self._outcomes = outcomes
-        outcomes.ask(self)
+        outcomes.supervised_by(self)
         self._capacity = Capacity(max_live, self._look_for_capacity)
         self._deadlines = Deadlines(services, live, self._wake_overdue)
         self._ended = EndedRuns(services, keep)

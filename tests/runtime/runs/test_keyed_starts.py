@@ -57,7 +57,7 @@ def open_runtime(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -
 HI = Message("hi", key="m1")
 
 
-@pytest.mark.spec("H-09", "R-09")
+@pytest.mark.spec("H-09", "R-09", "U-07")
 async def test_a_message_that_starts_a_conversation_is_taken_once(open_runtime: Open) -> None:
     async with open_runtime() as rt:
         first = await rt.start("bot", HI, session_key="k")
@@ -91,7 +91,7 @@ async def test_a_message_that_finds_its_conversation_is_taken_once(open_runtime:
         assert [type(each) for each in said] == [SessionOpen, SessionMessage, SessionMessage]
 
 
-@pytest.mark.spec("H-09", "P-03")
+@pytest.mark.spec("H-09", "P-03", "U-07")
 async def test_it_is_a_duplicate_after_a_restart_too(open_runtime: Open) -> None:
     async with open_runtime() as rt:
         run = await rt.start("bot", HI, session_key="k")
