@@ -86,7 +86,7 @@ class Hub:
         self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()
         self.pipeline = Pipeline(self.journal, self.ports, self.tasks, max_inbox)
-        self.pipeline.prompts = self.prompts = Prompts(self.pipeline)
+        self.pipeline.prompts = self.prompts = Prompts(self.pipeline, self.tasks)
         self.addressing = self.pipeline.addressing
         self.dispatcher = self.pipeline.dispatcher
         self.listeners = Listeners(self.dispatcher, buffer)

@@ -43,7 +43,7 @@ from hubbub.hub.events import (
     SessionVariables,
 )
 from hubbub.hub.events.codec import check_event, check_texts
-from hubbub.hub.events.event import Home
+from hubbub.hub.events.event import Home, OutcomeName, ending_words
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
@@ -67,7 +67,7 @@ class OpenPrompts(Protocol):
         """Answer one."""
         ...
 
-    def stopping(self, run_id: str) -> Callable[[], None]:
+    def stopping(self, run_id: str, why: str) -> Callable[[], None]:
         """A run (without an id: every one) is being stopped; returns what to call when it is."""
         ...
 
@@ -194,13 +194,18 @@ class Pipeline:
     def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
         """A reply that is emitted counts as one that is given by ``reply``."""
         receipt = self.prompts.reply(event.prompt_id, event.content, event.source)
-        if receipt.status == "rejected":
-            self._dead_letter(event.run_id, receipt.reason, event)
-        if done is not None:
-            if receipt.status == "pending":
-                receipt.watch(lambda _receipt: done())
-            else:
+        was_sent = receipt.run_id != ""  # Then its rejection is a dead letter already.
+
+        def settled(receipt: Receipt) -> None:
+            if receipt.status == "rejected" and not was_sent and not self.is_closed:
+                self._dead_letter(event.run_id, receipt.reason, event)
+            if done is not None:
                 done()
+
+        if receipt.status == "pending":
+            receipt.watch(settled)
+        else:
+            settled(receipt)
 
     def emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
         """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
@@ -258,8 +263,12 @@ class Pipeline:
         commit.receipt, commit.about = receipt, delivery.to
         if done is not None:
             commit.after = lambda _commit: done()
-        if event.__class__ in _STOPS:
-            stopped = self.prompts.stopping(delivery.to)
+        if isinstance(event, SessionAbort | SessionTerminate):
+            outcome: OutcomeName = (
+                "terminated" if isinstance(event, SessionTerminate) else "interrupted"
+            )
+            why = ending_words(outcome, event.reason)
+            stopped = self.prompts.stopping(delivery.to, why)
             commit.after = _both(commit.after, partial(self.dispatcher.after_mail, stopped))
         self.submit(commit)
         return receipt
@@ -396,9 +405,6 @@ _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 _ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
 """What the argument is called that says where a delivery goes."""
-
-_STOPS: Final = (SessionAbort, SessionTerminate)
-"""What ends the prompts of whom it reaches."""
 
 
 def home_of(event: Event) -> Home:

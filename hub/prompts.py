@@ -18,8 +18,6 @@ asker that is on its way to the store counts already: it would come first.
 """
 
 import inspect
-import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, Protocol
@@ -28,6 +26,7 @@ import anyio
 import anyio.lowlevel
 from msgspec import structs
 
+from hubbub.hub.ended_prompts import HUB_CLOSED, EndedPrompts, is_run_address
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import (
     SessionMessage,
@@ -38,28 +37,20 @@ from hubbub.hub.events import (
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
 from hubbub.hub.values import check_options, check_seconds
 
-__all__ = ["Asker", "Prompts", "asker_of", "is_run_address"]
-
-REMEMBERED: Final = 1000
-"""Ended prompts whose reason a late reply is still told."""
+__all__ = ["Asker", "Prompts"]
 
 NOTE: Final = "asked"
 """Where the store keeps the ids of the open prompts that are no run's."""
 
-HUB_CLOSED: Final = "hub closed"
 LOST: Final = "lost: the process stopped"
 
 Service = Callable[[str], Any | Awaitable[Any]]
-
-
-def asker_of(prompt_id: str) -> str:
-    """The run that a prompt's id begins with; ids of versions before have a ``?`` behind it."""
-    return re.split(r"[.?]", prompt_id, maxsplit=1)[0]
 
 
 class Asker(Protocol):
@@ -113,15 +104,15 @@ class _Prompt:
 class Prompts:
     """The open prompts of one hub."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, tasks: TaskHost) -> None:
         self._pipeline = pipeline
         self._open: dict[str, _Prompt] = {}
         self._of_run: dict[str, dict[str, _Prompt]] = {}
         self._asleep: dict[str, list[_Prompt]] = {}
         """Those that end with their asker's run, whose end the store has not taken yet."""
-        self._ended: OrderedDict[str, str] = OrderedDict()
-        self._stopping: dict[str, int] = {}
-        """How many interruptions and terminations are on their way to runs that ask."""
+        self._ended = EndedPrompts(pipeline.journal, tasks)
+        self._stopping: dict[str, list[str]] = {}
+        """The interruptions and terminations on their way to runs that ask, in words, in order."""
         self._services: dict[str, Service] = {}
         self._number = 0
 
@@ -129,7 +120,7 @@ class Prompts:
         """End what was open when the process before this one stopped."""
         asked = (await self._pipeline.journal.notes(NOTE)).get(NOTE, "")
         for prompt_id in asked.split():
-            self._remember(prompt_id, LOST)
+            self._ended.remember(prompt_id, LOST)
             self._write(SessionPromptEnd(prompt_id=prompt_id, reason=LOST))
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
@@ -258,11 +249,11 @@ class Prompts:
         """Answer a prompt; the first reply wins."""
         prompt = self._open.get(prompt_id)
         if prompt is None:
-            return Receipt("rejected", self._ended.get(prompt_id, "unknown"))
+            return self._ended.refuse(prompt_id)
         if prompt.answer is not None or prompt.ended:
             return Receipt("rejected", prompt.ended or "answered")
-        if prompt.asker in self._stopping:
-            return Receipt("rejected", "interrupted")
+        if stops := self._stopping.get(prompt.asker):
+            return Receipt("rejected", stops[0])
         prompt.answer = content
         event = SessionReply(prompt_id=prompt_id, content=content, source=source)
         if prompt.asker:
@@ -287,14 +278,14 @@ class Prompts:
         ``is_with_run``: its asker's run ends with it; the asker waits until that is on record.
         """
         prompt = self._open.pop(prompt_id, None)
+        self._ended.remember(prompt_id, reason)
         if prompt is None:
-            return
+            return  # Its process has stopped, or it has ended already.
         for run_id in (prompt.asker, prompt.asked):
             if (prompts := self._of_run.get(run_id)) is not None:
                 prompts.pop(prompt_id, None)
                 if not prompts:
                     del self._of_run[run_id]
-        self._remember(prompt_id, reason)
         prompt.ended = reason
         if is_with_run:
             self._asleep.setdefault(prompt.asker, []).append(prompt)
@@ -302,11 +293,6 @@ class Prompts:
             prompt.wake()
         if prompt.is_announced:
             self._write(SessionPromptEnd(prompt_id=prompt_id, reason=reason))
-
-    def _remember(self, prompt_id: str, reason: str) -> None:
-        self._ended[prompt_id] = reason
-        if len(self._ended) > REMEMBERED:
-            self._ended.popitem(last=False)
 
     def run_ended(self, run_id: str) -> None:
         """A run is over: its askers get no answer.  What it asked, its lane has ended."""
@@ -318,18 +304,18 @@ class Prompts:
             elif not prompt.ended and prompt.answer is None:
                 prompt.end(f"run {run_id} has ended")
 
-    def stopping(self, run_id: str) -> Callable[[], None]:
-        """A run, or where there is no id every one, is being told to stop what it is at.
+    def stopping(self, run_id: str, why: str) -> Callable[[], None]:
+        """A run, or where there is no id every one, is about to be stopped; ``why`` in words.
 
-        Returns what must be called when it has been told.
+        Returns what must be called when it has been.
         """
         askers = [x for x in ([run_id] if run_id else self._of_run) if x in self._of_run]
         for asker in askers:
-            self._stopping[asker] = self._stopping.get(asker, 0) + 1
+            self._stopping.setdefault(asker, []).append(why)
 
         def stopped() -> None:
             for asker in askers:
-                self._stopping[asker] -= 1
+                self._stopping[asker].remove(why)
                 if not self._stopping[asker]:
                     del self._stopping[asker]
 
@@ -342,6 +328,7 @@ class Prompts:
                 prompt.end(prompt.ended or HUB_CLOSED)
             else:
                 self.end(prompt.id, prompt.ended or HUB_CLOSED)
+        self._ended.close()
 
     # ── services ─────────────────────────────────────────────────────────────────────────────
 
@@ -355,11 +342,6 @@ class Prompts:
             self._services.pop(address, None)
 
         return stop
-
-
-def is_run_address(address: str) -> bool:
-    """Whether what is asked of an address is asked of a run."""
-    return len(address) == 36 and address[8] == address[13] == address[18] == address[23] == "-"
 
 
 async def _wait(answer: Awaitable[Any]) -> Any:

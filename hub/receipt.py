@@ -91,7 +91,16 @@ class Receipt:
 
     def watch(self, watcher: "Callable[[Receipt], None]") -> None:
         """Call ``watcher`` once the outcome is known; for the hub's own parts."""
-        self._watcher = watcher
+        first = self._watcher
+        if first is None:
+            self._watcher = watcher
+            return
+
+        def both(receipt: Receipt) -> None:
+            first(receipt)
+            watcher(receipt)
+
+        self._watcher = both
 
     def __repr__(self) -> str:
         detail = f" ({self.reason})" if self.reason else ""

@@ -27,6 +27,7 @@ from hubbub.agents.state.prompts import OpenPrompt, ends_of, with_prompt, withou
 from hubbub.agents.turn.crash_limit import crash_limit_failure
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
+from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, encode_value
 
 __all__ = [
@@ -201,7 +202,7 @@ def completion(
         usage=thread.usage,
     )
     failed = () if failure is None else (failure,)
-    asked = ends_of(thread.prompts, f"{outcome}: {reason}" if reason else outcome)
+    asked = ends_of(thread.prompts, ending_words(outcome, reason))
     return (*start_if_missing(thread), *asked, *failed, *_ending(end))
 
 

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hubbub.hub import events as e
+from hubbub.hub.ended_prompts import is_run_address
 from hubbub.hub.events import PromptKind
-from hubbub.hub.prompts import is_run_address
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [

@@ -22,6 +22,7 @@ from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.signals import Decision
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, FileRef, InLane, OutcomeName
+from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, decode_value, encode_value
 
 __all__ = [
@@ -119,7 +120,7 @@ def end_run(
     nobody can use any more.
     """
     left = depth or max(0, thread.origin.frame - 1)
-    why = f"{outcome}: {reason}" if reason else outcome
+    why = ending_words(outcome, reason)
     events: list[Event] = list(refuse_open_calls(thread, why, left))
     if thread.in_session:
         events.append(session_end(thread, outcome, reason))
@@ -146,7 +147,7 @@ def interruption(thread: Thread, reason: str) -> list[Event]:
     """What an interrupted session leaves: every open call answered, and its end."""
     return [
         e.AgentInterrupted(reason=reason, turn=thread.turn, side=thread.side),
-        *refuse_open_calls(thread, f"interrupted: {reason}"),
+        *refuse_open_calls(thread, ending_words("interrupted", reason)),
         session_end(thread, "interrupted", reason),
     ]
 
@@ -268,4 +269,6 @@ def _why(thread: Thread) -> str:
     last = thread.outcome
     if last is None:
         return "the run is over"
-    return f"{last.outcome}: {last.reason}" if last.reason else f"the run is over ({last.outcome})"
+    if last.reason:
+        return ending_words(last.outcome, last.reason)
+    return f"the run is over ({last.outcome})"

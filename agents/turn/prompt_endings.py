@@ -20,6 +20,7 @@ from hubbub.agents.state.prompts import LOST, OpenPrompt, ends_of
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Decision, ModelFailed, Restored, Signal, ToolFinished
 from hubbub.hub import events as e
+from hubbub.hub.events.event import ending_words
 
 __all__ = ["with_prompt_ends"]
 
@@ -60,9 +61,9 @@ def _stopped_by(decision: Decision, signal: Signal) -> str:
     """Why everybody in the run asks no longer; empty where they may."""
     for event in decision.events:
         if isinstance(event, e.AgentComplete):
-            return _words(event.outcome, event.reason)
+            return ending_words(event.outcome, event.reason)
         if isinstance(event, e.AgentInterrupted):
-            return _words("interrupted", event.reason)
+            return ending_words("interrupted", event.reason)
     if isinstance(signal, Restored):
         return f"lost: {signal.cause}" if signal.cause else LOST
     return ""
@@ -72,10 +73,6 @@ def _finished_by(signal: Signal) -> str:
     if isinstance(signal, ToolFinished) and signal.is_late:
         return "timed out"
     return "closed"
-
-
-def _words(outcome: str, reason: str) -> str:
-    return f"{outcome}: {reason}" if reason and reason != outcome else outcome
 
 
 def _is_asked(after: Thread, prompt: OpenPrompt, has_failed: bool) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "ToolCall",
     "Usage",
     "Variable",
+    "ending_words",
 ]
 
 Home: TypeAlias = Literal["own", "in", "hub", "none", "scope"]
@@ -36,6 +37,11 @@ PromptKind: TypeAlias = Literal["question", "approval", "external"]
 """What a prompt asks a person for: an answer, a permission, or the result of a tool."""
 DecisionName: TypeAlias = Literal["", "approve", "deny"]
 """What a reply decides, where it is not simply an answer."""
+
+
+def ending_words(outcome: OutcomeName, reason: str) -> str:
+    """An ending in a few words; a reason that is the outcome's own name is said once."""
+    return f"{outcome}: {reason}" if reason and reason != outcome else outcome
 
 
 _MUTABLE = re.compile(r"\b(list|dict|set|bytearray|Any|List|Dict|Set|MutableMapping)\b")

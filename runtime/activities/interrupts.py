@@ -11,8 +11,8 @@ from typing import Final
 from hubbub.agents.state.prompts import OpenPrompt, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
+from hubbub.hub.ended_prompts import asker_of
 from hubbub.hub.logs import log
-from hubbub.hub.prompts import asker_of
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer

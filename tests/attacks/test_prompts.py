@@ -22,9 +22,9 @@ from attacks.scale import scale
 from hubbub import AgentDefinition, Hub, PromptDefinition, RunState, Runtime, SideConfig, agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub import events as e
+from hubbub.hub.ended_prompts import asker_of
 from hubbub.hub.errors import HubbubError, PromptTimeout
 from hubbub.hub.ports import Ports
-from hubbub.hub.prompts import asker_of
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
@@ -247,26 +247,84 @@ async def test_each_prompt_ends_once_and_each_accepted_reply_has_one_outcome(
 Stop = Callable[[Hub, str], Any]
 
 
+STOPS: list[tuple[Stop, str]] = [
+    (lambda hub, run_id: hub.interrupt(run_id), "interrupted"),
+    (lambda hub, run_id: hub.interrupt(run_id, "we do not need it"),
+     "interrupted: we do not need it"),
+    (lambda hub, run_id: hub.terminate(run_id), "terminated"),
+    (lambda hub, run_id: hub.terminate(run_id, "enough"), "terminated: enough"),
+    (lambda hub, run_id: (hub.interrupt(run_id, "first"), hub.terminate(run_id)),
+     "interrupted: first"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["stubborn", "fragile", "tooler", "planner"])
-@pytest.mark.parametrize("stop", [Hub.interrupt, Hub.terminate])
+@pytest.mark.parametrize(("stop", "words"), STOPS)
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_reply_in_the_same_breath_as_the_stop_of_its_asker_is_rejected(
-    name: str, stop: Stop, kind: str, tmp_path: Path, ports: Ports
+async def test_a_reply_in_the_same_breath_as_the_stop_of_its_asker_is_rejected_with_its_words(
+    name: str, stop: Stop, words: str, kind: str, tmp_path: Path, ports: Ports
 ) -> None:
+    """Whenever it comes: at once, after the stop is on record, after the next restart."""
     world = World(kind, tmp_path, ports, 0)
+    reasons = []
+
+    async def reply(hub: Hub) -> None:
+        receipt = await hub.reply(prompt_id, "yes")
+        assert receipt.rejected
+        reasons.append(receipt.reason)
+
     async with Runtime(agents(), store=world.store(), ports=ports) as rt:
         rt.hub.subscribe("*", world.hear)
         run = await rt.start(name, "go")
         await anyio.sleep(1)
         (prompt_id, *_) = world.prompts
         stop(rt.hub, run.run_id)
-        receipt = await rt.hub.reply(prompt_id, "yes")
+        await reply(rt.hub)
         await anyio.sleep(1)
+        await reply(rt.hub)
         ends = [x for x in await run.read() if isinstance(x, e.SessionPromptEnd)]
-    assert receipt.rejected
-    assert receipt.reason
-    assert [x.prompt_id for x in ends].count(prompt_id) == 1
+        await rt.terminate(run.run_id)
+    async with Hub(journal=world.store(), ports=ports) as hub:
+        await reply(hub)
+    assert reasons == [words] * 3
+    assert [x.reason for x in ends if x.prompt_id == prompt_id] == [words]
     assert not world.letters
+
+
+@pytest.mark.parametrize("name", ["stubborn", "fragile", "tooler", "planner"])
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_reply_to_a_prompt_of_a_process_that_died_is_answered_with_what_became_of_it(
+    name: str, kind: str, tmp_path: Path, ports: Ports
+) -> None:
+    world = World(kind, tmp_path, ports, 0)
+    async with Hub(journal=world.store(), ports=ports) as hub:
+        hub.subscribe("*", world.hear)
+        async with Runtime(agents(), hub=hub, grace=0) as rt:
+            run = await rt.start(name, "go")
+            await anyio.sleep(1)
+            world.kill()
+    (prompt_id, *_) = world.prompts
+    async with Hub(journal=world.store(), ports=ports) as hub:
+        dead: list[e.Event] = []
+        hub.subscribe("hub:dead_letter", dead.append)
+        before = await hub.reply(prompt_id, "yes")
+        await hub.publish(e.SessionReply(prompt_id=prompt_id, content="emitted"))
+        other = await hub.reply(f"{run.run_id}.7.7", "yes")
+        async with Runtime(agents(), hub=hub, grace=0):
+            await anyio.sleep(1)
+            after = await hub.reply(prompt_id, "yes")
+        ends = [x for x in await hub.read(run.run_id) if isinstance(x, e.SessionPromptEnd)]
+        cut = hub.reply(f"{run.run_id}.8.8", "yes")
+    away = "the process that asked has stopped, and its run has not come back yet"
+    assert (before.status, before.reason) == ("rejected", away)
+    assert [getattr(x, "reason", "") for x in dead] == [away]
+    assert (other.status, other.reason) == ("rejected", "unknown")
+    assert (await cut).rejected, "nobody waits for a hub that is closed"
+    if name == "planner":  # It waits on, and its prompt is open again.
+        assert after.accepted
+    else:
+        assert [x.reason for x in ends if x.prompt_id == prompt_id] == [after.reason]
+        assert after.rejected
 
 
 @pytest.mark.parametrize("name", ["stubborn", "tooler", "planner"])

@@ -21,6 +21,7 @@ from hubbub import (
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import AgentComplete, SessionReply
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.receipt import Receipt
 from hubbub.runtime.models.scripted import call, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-10")]
@@ -114,6 +115,15 @@ async def test_reply_that_is_emitted_counts_like_one_that_is_given(hub):
     assert dead == []
     await hub.publish(SessionReply(prompt_id="no such prompt", content="lost"))
     assert [(d.reason, d.message.content) for d in dead] == [("unknown", "lost")]
+
+
+async def test_all_who_watch_a_receipt_hear_of_its_outcome():
+    """A reply that is emitted is watched by its prompt, and by who emitted it."""
+    receipt, heard = Receipt(), []
+    receipt.watch(lambda one: heard.append(("prompt", one.reason)))
+    receipt.watch(lambda one: heard.append(("emitter", one.reason)))
+    receipt.settle("rejected", "ended")
+    assert heard == [("prompt", "ended"), ("emitter", "ended")]
 
 
 async def test_reply_is_seen_by_others_as_an_event(hub):
