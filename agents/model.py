@@ -106,7 +106,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """One model call.
 
     ``attempt`` counts from 1 and grows with retries of the same step; ``options`` goes to the
-    provider's request body unchanged.  ``system_notes`` are further system messages, made anew
+    provider's request body unchanged.  ``system_notes`` are further system messages, made again
     for each step (the registry of children), behind ``system``, which stays the same.
     """
 

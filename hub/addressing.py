@@ -303,7 +303,7 @@ class Addressing:
         self._ports.secrets.drop(f"{run_id}/")
 
     def run_ended(self, run_id: str) -> None:
-        """Let go of the values that were put away for a run: nobody may ask for them again."""
+        """Release the values that were put away for a run: nobody may ask for them again."""
         if run_id in self._with_values:
             self._with_values.discard(run_id)
             self._ports.secrets.drop(f"{run_id}/")

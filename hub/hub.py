@@ -143,7 +143,7 @@ class Hub:
         return self.pipeline.is_closed
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Name who hears of deliveries; a hub has one owner at a time."""
+        """Name who learns of deliveries; a hub has one owner at a time."""
         if owner is not None and self.dispatcher.owner is not None:
             raise BadValue("Hub", "this hub already has a runtime; use one Runtime per hub")
         self.dispatcher.owner = owner
@@ -335,7 +335,7 @@ class Hub:
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
         """Interrupt the turn at work of one run, or of all of them.
 
-        The blocking children that a run waits for are interrupted with it, others go on; the
+        The blocking children that a run waits for are interrupted with it, others continue; the
         receipt's ``run_ids`` lists every run that is reached.
         """
         if run_id is not None:

@@ -95,7 +95,7 @@ class Log:
 
 
 class _Here(local):
-    """Who takes what is logged in the thread at hand."""
+    """Who takes what is logged in the current thread."""
 
     def __init__(self) -> None:
         self.sinks: list[LogSink] = []

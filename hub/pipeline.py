@@ -109,7 +109,7 @@ class Pipeline:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def begin(self) -> None:
-        """Belong to the thread at hand, and open the journal."""
+        """Belong to the current thread, and open the journal."""
         self._thread = get_ident()
         await self.journal.open()
         self.dispatcher.dispatched = self.journal.tip
@@ -351,7 +351,7 @@ class Pipeline:
             commit.after(commit)
 
     def _refused(self, commit: Commit) -> None:
-        """The store has not taken a commit: say so where nobody else hears of it."""
+        """The store has not taken a commit: say so where nobody else learns of it."""
         if self.journal.failure or commit.error == "conflict":
             return
         about = commit.events[0] if commit.events else commit.deliveries[0].event
@@ -408,7 +408,7 @@ _ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
 
 
 def home_of(event: Event) -> Home:
-    """Where an event belongs: the ``home`` of its class, but for what users say of their own."""
+    """Where an event belongs: the ``home`` of its class, except for what users say of their own."""
     if event.__class__ is not CustomEvent:
         return event.home
     durable = getattr(event, "durable", None)

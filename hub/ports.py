@@ -78,7 +78,7 @@ class Offload(Protocol):
     """Where blocking functions run."""
 
     async def run(self, fn: Callable[[], T]) -> T:
-        """Run ``fn`` off the event loop.  When cancelled, the caller goes on at once and what
+        """Run ``fn`` off the event loop.  When cancelled, the caller continues at once and what
         ``fn`` still returns is dropped."""
         ...
 
@@ -109,7 +109,7 @@ class LoopWatch(Protocol):
     """Where it is noticed that a function holds the event loop."""
 
     def begin(self) -> Callable[[], None]:
-        """Warn of whoever holds the loop at hand for more than a second, until what is returned
+        """Warn of whoever holds the current loop for more than a second, until what is returned
         is called, which may be done in any thread and more than once."""
         ...
 
@@ -138,7 +138,7 @@ class Blobs(Protocol):
     async def get(self, root_run_id: str, digest: str) -> bytes | None: ...
 
     def drop(self, root_run_id: str) -> None:
-        """Let go of what is kept for a tree."""
+        """Release what is kept for a tree."""
         ...
 
 
@@ -280,7 +280,7 @@ class ThreadWorker:
         def work() -> None:
             try:
                 results.append(fn())
-            except BaseException as error:  # The thread goes on: others wait for it, too.
+            except BaseException as error:  # The thread continues: others wait for it, too.
                 errors.append(error)
             with suppress(RuntimeError):  # The loop has ended, and with it the waiter.
                 call_back(done.set)

@@ -161,7 +161,7 @@ class Prompts:
                 asker.end_prompt(SessionPromptEnd(prompt_id=prompt.id, reason=reason))
             self.end(prompt.id, reason)
         if prompt.answer is None or prompt.ended != "answered":
-            # Who is being cancelled for the same reason hears of that alone.
+            # Who is being cancelled for the same reason learns of that alone.
             await anyio.lowlevel.checkpoint_if_cancelled()
             if prompt.ended == HUB_CLOSED:
                 raise Closed("the hub")

@@ -1,7 +1,7 @@
 """Values that cross the hub: JSON inside an event, a fresh copy for every reader.
 
 An event is immutable, so a value of any shape travels as ``msgspec.Raw``, the JSON text
-itself, and is decoded anew whenever somebody looks.
+itself, and is decoded again whenever somebody looks.
 
 A struct does not look at what it is made of.  One that users build is checked where it enters, by
 its ``Form``: a value of another type than its field's could be written, and never read back.

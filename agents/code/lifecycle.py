@@ -2,7 +2,7 @@
 
     CodeThread × event of the own lane → CodeThread          (``fold_code``)
     CodeThread × what the agent emits  → what is written     (``admit``)
-    CodeThread × a restart             → whether it goes on  (``refusal_of_restart``)
+    CodeThread × a restart             → whether it continues  (``refusal_of_restart``)
 
 Rules
 -----
@@ -10,7 +10,7 @@ Rules
   agent emits it or, at the latest, before its first other ``agent:*`` event.  A second is dropped.
 * ``agent:complete`` is terminal at once, no matter who writes it; what follows is dropped.
 * The session of a code agent begins with its start and ends with its end.
-* A run whose process died goes on in a further attempt if its definition says so, and not if it
+* A run whose process died continues in a further attempt if its definition says so, and not if it
   has died too often in a row (agents/turn/crash_limit.py) without progress: a result on record, a
   model's step, a message consumed, a child; or having come as far as to wait, for a message or for
   others, of which an ``agent:park`` after a restart tells.
@@ -148,7 +148,7 @@ def start_if_missing(thread: CodeThread) -> tuple[Event, ...]:
 def refusal_of_restart(
     thread: CodeThread, on_restart: Literal["fail", "resume"], cause: str = ""
 ) -> e.AgentFailed | None:
-    """Why the run does not go on, back for ``cause``; ``None`` when it does."""
+    """Why the run does not continue, back for ``cause``; ``None`` when it does."""
     if on_restart == "fail":
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")

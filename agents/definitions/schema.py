@@ -11,7 +11,7 @@ Read once, when the prompt is defined; every problem is collected, none is raise
     an object with none of these           an open dict
     ``items``, ``minimum``, ``pattern``,…  limits on values of the kind named in ``type``
     ``enum``, ``const``                    one of these strings, integers, booleans, nulls
-    ``anyOf``                              each kind of value in one branch, but for ``enum``
+    ``anyOf``                              each kind of value in one branch, except for ``enum``
     ``title``, ``default``, ``format``,…   shown to the model, not validated
     anything else                          a problem that says what to use instead
 

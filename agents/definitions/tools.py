@@ -168,7 +168,7 @@ def tool(
     """Make a tool of a function, as ``@tool`` or ``@tool(timeout=10)``.
 
     The function may be sync or async, a bound method, a partial or any callable; a ``Tool`` is
-    made anew from its function.  Name and description come from it unless given: its
+    made again from its function.  Name and description come from it unless given: its
     ``__name__`` and its docstring's first paragraph.  ``variables`` are those it reads from
     ``state.env``; it is not called while a required one is not set.
 

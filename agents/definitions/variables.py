@@ -78,7 +78,7 @@ def env_problems(path: str, env: object) -> Iterable[str]:
             yield f"{path}: {name!r} is no variable's name; use letters, digits and '_'"
         elif not isinstance(value, str):
             yield f"{path}.{name}: expected a text, not {type(value).__name__}"
-        elif text_problem(value):  # Which says what stands there, and that may be a secret.
+        elif text_problem(value):  # Which says what is there, and that may be a secret.
             yield f"{path}.{name}: expected a text that UTF-8 can hold"
 
 

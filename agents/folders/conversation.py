@@ -13,7 +13,7 @@
 Rules
 -----
 * The speakers are the root, every frame that a speaker pushes, and nobody else: an isolated child
-  tells its caller, and that is what is heard of it.
+  tells its caller, and nothing else of it is shown.
 * Everything follows from the events in the store's one order; how they were read in parts changes
   nothing, and events of other runs and lanes change nothing.
 * A frame that was popped while it was at work is followed until its run is over.
@@ -76,7 +76,7 @@ class Speaker(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What must be known of a conversation to go on telling it."""
+    """What must be known of a conversation to continue telling it."""
 
     root_run_id: str
     speakers: Mapping[str, Speaker]

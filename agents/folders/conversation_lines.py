@@ -87,7 +87,7 @@ class AgentSessionCompleteEntry(
 
 
 class ResetEntry(Struct, frozen=True, kw_only=True, tag_field="type", tag="reset"):
-    """The speaker has forgotten everything before this, but for ``message``."""
+    """The speaker has forgotten everything before this, except for ``message``."""
 
     message: str
     agent_session_id: str

@@ -201,7 +201,7 @@ class StackFrame:
     """Everything needed to pause an agent and to resume it (IA).
 
     * ``agent_type`` is ``main``, ``skill`` or ``agent``; ``system_prompt`` and ``model`` show what
-      it was begun with: both are derived anew at each step.
+      it was begun with: both are derived again at each step.
     * ``environment`` are values of variables of its own; they show in no ``repr``.
     * ``iteration`` counts the model calls since the frame was begun or the user's last message,
       which is what ``max_iterations`` bounds; its definition may set a lower bound.
@@ -262,11 +262,11 @@ class TurnAction(Enum):
     CHILD_ACTIVATED = auto()
     """One of its calls waits for another frame."""
     INTERRUPT = auto()
-    """It asks the user, and goes on with the answer as the result of that call."""
+    """It asks the user, and continues with the answer as the result of that call."""
     MAX_ITERATIONS = auto()
     """It has made as many model calls as it may."""
     ERROR = auto()
-    """It cannot go on."""
+    """It cannot continue."""
 
 
 @dataclass
@@ -274,7 +274,7 @@ class TurnResult:
     """What a turn has come to.
 
     ``text`` is what was said, the result, the question, or what to tell the caller of the
-    failure; ``child_frame`` goes on the stack (``CHILD_ACTIVATED``).
+    failure; ``child_frame`` continues the stack (``CHILD_ACTIVATED``).
     """
 
     action: TurnAction

@@ -3,10 +3,10 @@
     {"hubbub_package": 1, "agent": …, "package": {…}, "agents": […], "prompts": […],
      "skills": […], "tools": [names], "hooks": [names]}
 
-``skills`` may be absent.  A part has the fields of the definition that it describes, but for names
-in place of code; fields with the format's defaults are not written.  Fields, their defaults and the
-format's number are permanent.  ``PackageReader`` takes anything, and reports everything that is
-wrong with it; ``pack`` knows what the parts mean.
+``skills`` may be absent.  A part has the fields of the definition that it describes, except for
+names in place of code; fields with the format's defaults are not written.  Fields, their defaults
+and the format's number are permanent.  ``PackageReader`` takes anything, and reports everything
+that is wrong with it; ``pack`` knows what the parts mean.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the file has the fields of what it describes, but for names in place of code."""
+    """A part of the file has the fields of what it describes, except for names in place of code."""
 
 
 class ResumablePart(Part, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ class AgentPart(Part, frozen=True, kw_only=True):
 
 
 def written(kind: type[Part], holder: object, **instead: Any) -> dict[str, Any]:
-    """The fields of a part, but for those with the format's defaults."""
+    """The fields of a part, except for those with the format's defaults."""
     found = {}
     for field in msgspec.structs.fields(kind):
         value = instead[field.name] if field.name in instead else getattr(holder, field.name)

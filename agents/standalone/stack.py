@@ -59,7 +59,7 @@ class AgentStackManager:
 
 @dataclass
 class AgentResponse:
-    """What the main agent's turn has come to: its text, or the frames that go on the stack.
+    """What the main agent's turn has come to: its text, or the frames that continue the stack.
 
     ``main_frame`` is there while the main agent is paused: ``child_frame`` has the conversation,
     or the user is asked (``text``).

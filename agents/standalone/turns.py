@@ -32,7 +32,7 @@ def with_limit(definitions: Definitions, thread: Thread, frame: StackFrame) -> D
 
 
 class _Limited(Definitions):
-    """Other definitions, but for one side; they have been checked."""
+    """Other definitions, except for one side; they have been checked."""
 
     __slots__ = ()
 

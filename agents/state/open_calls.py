@@ -27,7 +27,7 @@ def awaited(thread: Thread, item: SessionResult) -> list[int]:
 
 
 def change_call(thread: Thread, index: int, **changes: Any) -> Thread:
-    """The thread after a call has got on; one that is done stays as it is."""
+    """The thread after a call has made progress; one that is done stays as it is."""
     step = thread.open
     if step is None or index >= len(step.calls) or step.calls[index].status == "done":
         return thread

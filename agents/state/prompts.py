@@ -92,7 +92,7 @@ def with_prompt(prompts: Prompts, event: e.SessionPrompt) -> Prompts:
 
 
 def without_prompt(prompts: Prompts, prompt_id: str) -> Prompts:
-    """The open prompts but for one."""
+    """The open prompts except for one."""
     return tuple([each for each in prompts if each.prompt_id != prompt_id])
 
 

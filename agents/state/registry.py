@@ -6,7 +6,7 @@ Rules
   ``status`` alone is theirs: ``running``, ``idle`` or ``terminated`` at each transition, or the
   text of ``session_status`` and ``set_status`` until the next.
 * While there are any, each model step is shown one system message with references, names and
-  statuses, made anew.  All that live are in it, and the last few that are terminated.
+  statuses, made again.  All that live are in it, and the last few that are terminated.
 """
 
 from collections.abc import Mapping

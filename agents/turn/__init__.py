@@ -9,7 +9,7 @@ is written about it), ``interpret`` (which rule a signal is for), ``intake`` (wh
 What a run is at
 ----------------
 A run is in one of these states.  None is stored: each follows from the thread, the fold of the
-run's own events, so that after a crash the run is where it was, but for a call that must not be
+run's own events, so that after a crash the run is where it was, except for a call that must not be
 run again.  From ``session`` to ``parked`` it is live; ``child``, ``frame`` and ``pause`` cost no
 task, and ``parked`` no memory.
 

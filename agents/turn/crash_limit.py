@@ -9,11 +9,11 @@ Rules
 -----
 * A process that dies does not say which run was the cause.  So the first two deaths count for every
   run that was at work, and those that have two, the *suspects*, are then restored one after
-  another: each is *tried* until it has got on, waits, is over, or its time has passed.  A third
-  death counts for the one that was being tried, and for no other.
+  another: each is *tried* until it has made progress, waits, is over, or its time has passed.  A
+  third death counts for the one that was being tried, and for no other.
 * Where nobody was being tried, or more than one, it is not known whose death it was.  Such a one
   counts for no suspect.
-* "In a row" ends when a run gets on, or has come as far as to wait.
+* "In a row" ends when a run makes progress, or has come as far as to wait.
 * Why a run came back is in its ``agent:restore``; what is counted is read from the lane.
 """
 
@@ -73,9 +73,9 @@ def crash_cause(
 ) -> str:
     """Why a run comes back whose process died: empty where that counts.
 
-    ``before`` is why it came back since it last got on; ``tried`` are the runs that were being
-    tried when the process died; ``is_blamed``: this one was, alone; ``is_held``: its turn had not
-    come, so that it comes back for the death before.
+    ``before`` is why it came back since it last made progress; ``tried`` are the runs that were
+    being tried when the process died; ``is_blamed``: this one was, alone; ``is_held``: its turn
+    had not come, so that it comes back for the death before.
     """
     if is_waiting:
         return WAITED
@@ -97,7 +97,7 @@ def trial_seconds(lived: float) -> float:
 
 
 def crash_limit_failure(causes: tuple[str, ...]) -> str:
-    """Why a run that came back for these causes, the last one just now, goes on no more."""
+    """Why a run restored for these causes, the last one just now, fails; empty if it continues."""
     deaths = [cause for cause in causes if cause not in _NOT_COUNTED]
     crashes = deaths.count("")
     if crashes >= MAX_CRASHES:

@@ -7,7 +7,7 @@ Rules, in this order
 1. A run that has ended leaves memory, once hooks have been called for its end.
 2. Control is taken before anything else, and with it the words that give the conversation back
    (agents/state/commands.py); then hooks are called for what was written, while what is at work
-   goes on; then results are taken, before messages.
+   continues; then results are taken, before messages.
 3. While calls are open they are worked on: all at once if the step was parallel, else the first
    one; nothing is asked of the model and no message is taken until each has its result.
    Where only children are left to wait for, the run waits, and costs no task.  While a
@@ -243,7 +243,7 @@ def is_wanted(thread: Thread, activity: Activity) -> bool:
 
 
 def _at_work(thread: Thread, asking: int) -> tuple[Activity, ...]:
-    """What goes on while hooks are called."""
+    """What continues while hooks are called."""
     if not thread.in_session:
         return ()
     if thread.open is not None:

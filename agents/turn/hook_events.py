@@ -61,7 +61,7 @@ def _new_messages(
     new = _new_in_view(before, after, events, before.side)
     if after.side == before.side:
         return new
-    # What the side that follows received, but for what it hears of this one.
+    # What the next side received, except for what it received from this one.
     said = {message.text for message in new if isinstance(message, AssistantMessage)}
     others = _new_in_view(before, after, events, after.side)
     return (*new, *(each for each in others if getattr(each, "content", None) not in said))

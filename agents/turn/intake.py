@@ -4,7 +4,7 @@
               abort      the session at work ends, and with it the children it waits for
               cancel     a frame is popped; to a main agent with a frame above it an abort
               close      nothing more will come; the frame above gets it, too
-              reset      the same, and the context begins anew
+              reset      the same, and the context begins again
               terminate  the run ends; nothing after it is looked at
     result    a child's  a waiting call's result, or something told to the side that asked
               reply      the answer to a prompt that is open, else it is dropped;
@@ -243,7 +243,7 @@ def _with_results(
         after = fold_all(after, fresh)
     if thread.open is None or side is None or not answers:
         return Decision(tuple(events), seqs, "active", after, mail)
-    # The calls go on, or the step is over and may stop something.
+    # The calls continue, or the step is over and may stop something.
     decision = go_on(after, events, side, waiting, definitions)
     return replace(decision, taken=seqs, mail=(*decision.mail, *mail))
 

@@ -7,7 +7,7 @@
     tool      a tool that the run had called when it was    a run with that call open
               last at work
 
-Such a run stays as it is and goes on when the definition is back.  One that never began fails
+Such a run stays as it is and continues when the definition is back.  One that never began fails
 instead: there is nothing to lose.  What is merely different holds from the next step.
 """
 
@@ -31,7 +31,7 @@ _BACK = "open the runtime with it again and the run goes on, or terminate the ru
 
 
 def find_missing(thread: Thread, agent: str, definitions: Definitions) -> ResumeProblem | None:
-    """What a run of ``agent`` needs to go on and does not find."""
+    """What a run of ``agent`` needs to continue and does not find."""
     definition = definitions.find_agent(agent)
     if definition is None:
         return ResumeProblem("agent gone", f"there is no agent {agent!r} any more; {_BACK}")

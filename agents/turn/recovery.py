@@ -1,8 +1,8 @@
 """A run is back in memory, in the middle of something: what that means.
 
-* It goes on, or it has died too often (agents/turn/crash_limit.py) and fails.  Why it came back
-  is in its ``agent:restore``; "in a row" ends when the run gets on: with a finished step, with a
-  model's answer that is tried again, when it parks, or when it has come as far as to wait.
+* It continues, or it has died too often (agents/turn/crash_limit.py) and fails.  Why it came back
+  is in its ``agent:restore``; "in a row" ends when the run makes progress: with a finished step,
+  with a model's answer that is tried again, when it parks, or when it has come as far as to wait.
 * Calls that were under way are lost, or made again (``calls``).
 * ``CONTEXT_ONLY``: the context is kept, the session at work ends, every open call is
   answered as lost, and nothing is asked of the model.
@@ -26,7 +26,8 @@ __all__ = ["causes_of", "restored"]
 
 
 def causes_of(events: Iterable[Event]) -> tuple[str, ...]:
-    """Why a run came back, each time since it last got on: nothing where its process died."""
+    """Why a run came back, each time since it last made progress: nothing where its process
+    died."""
     thread = EMPTY
     causes: list[str] = []
     for event in events:

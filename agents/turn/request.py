@@ -1,7 +1,7 @@
 """``build_request``: what the model is shown for the next step.
 
 The transcript goes in as it is: its shape already guarantees that every call has its result.
-System prompt and registry are made anew at each step and never stored.
+System prompt and registry are made again at each step and never stored.
 """
 
 from collections.abc import Callable, Mapping

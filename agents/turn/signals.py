@@ -1,7 +1,7 @@
 """What happened outside (a signal), and what is written about it (a decision).
 
 A decision is one commit: the events to write, the items taken, what goes to other runs, and
-whether the run goes on, waits, parks or ends.
+whether the run continues, waits, parks or ends.
 """
 
 from collections.abc import Iterable
@@ -104,7 +104,7 @@ class Restored(Struct, frozen=True, gc=False):
 
     ``cause``: what its loop died of; nothing where its process did; else ``LEFT`` or
     ``CONTEXT_ONLY`` of ``agents/turn/recovery.py``.  ``before``: the causes of the times before,
-    since it last got on.
+    since it last made progress.
     """
 
     cause: str = ""
@@ -127,7 +127,7 @@ class DeadlinePassed(Struct, frozen=True, gc=False):
 
 
 class LoopFailed(Struct, frozen=True, gc=False):
-    """The run cannot go on at all."""
+    """The run cannot continue at all."""
 
     error: str
     error_type: str

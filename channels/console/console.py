@@ -19,7 +19,7 @@ Rules
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
   any more interrupts its turn; one over which a model has paused stays for a later console.
 * A conversation that was given no ``session_key`` ends with the console: the run is closed.  One
-  with a key stays open, and a later console goes on with it, with whomever it has reached.
+  with a key stays open, and a later console continues with it, with whomever it has reached.
 * A later console that finds the user being waited for shows what was said last.
 * The console is *plain* when either end is no terminal: answers on standard output, trouble on
   standard error, no prompt, no colour, no activity.
@@ -252,7 +252,7 @@ class Console:
             return
         self._questions.close(question.prompt_id)
         receipt = await self._hub.reply(question.prompt_id, answer, source="console")
-        self._is_untouched = False  # The agent that asked goes on.
+        self._is_untouched = False  # The agent that asked continues.
         if receipt.rejected:
             self._screen.trouble(f"not sent: the question is closed ({receipt.reason})", "warning")
 

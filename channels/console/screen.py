@@ -1,6 +1,6 @@
 """``Screen``: a terminal, or a pipe, as lines.
 
-What an agent says is written as it comes; what happens besides goes on lines of its own, and the
+What an agent says is written as it comes; everything else is written on lines of its own, and the
 prompt is the last line whenever there is one.
 
 Rules

@@ -57,7 +57,7 @@ async def check_inbox_is_numbered_and_stamped(make_journal: MakeJournal) -> None
 
 
 async def check_taken_items_leave_the_inbox(make_journal: MakeJournal) -> None:
-    """Items are taken by name, in any order; the others go on waiting, in order."""
+    """Items are taken by name, in any order; the others continue waiting, in order."""
     async with open_journal(make_journal) as journal:
         await open_run(journal, A_RUN)
         for content in "abc":
@@ -272,7 +272,7 @@ async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         assert (await info_of(journal, A_RUN)).waiting == 2
         await write(journal, A_RUN, 0, AgentComplete(), status="ended")
-        # What it was opened with stands in its journal; nothing else has anybody to read it.
+        # What it was opened with is in its journal; nothing else has anybody to read it.
         assert (await deliver(journal, saying("hi", "1"))).outcome == "duplicate"
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         other = await deliver(journal, saying("bye", "1"))

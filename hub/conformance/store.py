@@ -1,4 +1,4 @@
-"""What a store does beside its journal: secrets, contents of files, and being let go of.
+"""What a store does beside its journal: secrets, contents of files, and being released.
 
 Part of ``hub/conformance/journal.py``.  A store without a place for secrets or contents says so
 with ``None``, and the ports of the program keep them.

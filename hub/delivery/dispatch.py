@@ -9,7 +9,7 @@ Rules
   during a dispatch does not get that event, who leaves before its turn is not called.
 * A listener that raises is reported once, as ``hub:error``, and holds up nobody.  One that ends
   the program ends it from a task of the hub's, and the commit at work is finished first.
-* The owner of runs hears of what entered their inboxes after the dispatch, in the order of
+* The owner of runs learns of what entered their inboxes after the dispatch, in the order of
   the commits.
 * Deltas are void once a later durable event of their run has been dispatched.
 """
@@ -38,7 +38,7 @@ MAX_NESTED: Final = 100_000
 
 
 class Owner(Protocol):
-    """What makes runs happen; it hears of every item that enters an inbox, after its commit."""
+    """What makes runs happen; it learns of every item that enters an inbox, after its commit."""
 
     def wake(self, item: InLane) -> None:
         """An item has entered an inbox."""
@@ -65,7 +65,7 @@ class Owner(Protocol):
         ...
 
     def waiting(self) -> AbstractContextManager[None]:
-        """What the code at hand does inside only waits for what somebody else will do."""
+        """What the caller does inside only waits for what somebody else will do."""
         ...
 
     def masker(self, *run_ids: str) -> Masker:
@@ -263,7 +263,7 @@ class Dispatcher:
         return after is not None and self._floors.get(event.run_id) != after
 
     def waiting(self) -> AbstractContextManager[None]:
-        """The code at hand waits; the owner of runs may let others go on meanwhile."""
+        """The code at hand waits; the owner of runs may let others continue meanwhile."""
         return nullcontext() if self.owner is None else self.owner.waiting()
 
     def masker(self, *run_ids: str) -> Masker:
@@ -280,7 +280,7 @@ class Dispatcher:
         return True
 
     def report(self, error: BaseException, event: Event, listener: object, by: str = "") -> None:
-        """A listener raised: log it, tell it once, and go on."""
+        """A listener raised: log it, tell it once, and continue."""
         name = words_of(getattr(listener, "__qualname__", None) or listener)
         mask = self.masker(event.run_id, by)
         log.error(

@@ -280,7 +280,7 @@ class EventStream:
         return None
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:
-        """What was read, but for the messages that the inbox has."""
+        """What was read, except for the messages that the inbox has."""
         if self._inbox is None:
             return events
         return [event for event in events if not self._is_in_inbox(event)]

@@ -52,7 +52,7 @@ class AgentStart(Event, tag="agent:start", home="own"):
 
     @property
     def input(self) -> Any:
-        """The input, decoded anew at each access."""
+        """The input, decoded again at each access."""
         return decode_value(self.input_json)
 
 
@@ -203,7 +203,7 @@ class AgentKey(Event, tag="agent:key", home="own"):
 
     @property
     def value(self) -> Any:
-        """The value, decoded anew at each access."""
+        """The value, decoded again at each access."""
         return decode_value(self.value_json)
 
 
@@ -219,12 +219,12 @@ class AgentRecord(Event, tag="agent:record", home="own"):
 
     @property
     def value(self) -> Any:
-        """The value, decoded anew at each access."""
+        """The value, decoded again at each access."""
         return decode_value(self.value_json)
 
 
 class AgentHandoff(Event, tag="agent:handoff", home="own"):
-    """The run goes on as another agent."""
+    """The run continues as another agent."""
 
     to: str = ""
 
@@ -239,7 +239,7 @@ class AgentPark(Event, tag="agent:park", home="own"):
 
 
 class AgentRestore(Event, tag="agent:restore", home="own"):
-    """The run goes on after a crash or restart; partial text streamed before it is void."""
+    """The run continues after a crash or restart; partial text streamed before it is void."""
 
     attempt: int = 2
     reason: str = ""
@@ -276,7 +276,7 @@ class Ending(Event):
 
     @property
     def output(self) -> Any:
-        """The output, decoded anew at each access; ``None`` if there is none."""
+        """The output, decoded again at each access; ``None`` if there is none."""
         return decode_value(self.output_json)
 
 

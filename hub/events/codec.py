@@ -55,7 +55,7 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)
 def encode_event(event: Event) -> bytes:
     """``event`` as one JSON object.
 
-    ``decode_event`` returns an equal event, but for secrets, which are empty then, and for
+    ``decode_event`` returns an equal event, except for secrets, which are empty then, and for
     halves of surrogate pairs in texts, which JSON cannot hold and which become ``�``.  Raises
     ``BadValue`` for a user's own event with a field that JSON cannot hold.
     """

@@ -163,7 +163,7 @@ class CustomEvent(Event, tag="custom"):
 
     @property
     def data(self) -> Any:
-        """The data, decoded anew at each access."""
+        """The data, decoded again at each access."""
         return decode_value(self.data_json)
 
     @classmethod

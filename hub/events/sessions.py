@@ -97,12 +97,12 @@ class SessionOpen(Event, tag="session:open", home="in"):
 
     @property
     def input(self) -> Any:
-        """The input, decoded anew at each access."""
+        """The input, decoded again at each access."""
         return decode_value(self.input_json)
 
     @property
     def descriptor(self) -> Any:
-        """The run's descriptor, decoded anew at each access."""
+        """The run's descriptor, decoded again at each access."""
         return decode_value(self.descriptor_json)
 
 
@@ -125,7 +125,7 @@ class SessionMessage(Event, tag="session:message", home="in"):
 
     @property
     def metadata(self) -> Any:
-        """The metadata, decoded anew at each access."""
+        """The metadata, decoded again at each access."""
         return decode_value(self.metadata_json) or {}
 
 
@@ -226,7 +226,7 @@ class SessionTerminate(Event, tag="session:terminate", home="in"):
 
 
 class SessionReset(Event, tag="session:reset", home="in"):
-    """Forget the context but for ``message``."""
+    """Forget the context except for ``message``."""
 
     message: str = ""
 

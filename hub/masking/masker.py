@@ -57,7 +57,7 @@ class Masker:
         self._encoded: Final = [needle for each in given for needle in _encodings(each)]
         longest = max((len(n.text) for n in self._values), default=0)
         self._reach: Final = max(min(longest * 12, 200_000), longest)
-        """How far what has begun may go on: most characters are twelve at the most in a URL."""
+        """How far what has begun may continue: most characters are twelve at the most in a URL."""
 
     def __call__(self, text: str, limit: int = MAX_CHARS) -> str:
         """``text`` with ``***`` for each value; what begins after ``limit`` is cut off."""

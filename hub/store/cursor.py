@@ -1,4 +1,4 @@
-"""Cursors: opaque texts that say after which durable event to go on.
+"""Cursors: opaque texts that say after which durable event to continue.
 
 A cursor names the store it is from, so that one from elsewhere is noticed, and either an event
 by its identity or a bare position.

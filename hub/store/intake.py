@@ -27,7 +27,7 @@ class RunIntake(Protocol):
 
     def all_or_nothing(self) -> AbstractContextManager[None]:
         """What is put in inside is committed durably at its end, or, if that raises, not at
-        all; contents are let go of again that nothing names."""
+        all; contents are released again that nothing names."""
         ...
 
     def remove(self, run_id: str) -> None:

@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 RunStatus: TypeAlias = Literal["active", "waiting", "parked", "ended"]
-"""``waiting``: at work, but for a child to finish; there is nothing to go on with until it has."""
+"""``waiting``: at work, but for a child to finish; there is nothing to continue with until it
+has."""
 
 Addressing: TypeAlias = Literal[
     "run", "name", "key", "descriptor", "only", "newest", "every", "below"
@@ -145,7 +146,7 @@ class InFlight(Protocol):
 class Commit(HubNotes):
     """What is written together.
 
-    ``events`` are stamped but for what the store numbers; after the commit ``written`` holds
+    ``events`` are stamped except for what the store numbers; after the commit ``written`` holds
     every event as it is in the store, in order, ``leftovers`` the items that a closed inbox
     still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
     item in ``taken`` or ``lent`` does not wait there), or the store's own words: why it has
@@ -224,7 +225,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
 
 
 class LoadedRun(Struct, frozen=True, kw_only=True):
-    """A run as its owner needs it to go on."""
+    """A run as its owner needs it to continue."""
 
     info: RunInfo
     events: Sequence[Event]
@@ -275,7 +276,7 @@ class Journal(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """What people must hear of the opening, one line each."""
+        """What users must know about the opening, one line each."""
         ...
 
     async def open(self) -> None:
@@ -283,7 +284,7 @@ class Journal(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Flush and let go of every resource; idempotent."""
+        """Flush and release every resource; idempotent."""
         ...
 
     def submit(self, commit: Commit) -> None:
@@ -311,7 +312,7 @@ class Journal(Protocol):
         ...
 
     async def ready(self) -> Sequence[str]:
-        """Runs with work to go on with: active ones, and parked ones with mail."""
+        """Runs with work to continue with: active ones, and parked ones with mail."""
         ...
 
     async def timed(self) -> Sequence[tuple[str, int]]:

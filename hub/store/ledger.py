@@ -12,7 +12,7 @@ which items are taken, lent, moved, left over, what an address finds, what an in
 * A row is changed in place as soon as something is decided about it; ``Rows`` is told by
   ``readdress`` where that changes whom an address finds.
 * ``writes`` grows over as many commits as the store likes to keep together.  The store keeps all
-  of it, and puts a new one in its place, or nothing: then it goes on with a new ledger and with
+  of it, and puts a new one in its place, or nothing: then it continues with a new ledger and with
   rows read again.
 """
 
@@ -89,7 +89,7 @@ class Writes(Struct, Generic[R]):
     """What a store must keep; each part in order, the parts in any."""
 
     events: list[tuple[R | None, Sequence[Event]]] = field(default_factory=list)
-    """By run; ``None`` for the hub lane.  Their order is that of positions.  What stands in an in
+    """By run; ``None`` for the hub lane.  Their order is that of positions.  What is in an in
     lane waits from now on if it is among the row's ``waiting``."""
     rows: dict[R, None] = field(default_factory=dict)
     """Created or changed."""

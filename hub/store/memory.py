@@ -68,7 +68,7 @@ class MemoryJournal:
         """Nothing to open."""
 
     async def aclose(self) -> None:
-        """Nothing to close: a further runtime may go on with this journal."""
+        """Nothing to close: a further runtime may continue with this journal."""
 
     async def flush(self) -> None:
         """Nothing waits."""
@@ -78,7 +78,7 @@ class MemoryJournal:
     def submit(self, commit: Commit) -> None:
         try:
             self._ledger.apply(commit)
-        except Exception as error:  # For its own contents: nobody else is to hear of it.
+        except Exception as error:  # Its own contents: only its sender gets the error.
             log.error("commit.unwritable", exc_info=error)
             commit.error = f"it cannot be written: {words_of(error)}"
         # Not in a function of its own: each step of each run comes this way.

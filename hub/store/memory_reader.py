@@ -58,7 +58,7 @@ class MemoryReader:
         return nullcontext()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────
 

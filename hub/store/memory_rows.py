@@ -162,7 +162,7 @@ class MemoryRows:
         return self._trees.get(root_run_id, (root_run_id,))
 
     def forget(self, run_id: str) -> MemoryRow:
-        """Let go of an ended run."""
+        """Release an ended run."""
         gone = self.by_id.pop(run_id)
         if gone.parent_run_id is None:
             self._trees.pop(run_id, None)

@@ -34,8 +34,8 @@ class Mirror(Protocol):
     def adopt(self, intake: RunIntake) -> Sequence[str]:
         """Put what is shown of runs that the store does not have into it.
 
-        Called in the writing thread, before anything is submitted.  Returns what people must
-        hear of, one line each.
+        Called in the writing thread, before anything is submitted.  Returns what users
+        must know, one line each.
         """
         ...
 
@@ -57,5 +57,5 @@ class Mirror(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of every resource; idempotent."""
+        """Release every resource; idempotent."""
         ...

@@ -153,7 +153,7 @@ class StoreReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the store; idempotent."""
+        """Release the store; idempotent."""
         ...
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────

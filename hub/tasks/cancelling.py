@@ -46,7 +46,7 @@ def is_of_the_loop(error: BaseException) -> bool:
 
 
 def cancellations() -> int:
-    """How often the task at hand has been cancelled; always 0 on Trio."""
+    """How often the current task has been cancelled; always 0 on Trio."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -55,7 +55,7 @@ def cancellations() -> int:
 
 
 def is_being_cancelled(since: int = 0) -> bool:
-    """Whether the task at hand is being cancelled, by its loop or a cancel scope of anybody's.
+    """Whether the current task is being cancelled, by its loop or a cancel scope of anybody's.
 
     ``since``: the ``cancellations`` that are known of.  Code that no task runs is being closed.
     """

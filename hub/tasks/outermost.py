@@ -1,7 +1,7 @@
 """What a task of asyncio throws into the code that it runs.
 
     a future that holds GeneratorExit ──► the task throws it in from the outermost frame on:
-    Python closes every frame, ours among them, and none of them may wait or go on.
+    Python closes every frame, ours among them, and none of them may wait or continue.
 
 asyncio throws what a future holds into the outermost frame of the task that waits for it.  Python
 passes every class of exception on to the innermost frame but ``GeneratorExit``, by which frames

@@ -1,7 +1,7 @@
 """What users' code has raised: whose affair it is.
 
 Whatever its class, an exception is the affair of what raised it, with three exceptions: what ends
-the process, the loop's own cancellation of the task at hand, and ``ChildActivated``, which is no
+the process, the loop's own cancellation of the current task, and ``ChildActivated``, which is no
 error.
 
 An exception's class may answer for its attributes as it likes, also by raising, and ``isinstance``
@@ -56,7 +56,7 @@ def exit_in(error: BaseException) -> BaseException | None:
 
 
 def is_contained(error: BaseException, *, since: int = 0) -> bool:
-    """Whether ``error`` ends no more than the code that raised it, awaited in the task at hand.
+    """Whether ``error`` ends no more than the code that raised it, awaited in the current task.
 
     Of code that is not awaited everything is contained but ``exit_in``.  ``since`` is how often the
     task had been cancelled before (``cancellations``).

@@ -22,7 +22,7 @@ async def call_tool(
 
     An async function is awaited here, a sync one run through ``offload`` and, should it return
     an awaitable, that awaited here.  ``state`` is passed to a tool that declares a ``RunState``.
-    Bad arguments and whatever the tool raises become error results, but for ``ChildActivated``,
+    Bad arguments and whatever the tool raises become error results, except for ``ChildActivated``,
     the cancellation of the current task and what ends the process.  No timeout and no retry: both
     are the caller's.
     """

@@ -19,7 +19,7 @@ __all__ = ["Environment"]
 
 
 class Environment(Mapping[str, str]):
-    """Every variable that has a value for this run; looked up anew each time.
+    """Every variable that has a value for this run; looked up again each time.
 
     ``repr`` shows names only.
     """

@@ -1,7 +1,7 @@
 """A conversation and a run's state as their folder shows them, from the store alone.
 
 Neither needs ``agents/``: a store that keeps no folders can be asked, too.  What is written says
-what ``context.jsonl`` and ``state.json`` say, but for lines and keys that others have put there.
+what ``context.jsonl`` and ``state.json`` say, except for lines and keys that others have put there.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Taking an export into a store: its runs with the same ids, all or none of them.
 
-What the store numbers by itself is numbered anew (positions, checksums); inboxes, and the keys
-under which things were accepted, come along, so a runtime on this store goes on with the runs.
+What the store numbers by itself is numbered again (positions, checksums); inboxes, and the keys
+under which things were accepted, come along, so a runtime on this store continues with the runs.
 See ``stores/exchange/export.py`` for the format, and ``incoming_runs.py`` for what is refused.
 """
 

@@ -58,7 +58,7 @@ class Families:
         self._statuses.pop(run_id, None)
 
     def forget_unstarted(self, events: Iterable[e.Event]) -> None:
-        """Let go of the values that were put away for children that were not started."""
+        """Release the values that were put away for children that were not started."""
         for event in events:
             if isinstance(event, e.AgentChild) and event.error and event.child_run_id:
                 self._hub.addressing.drop_values(event.child_run_id)

@@ -134,11 +134,11 @@ class RunKeeper(Protocol):
         ...
 
     def waits(self, run_id: str) -> None:
-        """It has nothing to do until one of its children is heard of."""
+        """It has nothing to do until one of its children reports."""
         ...
 
     def progressed(self, run_id: str) -> None:
-        """It was restored, and has got on since, or waits."""
+        """It was restored, and has made progress since, or waits."""
         ...
 
     def mark_trial(self, commit: Commit) -> None:

@@ -29,7 +29,7 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> Any:
-        """The output, decoded anew at each access; ``None`` if there is none."""
+        """The output, decoded again at each access; ``None`` if there is none."""
         return decode_value(self.output_json)
 
     def value(self) -> Any:

@@ -53,7 +53,7 @@ class Supervision(Protocol):
         ...
 
     def refusal_to_go_on(self, run_id: str) -> OperatorError | None:
-        """Why a run does not go on while this runtime is open."""
+        """Why a run does not continue while this runtime is open."""
         ...
 
     def waiting(self) -> AbstractContextManager[None]:
@@ -80,7 +80,7 @@ class Outcomes:
         self._supervision: Supervision
         self._watchers: dict[str, list[anyio.Event]] = {}
         self._waits: dict[str, list[Callable[[], bool]]] = {}
-        """By run: for each task of its code that waits for another run, whether it is heard of."""
+        """By run: for each task of its code that waits for another run, whether that reported."""
 
     def supervised_by(self, supervision: Supervision) -> None:
         """Name the supervisor; before anything is waited for."""
@@ -94,12 +94,12 @@ class Outcomes:
             self._phase.progressed()
 
     def waits(self, run_id: str) -> int:
-        """In how many of its tasks the code of a run waits for another that is not heard of yet."""
+        """How many tasks of a run's code wait for another run that has not reported yet."""
         return sum(not is_heard() for is_heard in self._waits.get(run_id, ()))
 
     @contextmanager
     def waiting(self, is_heard: Callable[[], bool]) -> Iterator[None]:
-        """Inside, the code at hand, if it is a run's, waits for another until ``is_heard``."""
+        """Inside, the caller, if it is a run's, waits for another until ``is_heard``."""
         waiter = CURRENT_RUN.get()
         if not waiter:
             yield

@@ -23,7 +23,7 @@ Rules
 * Looked at: ``NAME.md`` in the folder, ``NAME/SKILL.md`` one level down.  Hidden names are passed
   over; links that lead out of the folder are refused.
 * Text is UTF-8, with or without a byte order mark; any line ends.  The instructions are all that
-  stands below the front matter, but for blank lines before and blanks after them.
+  stands below the front matter, except for blank lines before and blanks after them.
 * Front matter is YAML without anchors, aliases and tags: these are for other programs, and may
   expand to any size.
 * A skill is wrong as a whole or not at all, and one wrong file fails the folder: an agent with

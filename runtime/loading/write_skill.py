@@ -142,7 +142,7 @@ def _demand_free(root: str, path: str, shown: str, draft: _Draft) -> None:
         if not draft.replace:
             raise _Exists(shown)
         return
-    with suppress(BadSkills):  # Then its user hears of it when it is loaded.
+    with suppress(BadSkills):  # Then its user learns of it when it is loaded.
         if draft.name in (skill.name for skill in load_skills(root)):
             other = f"another file of that folder is the skill {draft.name!r}"
             raise ToolError(f"not written: {other}; choose another name")

@@ -104,7 +104,7 @@ class ActivityTasks:
             if isinstance(activity, CallModel):
                 self.asking = activity.turn
             if self._inline is not None:
-                # The task that has just finished an activity goes on with this one.
+                # The task that has just finished an activity continues with this one.
                 self._next, self._inline = activity, None
                 continue
             work = self._work(activity, ticket)
@@ -134,7 +134,7 @@ class ActivityTasks:
             self._stop(activity, cancel=True)
 
     async def _work(self, activity: Activity | None, ticket: Ticket) -> None:
-        """A task: do one activity after another, as long as there is one to go on with."""
+        """A task: do one activity after another, as long as there is one to continue with."""
         run, running = self._run, self.running
         run_id = run.lane.run_id
         CURRENT_RUN.set(run_id)

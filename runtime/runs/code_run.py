@@ -156,7 +156,7 @@ class CodeRun:
 
     def is_at_rest(self, waits: int) -> bool:
         """Whether the agent waits for a message, a person or another run, or is done."""
-        if self._handle is None:  # Who waits for its end hears of it when it is on record.
+        if self._handle is None:  # Who waits for its end learns of it when it is on record.
             return not (self.is_over and self.lane.in_flight)
         return self._inbox.is_awaited or bool(self.thread.prompts) or waits > 0
 
@@ -218,7 +218,7 @@ class CodeRun:
 
     def _raised(self, error: BaseException) -> None:
         if is_of(error, Closed) and self.services.phase.is_leaving:
-            return  # The hub closed under the agent: the next boot goes on.
+            return  # The hub closed under the agent: the next boot continues.
         if is_of(error, Exception):  # Of others its caller would be ended, too.
             self.services.returns.keep_error(self.lane.run_id, error)
         if self.is_over:

@@ -26,7 +26,7 @@ class CodeScope(RunScope, Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended, or is being let go of."""
+        """Whether the run has ended, or is being released."""
         ...
 
     def record(self, event: Event, done: Callable[[], None] | None) -> None:

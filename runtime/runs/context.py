@@ -233,7 +233,7 @@ class RunContext:
         """A conversation of this agent with a model.
 
         It lives as long as the execution: executed again after a crash, the code begins its
-        conversations anew, and their steps count on.  One whose result must not be asked for
+        conversations again, and their steps count on.  One whose result must not be asked for
         twice belongs into a step: ``await ctx.step("draft", converse)``.
 
         async with ctx.session(model="anthropic:NAME", system="You help.") as session:

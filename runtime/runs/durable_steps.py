@@ -1,6 +1,6 @@
 """``DurableSteps``: one execution of a code agent's function.
 
-The function is ordinary code.  When its run goes on after a crash, it is executed again from its
+The function is ordinary code.  When its run continues after a crash, it is executed again from its
 beginning; what it did through its context and is on record is not done again but looked up.
 What can be found how is decided in ``hubbub.agents.code.durable_steps``; here it is counted and
 done.

@@ -4,15 +4,15 @@
 
 The loop is a plain function (``advance``): it runs when something arrived, something finished or
 a commit is done, and stops where it must wait.  A run that waits is no task.  Activities run in
-tasks; one that finishes goes on with the next activity itself.  What is no longer named by the
+tasks; one that finishes continues with the next activity itself.  What is no longer named by the
 core is cancelled, and what it still returns is dropped: an interruption, a timeout and a
 termination need no code of their own here.
 
 ``thread`` is the state with everything that has been submitted.  A store that takes its time is
-not waited for where nothing depends on it: the model may be asked meanwhile.  But nobody hears of
+not waited for where nothing depends on it: the model may be asked meanwhile.  But nobody learns of
 what is not committed, and what has effects outside (``needs_record``) begins only when its record
-is.  A run that was read from the journal waits for each of its records until it has got on by a
-step: had it killed its process, that could be counted.
+is.  A run that was read from the journal waits for each of its records until it has made progress
+by a step: had it killed its process, that could be counted.
 """
 
 from collections import deque
@@ -136,7 +136,7 @@ class ModelRun:
         self._finish(DeadlinePassed())
 
     def fail_for_good(self, error: Exception) -> None:
-        """End the run: it cannot go on.  What waits is not handled."""
+        """End the run: it cannot continue.  What waits is not handled."""
         self._services.returns.keep_error(self.lane.run_id, error)
         if self.mail.control:
             self.signals.append(self._taken("control"))
@@ -285,7 +285,7 @@ class ModelRun:
         mail = self.mail
         if signal.__class__ is Taken and (mail.control or mail.results or mail.messages):
             self._received(signal)
-        if mail.kept:  # What the end of a call lets go of is still to be told.
+        if mail.kept:  # What the end of a call releases is still to be told.
             waiting = waiting | _RESULTS
         decision = interpret(self.thread, signal, self._definitions, waiting)
         if not decision.events:

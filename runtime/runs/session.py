@@ -89,7 +89,7 @@ class ModelSession:
         """Drive the model until its reply ends, yielding each event of its steps in order.
 
         The events are those of the run's journal, text included once, as ``agent:text``.  Leaving
-        early loses nothing: the next ``receive`` goes on.  Raises ``RunFailed`` when the model
+        early loses nothing: the next ``receive`` continues.  Raises ``RunFailed`` when the model
         fails permanently, ``Closed`` after ``close``.
         """
         if self._closed:

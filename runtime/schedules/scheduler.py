@@ -83,7 +83,7 @@ class Scheduler:
         self._task = hub.tasks.start(_run_all(alarm, loops), name="hubbub schedules")
 
     def stop(self) -> None:
-        """Fire nothing more; what was fired goes on as any run does."""
+        """Fire nothing more; what was fired continues as any run does."""
         if self._task is not None:
             self._task.cancel()
 

@@ -11,8 +11,8 @@ Rules
   that run has ended the next tick makes a new one.
 * A tick while its run is at work is passed over, and that is on record.
 * A fire is recorded before it has any effect, and never happens twice.
-* The clock may be set.  A heartbeat goes on at most ``interval`` after that was noticed, which
-  takes a minute at the most.  A cron goes by the new time at once, but for local times that have
+* The clock may be set.  A heartbeat continues at most ``interval`` after that was noticed, which
+  takes a minute at the most.  A cron goes by the new time at once, except for local times that have
   fired: when they come again after a set-back, they do not (see ``ticks``).
 """
 

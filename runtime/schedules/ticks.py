@@ -17,13 +17,13 @@ Rules of clocks that are set
 ----------------------------
 ``Past`` keeps two things apart: where a schedule stands, and which ticks are handled.
 
-* A schedule never stands later than the clock (``seen``).  So it goes on at once after a clock was
-  set back, by however much, also while nothing ran.
+* A schedule never stands later than the clock (``seen``).  So it continues at once after a clock
+  was set back, by however much, also while nothing ran.
 * A handled tick is in a span, and spans only grow (``handled``).  A tick in a span is never due
   again.  So none is handled twice, wherever the schedule stands.
 * A cron's tick is a local time: one that comes again after a set-back and is in a span is passed
   over.  A cron is silent, therefore, for what it was at work in already, and for no other time.
-* Ticks that a leap of the clock passed over are in no span, but for those of the minute before
+* Ticks that a leap of the clock passed over are in no span, except for those of the minute before
   it ended: when the clock turns out to have been wrong, they fire as they come, and a set-back of
   up to a minute fires nothing.
 * A beat's tick is a name: the time it is due at, or, if that is in a span, the next number that

@@ -121,7 +121,7 @@ class SimMachine(RuleBasedStateMachine):
     store: ClassVar[StoreName] = "memory"
     users: ClassVar[Sequence[str]] = ("ann", "bob")
     agents: ClassVar[Sequence[str]] = ()
-    """Those that users open; by default the setup's, but for those that only others use."""
+    """Those that users open; by default the setup's, except for those that only others use."""
     max_faults: ClassVar[int] = 2
     max_rounds: ClassVar[int] = MAX_ROUNDS
     """Of the scheduler, without time passing; see ``loop``."""
@@ -347,7 +347,8 @@ async def _settle(world: World) -> None:
 
 
 async def _look(world: World) -> History | None:
-    """The history of a world that goes on, or ``None`` if it is not at rest, or has no process."""
+    """The history of a world that continues, or ``None`` if it is not at rest, or has no
+    process."""
     if not world.lives or world.history.lives[-1].end:
         return None
     runtime, heard = world.runtime, tuple(world.history.heard)

@@ -325,7 +325,7 @@ class _Kept:
 
         config = self._item.config
         folder = config.invocation_params.dir / config.getoption("--hubbub-record")
-        # In a thread of their own: the tests' loop may go on after this one.
+        # In a thread of their own: the tests' loop may continue after this one.
         with ThreadPoolExecutor(1) as thread:
             histories = [
                 thread.submit(anyio.run, read_journal, journal).result()

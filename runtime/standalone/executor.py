@@ -114,7 +114,7 @@ class AgentExecutor:
 
         ``tool_result`` is id, text and whether it is an error; each further call of that step is
         then executed, once and in order, before the model is asked again.  ``send`` gets what is
-        said beside calls, at once; without it only the last words of a turn are heard of.
+        said beside calls, at once; without it only the last text of a turn is returned.
 
         A failure of a model or a tool is a result.  Raises ``CallerError`` where the frame
         waits for another one, or no call has that id; ``UnknownAgent``.  Cancelled, or left by an

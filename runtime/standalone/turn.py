@@ -56,7 +56,7 @@ _OF_A_PROGRAM: Final = encode_value("descriptor", {"type": "subagent"})
 
 
 class FrameTurn:
-    """One turn of one frame; made anew for each."""
+    """One turn of one frame; made again for each."""
 
     def __init__(self, services: Services, frame: StackFrame, say: Say | None) -> None:
         self._services = services
@@ -225,7 +225,7 @@ class FrameTurn:
         return self._services.hub.ports.clock.now()
 
     async def _send(self) -> None:
-        """Send what was said; but for the last words of the turn, which are its result."""
+        """Send what was said; except for the last words of the turn, which are its result."""
         thread, last = self.thread, self.thread.outcome
         is_over = not thread.in_session and thread.phase != "ended"
         kept = int(is_over and last is not None and last.outcome == "completed")

@@ -3,7 +3,7 @@
 At most ``most`` runs are there at once; ready ones beyond wait for their turn.  But whom
 they wait for may wait for them: code that waits for another run stays in memory meanwhile, since a
 function cannot be put away and taken up again.  So while everybody there waits for some other run,
-the next one that is ready is let in all the same, one at a time: something always goes on.
+the next one that is ready is let in all the same, one at a time: something always continues.
 
 Code waits for another run where it awaits its result or its answer, or its events or any others;
 and, when it has children, the next message.  Who waits for people keeps others out.  A

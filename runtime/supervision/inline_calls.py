@@ -83,7 +83,7 @@ class InlineCalls:
         except BaseException:
             caller.cancel()
             runs.look_for_ready()
-            # A runtime that is left ends no run: the next one on this store goes on.
+            # A runtime that is left ends no run: the next one on this store continues.
             if not self._services.phase.is_gone and not hub.is_closed:
                 hub.terminate(run_id, "its caller was cancelled")
             raise

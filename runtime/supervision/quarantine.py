@@ -91,7 +91,7 @@ class Quarantine:
         return why.remedy.partition(";")[0] if why is not None else ""
 
     def error(self, run_id: str) -> OperatorError | None:
-        """What is raised to those who wait for a run that does not go on."""
+        """What is raised to those who wait for a run that does not continue."""
         why = self._why.get(run_id)
         if why is None:
             return None

@@ -1,7 +1,7 @@
 """``Boot``: what a runtime finds in its journal when it opens, and what becomes of it.
 
     at work, or with mail   activated; what was at work is restored before anything else
-    waiting for children    left alone until one is heard of
+    waiting for children    left alone until one reports
     parked                  left alone: not even looked at
     with a deadline         watched
 
@@ -33,12 +33,12 @@ NOTE: Final = "runs:left"
 class RestorePolicy(Enum):
     """What becomes, when a runtime opens, of what an earlier one had accepted and not finished.
 
-    ``EVERYTHING``: runs go on from their last finished step; messages that wait are handled.
+    ``EVERYTHING``: runs continue from their last finished step; messages that wait are handled.
 
     ``CONTEXT_ONLY``: contexts are kept, nothing is retried.  A session at work ends as
     interrupted, its open calls are answered as lost, every message that waits becomes one
     ``hub:dead_letter``, and the run parks.  A run that never began begins: its opening is no
-    message.  Code agents go on by their ``on_restart``, without the messages that wait.
+    message.  Code agents continue by their ``on_restart``, without the messages that wait.
     """
 
     EVERYTHING = "everything"

@@ -8,7 +8,7 @@ Rules
   more came for than is held here, is read from the journal.
 * At most ``max_live`` runs are in memory (but see ``capacity``); ready runs beyond wait their
   turn, in order.  Where many become ready together they are activated in a task, a few at a time,
-  so that those who open them or send to them go on meanwhile.
+  so that those who open them or send to them continue meanwhile.
 * A run whose loop dies begins again from the journal, a bounded number of times.
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
 * A run that only waits for its children stays in memory while there is room, and leaves it for
@@ -142,7 +142,7 @@ class Supervisor:
             self._activating.cancel()
 
     def close(self) -> None:
-        """Let go of every run, unrecorded but for a note of what was at work."""
+        """Release every run, unrecorded except for a note of what was at work."""
         hub = self._hub
         if not hub.is_closed:
             self._loader.note_left(dict(self._at_work()))
@@ -188,7 +188,7 @@ class Supervisor:
         if run is not None:
             try:
                 run.wake(item)
-            except Exception as error:  # The sender, and the runs whose mail is next, go on.
+            except Exception as error:  # The sender, and the runs whose mail is next, continue.
                 self.died(run, error)
         elif isinstance(item, e.SessionOpen) and run_id not in self._loader.loading:
             if item.frame:
@@ -219,7 +219,7 @@ class Supervisor:
 
     def enqueue(self, run_id: str, item: InLane | None) -> None:
         """Have a run activated: at once, or, where many come together, in a task, so that those who
-        open them or send to them go on meanwhile."""
+        open them or send to them continue meanwhile."""
         held = self._ready.get(run_id)
         if held is None:
             # A run that was just opened needs no reading: its inbox is what is held here.
@@ -262,7 +262,7 @@ class Supervisor:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether all runs in memory wait for others, so that nothing goes on (``capacity``)."""
+        """Whether all runs in memory wait for others, so that nothing continues (``capacity``)."""
         waits = self._capacity.waits
         return not self._loader.loading and all(
             run_id in waits or run.only_lends for run_id, run in self._by_id.items()
@@ -285,7 +285,7 @@ class Supervisor:
         return self._capacity.waiting()
 
     def waits(self, run_id: str) -> None:
-        """A run has nothing to do until one of its children is heard of."""
+        """A run has nothing to do until one of its children reports."""
         run = self._by_id.get(run_id)
         if isinstance(run, ModelRun):
             self._waiting[run_id] = run
@@ -297,7 +297,8 @@ class Supervisor:
         self._phase.progressed()
 
     def progressed(self, run_id: str) -> None:
-        """A run that was restored has got on, or waits: it is not what its process died of."""
+        """A run that was restored has made progress, or waits: it is not what its process died
+        of."""
         if self.trials.is_on:
             self.trials.over(run_id)
 
@@ -410,7 +411,7 @@ class Supervisor:
 
         A record that does not fit what is there (``conflict``), or cannot be written for its own
         contents, counts as a death; where another owner has written, the run is left to it.  If
-        the store has failed, the run is let go of, unrecorded: its callers learn that from the
+        the store has failed, the run is released, unrecorded: its callers learn that from the
         store.
         """
         run_id = run.lane.run_id

@@ -1,13 +1,13 @@
 """``Trials``: runs whose process may die of them are restored one after another.
 
     found at boot ─► others go on at once ─► the first suspect ─► the next one ─► … ─► over
-                     until each got on, or ten seconds
+                     until each made progress, or ten seconds
 
 A suspect (agents/turn/crash_limit.py) is not in memory until its turn comes; what is sent to it
-waits in its inbox.  The next one's turn comes when the one at hand has got on, waits, is over, or
-ten seconds have passed.
+waits in its inbox.  The next one's turn comes when the one at hand has made progress, waits, is
+over, or ten seconds have passed.
 
-A suspect is *tried* for as long as a process has lived that went on with all of them at once; so
+A suspect is *tried* for as long as a process has lived that continued with all of them at once; so
 who was tried alone at a death is guilty of it, however long it takes.  Who is tried says a note of
 the store: it is written in the commit that restores a suspect.  Where none was tried any more, the
 next runtime tries each for twice as long; where more than one was, or none, it gives each all of
@@ -48,9 +48,9 @@ class _Tried(Struct, frozen=True, omit_defaults=True):
     held: tuple[str, ...] = ()
     """Suspects whose turn had not come."""
     lived: float = 0.0
-    """How long a process has lived, at least, that went on with all of them at once."""
+    """How long a process has lived, at least, that continued with all of them at once."""
     is_late: bool = False
-    """Whether the time of a suspect has passed that has not got on since."""
+    """Whether the time of a suspect has passed that has not made progress since."""
 
 
 class Trials:
@@ -76,11 +76,12 @@ class Trials:
         self._unseen: set[str] = set()
         """Runs found at boot that have not been read yet."""
         self._others: set[str] = set()
-        """Runs that were restored from a death, are no suspects, and have not got on since."""
+        """Runs that were restored from a death, are no suspects, and have not made progress
+        since."""
         self._suspects: dict[str, None] = {}
         """Those whose turn has not come, in order."""
         self._pending: set[str] = set()
-        """Runs that were restored from a death and have not got on since."""
+        """Runs that were restored from a death and have not made progress since."""
         self._has_begun = False
         self.turn = ""
         """The suspect that was restored last, or is about to be."""
@@ -161,7 +162,7 @@ class Trials:
             commit.notes = {**(commit.notes or {}), **self._changed()}
 
     def over(self, run_id: str) -> None:
-        """A run has got on, waits, or has left memory."""
+        """A run has made progress, waits, or has left memory."""
         for runs in (self._unseen, self._others, self._pending):
             runs.discard(run_id)
         self._tried.pop(run_id, None)
@@ -170,7 +171,8 @@ class Trials:
         self._look()
 
     def _look(self) -> None:
-        """Whose turn is it?  The first one's when everybody else has been seen and got on."""
+        """Whose turn is it?  The first one's when everybody else has been seen and made
+        progress."""
         is_first = self._has_begun or not (self._unseen or self._others)
         if self._suspects and is_first and not self.turn and not self._services.phase.is_leaving:
             self._end_turn()
@@ -218,7 +220,7 @@ class Trials:
     # ── how long processes live ──────────────────────────────────────────────────────────────
 
     def _restored(self, run_id: str) -> None:
-        """A run goes on of which this process may die: for how long it does not is written."""
+        """A run continues of which this process may die: for how long it does not is written."""
         self._pending.add(run_id)
         if self._stamp is None:
             self._stamp_in(TRIAL, TRIAL)

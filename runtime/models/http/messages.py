@@ -3,12 +3,12 @@
 Rules, whatever the history holds:
 
 1. Blank texts are left out, notes among them, and with them messages that hold nothing else.  A
-   note whose message has no other words stands in their place.
+   note whose message has no other words is in their place.
 2. Consecutive user messages are one ``UserTurn``.
 3. The user speaks first: ``(begin)`` is said if nobody but the system said anything before the
    model did.
 4. Two things the model said are never neighbours: the results of its calls stand between them,
-   or ``(continue)``, which is what it was shown when it was asked to go on.  Words that
+   or ``(continue)``, which is what it was shown when it was asked to continue.  Words that
    it was given as its own are no exception.
 5. The model's word is never the last: after it comes ``(continue)``.
 6. Call ids are unique within the request, of at most 40 letters, digits, ``_`` and ``-``; tool

@@ -33,7 +33,7 @@ class DyingJournal:
 
     ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
     be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens,
-    and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` but for a
+    and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` except for a
     ``TornStore``.
     Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
     """
@@ -134,7 +134,7 @@ class DyingJournal:
         await self.inner.open()
 
     async def aclose(self) -> None:
-        """Let go of the store, as the system does for a process that is dead."""
+        """Release the store, as the system does for a process that is dead."""
         if self.is_dead:
             self.inner.forget_submitted()
         await self.inner.aclose()

@@ -73,7 +73,7 @@ class Line:
         held.settle(receipt.status, receipt.reason)
 
     async def _wait_passed(self, passed: anyio.Event, seconds: float) -> None:
-        """Wait until another message has passed, but no longer than so, or than faults go on."""
+        """Wait until another message has passed or the faults are over, at most ``seconds``."""
         async with anyio.create_task_group() as group:
 
             async def give_up() -> None:

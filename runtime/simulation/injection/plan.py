@@ -63,8 +63,8 @@ class Plan:
         return self._over.is_set()
 
     def end(self) -> None:
-        """Let nothing go wrong any more, and let go on what the plan holds up (but for what is
-        bound to time out: that has begun)."""
+        """Inject no more faults, and release what the plan holds up, except for calls that are
+        already bound to time out."""
         for faults in (self._model_faults, self._tool_faults, self._channel_faults):
             faults.clear()
         self.clock.settle()
@@ -86,7 +86,7 @@ class Plan:
         self._gone.set()
 
     def caller(self) -> tuple[str, str]:
-        """Agent and run id of the run that the code at hand works for."""
+        """Agent and run id of the run that the caller works for."""
         run_id = CURRENT_RUN.get()
         owner = self._hub.dispatcher.owner if self._hub is not None else None
         if isinstance(owner, Supervisor):
@@ -148,7 +148,7 @@ class Plan:
             await self._over.wait()
 
     async def kill_after(self, seconds: float) -> None:
-        """Wait, and kill the process, which ends whoever waits here."""
+        """Wait, and kill the process, which ends the code that waits here."""
         if seconds:
             await self.clock.sleep(seconds)
         self._kill()

@@ -4,7 +4,7 @@ Rules
 -----
 * A code agent may talk with several models at once, and leaves calls open when it ends: there is
   no next request that they could spoil.  So of its own calls nothing is asked here.
-* A run that was adopted from its folder has its lanes written anew, as far as the folder says:
+* A run that was adopted from its folder has its lanes written again, as far as the folder says:
   nothing is asked of how its children and frames came and went.
 """
 
@@ -243,7 +243,7 @@ def _is_answered(own: Sequence[Event], place: int) -> bool:
 
 
 def _is_adopted(history: History, *run_ids: str | None) -> bool:
-    """Whether a run's lanes were written anew: a result before the child that it is of, or frames
+    """Whether a run's lanes were written again: a result before the child that it is of, or frames
     without any push."""
     for run_id in run_ids:
         begun: set[str] = set()

@@ -3,7 +3,7 @@
 Agents and tools are their author's, and may fail: a run that ends failed and a call that is
 answered by an error break no contract.  So an agent that dies of its author's own mistake in every
 world breaks none of the invariants that hold of all worlds.  ``no_run_failed`` is for worlds in
-which nothing is meant to fail, but for what faults do.
+which nothing is meant to fail, except for what faults do.
 """
 
 from collections.abc import Iterator, Sequence

@@ -52,7 +52,7 @@ class AsyncioWatch:
 
     def check(self, logged: Iterable[Logged]) -> None:
         """Raise ``AsyncioOnly`` if something was noticed, or the log tells of it: what hooks,
-        listeners and models raise stands there."""
+        listeners and models raise is there."""
         if self._found is None:
             for each in logged:
                 if sign := _SIGNS.search(each.error):

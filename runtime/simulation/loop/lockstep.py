@@ -44,7 +44,7 @@ class LockstepThread:
 
 
 class Lockstep:
-    """The threads of the loop in the thread at hand; ``on_stuck`` is called when one is stuck."""
+    """The threads of the loop in the current thread; ``on_stuck`` is called when one is stuck."""
 
     def __init__(self, on_stuck: Callable[[], object]) -> None:
         self.stuck: StuckThread | None = None
@@ -60,7 +60,7 @@ class Lockstep:
 
     @property
     def worker(self) -> LockstepThread | None:
-        """The one whose thread the code at hand runs in."""
+        """The one whose thread the caller runs in."""
         return getattr(self._here, "worker", None)
 
     def end(self) -> None:

@@ -42,7 +42,7 @@ class NeverRests(AssertionError):
 
 
 class Patience(Instrument):
-    """Counts rounds of the scheduler, and cancels what goes on without time going on.
+    """Counts rounds of the scheduler, and cancels what continues without time going on.
 
     Also what goes on and on while time does: schedules have something to do forever, whoever
     waits beside them for what never comes.  Trio asks it once a round, not once a step.  When

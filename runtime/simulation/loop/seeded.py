@@ -12,7 +12,7 @@ no threads of its own, no sockets and processes, no iteration over sets of texts
 
 A program that waits forever raises ``NothingHappens``, and one that is busy forever at one moment
 of virtual time ``NeverRests``.  Only a loop that awaits something can be told of: who never lets
-the scheduler go on (``while True: pass``), or takes no cancellation, hangs the test as it would
+the scheduler continue (``while True: pass``), or takes no cancellation, hangs the test as it would
 hang any program.
 """
 
@@ -66,7 +66,7 @@ def run_seeded(
 
     Sleeping takes no time, and the same seed schedules the same way.  A group of one exception is
     raised as that exception, however deep it lies.  Raises ``NothingHappens`` where ``main`` waits
-    forever, ``NeverRests`` where it goes on for more than ``max_rounds`` at one moment (it is
+    forever, ``NeverRests`` where it continues for more than ``max_rounds`` at one moment (it is
     cancelled then), ``StuckThread`` for a thread that is not done in a minute of real time,
     ``BadValue`` for a seed that is none, and ``OperatorError`` for a Trio without
     repeatable scheduling.  What was set in Trio before is set again afterwards.
@@ -128,7 +128,7 @@ async def _watched(main: Callable[[], Awaitable[T]], max_rounds: int) -> T:
 
 @contextmanager
 def _threads_in_step(lockstep: Lockstep) -> Iterator[Lockstep]:
-    """Have Trio start its threads in lockstep with the loop at hand.
+    """Have Trio start its threads in lockstep with the current loop.
 
     Loops in other threads start theirs as before.
     """

@@ -54,7 +54,7 @@ class Counterparts:
         return self._now.items()
 
     def as_now(self, said: T) -> T:
-        """What the recording says, wherever an id stands in it, in the ids of now."""
+        """What the recording says, wherever an id is in it, in the ids of now."""
         match said:
             case str():
                 return cast("T", self._as_now(said))

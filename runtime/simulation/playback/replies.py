@@ -197,7 +197,7 @@ class Replies:
 
 
 class RecordedModel:
-    """A model that says what the recorded ones said, whoever asks."""
+    """A model that says what the recorded ones said, for every caller."""
 
     name = "recorded"
 

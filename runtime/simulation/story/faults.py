@@ -10,8 +10,8 @@
 Faults are small frozen values of plain numbers and words.  They are compared by value, their
 ``repr`` is the code that makes them, and Hypothesis shrinks them like any other data.  Each says
 *when* by counting what happens, never by chance: the same world meets the same faults.  Counts
-begin at 1 and go on over crashes and restarts, but for ``Crash.commit``, which counts within one
-life.  Faults that are due at one moment take it and those after it, in their order: five
+begin at 1 and continue over crashes and restarts, except for ``Crash.commit``, which counts within
+one life.  Faults that are due at one moment take it and those after it, in their order: five
 ``ModelFault(kind="error")`` fail five calls.  A fault whose moment never comes does nothing.
 """
 
@@ -66,13 +66,14 @@ class Crash(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag=
 
     ``when``:
 
-    * ``before``: as by ``kill -9``; that commit is lost and nobody hears of it;
-    * ``after``: as by ``kill -9``; it is the last one kept, and nobody has heard of it either;
+    * ``before``: as by ``kill -9``; that commit is lost and nobody is notified of it;
+    * ``after``: as by ``kill -9``; it is the last one kept, and nobody was notified of it either;
     * ``torn``: the power fails while it is written, together with what else is in its batch.
-      Nobody has heard of any of them.  Some of the disk's sectors that were written have survived,
-      ``sectors`` says which: 0 none, 1 all, and any other number some that are drawn from it.
-      The store must then hold all of the batch or nothing.  In stores without a disk nothing of it
-      survives: there this is ``before``.  See ``power_loss`` for what exactly is simulated.
+      Nobody was notified of any of them.  Some of the disk's sectors that were written have
+      survived, ``sectors`` says which: 0 none, 1 all, and any other number some that are drawn
+      from it. The store must then hold all of the batch or nothing.  In stores without a disk
+      nothing of it survives: there this is ``before``.  See ``power_loss`` for what exactly is
+      simulated.
 
     Lives count from 0; the commits of recovery count, so a process may die while it recovers.
     """
@@ -178,7 +179,7 @@ class ChannelFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=Tru
 class ClockJump(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="clock"):
     """The wall clock jumps by ``seconds``, which may be negative, ``at`` seconds after the start.
 
-    What waits does not notice: monotonic time goes on as it did.
+    What waits does not notice: monotonic time continues as it did.
     """
 
     at: float

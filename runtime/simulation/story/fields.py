@@ -44,7 +44,7 @@ def check_fields(
 
 
 def shown(value: object) -> str:
-    """A value as it stands in an error: what is long goes by its type."""
+    """A value as it is in an error: what is long goes by its type."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"something of type {type(value).__name__}"
 

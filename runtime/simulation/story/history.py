@@ -61,8 +61,8 @@ class Life(Struct, kw_only=True):
 class Sent(Struct, kw_only=True):
     """What a user did, and what the hub said to it.
 
-    ``verb`` is ``say`` but for an opening (``text`` is its input, in JSON where it is no text) and
-    for what ends or interrupts (``text`` is the reason).  ``status`` is that of the receipt;
+    ``verb`` is ``say`` except for an opening (``text`` is its input, in JSON where it is no text)
+    and for what ends or interrupts (``text`` is the reason).  ``status`` is that of the receipt;
     ``pending``: the process died before it could say.
     """
 
@@ -131,7 +131,7 @@ class History(Struct, kw_only=True, dict=True):
     injected: Sequence[tuple[Any, ...]] = ()
     """What the faults did (``Plan.log``)."""
     logged: deque[Logged] = field(default_factory=new_log)
-    """What the library logged, the last of it, but for what faults have raised."""
+    """What the library logged, the last of it, except for what faults have raised."""
     runs: Mapping[str, RunInfo] = {}
     """Every run that the store knows, by creation."""
     waiting: Mapping[str, Sequence[InLane]] = {}
@@ -139,7 +139,7 @@ class History(Struct, kw_only=True, dict=True):
     live: Mapping[str, Thread] = {}
     """The runs that were in memory at the end, as their process saw them."""
     tasks: Sequence[str] = ()
-    """The names of the tasks that were still there at rest, but for the world's own."""
+    """The names of the tasks that were still there at rest, except for the world's own."""
     is_settled: bool = False
     """Whether the world was given the time to come to rest, without faults."""
 
@@ -223,8 +223,8 @@ class History(Struct, kw_only=True, dict=True):
         """The story as lines of text: the same for the same seed, in every process.
 
         Runs are named ``1``, ``2``, … by creation; a child of ``1`` is ``1.1``.  What happened
-        stands in the order it was heard; what the store has and nobody heard of, because the
-        process died first, stands where that life ends, marked ``unheard``.
+        is in the order of its dispatch.  An event that is in the store and was never dispatched,
+        because the process died first, is listed where that life ends, marked ``unheard``.
         """
         return list(_Trace(self).lines())
 
@@ -299,7 +299,7 @@ def _names(history: History) -> dict[str, str]:
 def _parents(history: History) -> Iterator[tuple[str, str]]:
     """Runs, and who began them, in the order of their creation.
 
-    A world that was cut short has not read its store: then they are those that were heard of.
+    A world that was cut short has not read its store: then they are those with a dispatched event.
     """
     for info in history.runs.values():
         yield info.run_id, info.parent_run_id or ""

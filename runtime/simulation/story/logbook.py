@@ -26,7 +26,7 @@ _LEFT_OUT: Final = ("exc_info", "path")
 
 
 class Logged(Struct, frozen=True, kw_only=True):
-    """A message of the library, as plain data; what it is about stands in ``facts``."""
+    """A message of the library, as plain data; what it is about is in ``facts``."""
 
     at: float
     """Seconds since the world began."""
@@ -49,7 +49,7 @@ def new_log() -> deque[Logged]:
 
 
 class Logbook:
-    """Takes what is logged, but for what faults have raised: ``History.injected`` tells that."""
+    """Takes what is logged, except for what faults have raised: ``History.injected`` tells that."""
 
     def __init__(self, logged: deque[Logged], now: Callable[[], float]) -> None:
         self._logged = logged

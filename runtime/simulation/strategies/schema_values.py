@@ -97,6 +97,6 @@ def _objects(schema: Schema, defs: Schema, depth: int) -> SearchStrategy[dict[st
         return st.dictionaries(st.sampled_from(_WORDS), inner, max_size=MAX_ITEMS)
     required = schema.get("required", ())
     fields = {name: _values(each, defs, depth) for name, each in properties.items()}
-    # What refers to itself would go on forever, if it did not become less likely.
+    # What refers to itself would continue forever, if it did not become less likely.
     left = {} if depth > MAX_ITEMS else {k: v for k, v in fields.items() if k not in required}
     return st.fixed_dictionaries({name: fields[name] for name in required}, optional=left)

@@ -35,7 +35,7 @@ Scripts: TypeAlias = Mapping[str, Sequence[ModelReply]]
 
 MAX_SPAWNS: Final = 30
 """Runs that one root of a scripted setup may start, unless its options say otherwise.  Scripts
-that call each other would go on until the runtime's own limit, which is far away."""
+that call each other would continue until the runtime's own limit, which is far away."""
 
 LAST_WORDS: Final = "That is all."
 

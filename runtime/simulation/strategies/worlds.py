@@ -199,7 +199,7 @@ def steps(
 ) -> SearchStrategy[list[Step]]:
     """What users do, one thing after the other; the first is that somebody opens a run.
 
-    ``agents`` are those that are opened: by default the setup's, but for those that only others
+    ``agents`` are those that are opened: by default the setup's, except for those that only others
     use.  ``words`` is what is said.  Each user has one session key, and may also go without.
     """
     setup = setup_of(setup)

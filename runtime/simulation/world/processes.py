@@ -67,7 +67,7 @@ class Processes:
         self._history = history
         self._crashes = [fault for fault in faults if isinstance(fault, Crash)]
         self.process: Process | None = None
-        """The one at work, or the one that has died last and nobody has begun anew since."""
+        """The one at work, or the one that has died last and nobody has begun again since."""
         self._resources = ExitStack()
         self._changing = anyio.Lock()
         """Held while a process begins or is left: messages that were held up may come then."""
@@ -189,7 +189,7 @@ class Processes:
             await self._end()
 
     async def restart(self) -> Process:
-        """Leave in order what is at work, and begin anew."""
+        """Leave in order what is at work, and begin again."""
         async with self._changing:
             await self._end()
             return await self._begin()

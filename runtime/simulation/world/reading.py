@@ -52,7 +52,7 @@ async def read_open_store(journal: Journal, history: History) -> None:
 
 
 def read_threads(runtime: Runtime) -> Mapping[str, Thread]:
-    """The model runs in memory, but for those with something on its way to the store."""
+    """The model runs in memory, except for those with something on its way to the store."""
     return {
         run.lane.run_id: run.thread
         for run in runtime.runs.in_memory

@@ -173,11 +173,11 @@ class World:
 
     async def end(self) -> None:
         """Leave the runtime in order, if one is at work.  The next thing that is done begins it
-        anew."""
+        again."""
         await self._processes.end()
 
     async def die(self) -> None:
-        """Kill the process now, as by ``kill -9``.  The next thing that is done begins it anew."""
+        """Kill the process now, as by ``kill -9``.  The next thing that is done begins it again."""
         await self._processes.die()
 
     async def die_after(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
@@ -193,7 +193,7 @@ class World:
         (await self._processes.living()).crash_after(commits, when, sectors)
 
     async def restart(self) -> None:
-        """Leave in order what is at work, and begin anew on the same store."""
+        """Leave in order what is at work, and begin again on the same store."""
         await self._processes.restart()
 
     def end_faults(self) -> None:

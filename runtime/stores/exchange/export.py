@@ -48,7 +48,7 @@ class HeaderLine(_Line, frozen=True, kw_only=True, tag="hubbub-export", omit_def
     """The store where the run began."""
     has_contents: bool
     is_open: bool = False
-    """Whether it goes on: the last line of the run is the one that counts, and there is no end.
+    """Whether it continues: the last line of the run is the one that counts, and there is no end.
     It is whole up to that line."""
 
 

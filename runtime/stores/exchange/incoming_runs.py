@@ -6,7 +6,7 @@ Rules
 -----
 * What ``hubbub fsck`` would report of a run afterwards is refused here: events as they come
   (``lanes.py``), rows, inboxes and families when all are there (``run_check.py``).
-* Beyond that an export is whole: one header, every run with its parent but for the first, which
+* Beyond that an export is whole: one header, every run with its parent except for the first, which
   may have its own elsewhere; every content that events name, and none that they do not.
 * A run that is put in the place of one keeps its place in the family.  One whose parent is in the
   store already must be a child that this parent knows of.

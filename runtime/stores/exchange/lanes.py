@@ -5,7 +5,7 @@
 Rules
 -----
 * An event's checksum continues that of the event before it: of its run, both lanes together, or
-  of the hub's lane.  One damaged event is one problem; the chain goes on behind it.
+  of the hub's lane.  One damaged event is one problem; the chain continues behind it.
 * Both lanes of a run, and the hub's, number their events from 1 without a gap.
 * A body is an event, and says of itself what its columns say.  What a run's events say of its
   parent is the same in all of them.

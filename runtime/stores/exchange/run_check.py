@@ -101,7 +101,7 @@ class RunCheck:
             yield f"its parents stand in a circle: it is below itself, by {parent}"
 
     def _unreadable(self, run_id: str) -> str:
-        """Why a runtime could not go on with a run; empty if it could."""
+        """Why a runtime could not continue with a run; empty if it could."""
         try:
             loaded = self._reader.load(run_id)
         except READ_ERRORS as error:
@@ -110,7 +110,7 @@ class RunCheck:
 
 
 def fold_problem(events: Iterable[Event]) -> str:
-    """Why a run could not go on from its own lane; empty if it could."""
+    """Why a run could not continue from its own lane; empty if it could."""
     try:
         state_after(events)
     except READ_ERRORS as error:

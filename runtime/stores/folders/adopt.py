@@ -7,7 +7,7 @@ a runtime is opened.  What cannot be read is reported and stays where it is.
 * A session key, a user, a cron task and the heartbeat have one open run: a folder of one that is
   taken waits until that run is over.
 * A family is adopted from above: below a folder that was not adopted nothing is, or a child would
-  come to its end with nobody there to be told.  One whose parent is nowhere goes on alone.
+  come to its end with nobody there to be told.  One whose parent is nowhere continues alone.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -253,7 +253,7 @@ def _has(reader: StoreReader, digest: str) -> bool:
 
 
 def problems_of(found: Sequence[Found]) -> tuple[str, ...]:
-    """What people must hear of: folders that were left out, and what was missing in others."""
+    """What users must know: folders that were left out, and what was missing in others."""
     problems: list[str] = []
     for one in found:
         problems += [str(one)] if isinstance(one, Broken) else one.warnings

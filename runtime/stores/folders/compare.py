@@ -140,7 +140,7 @@ def _look_at_state(
         problem = problem_in(path, "state.json", 1, f"cannot be read: {error}")
         return {}, wanted, [problem], False
     wanted = write_state(record, size, state.unknown, stack)
-    # Read again, as what stands there was: a default is left out by identity, not by value.
+    # Read again, as what is there was: a default is left out by identity, not by value.
     again = read_state(wanted)
     if again == state:
         return state.unknown, None, [], False

@@ -1,6 +1,6 @@
 """``foreign_runs``: the agents' folders of runs that a store does not have, read and placed.
 
-Nothing here changes a file, and nothing that stands in one raises.
+Nothing here changes a file, and nothing that is in one raises.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -141,7 +141,7 @@ def _says_itself(text: RunText) -> bool:
 
 
 def _misplaced(disk: Disk, path: str, run_id: str | None) -> str | None:
-    """Why what stands there is no folder of an agent; empty for one, ``None`` for what was
+    """Why what is there is no folder of an agent; empty for one, ``None`` for what was
     never meant to be one.
 
     A project may keep code of its own in a folder of that name.

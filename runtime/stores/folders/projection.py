@@ -187,7 +187,7 @@ class Projection:
             await self._caught_up.wait()
 
     async def aclose(self) -> None:
-        """Let go of the store; idempotent."""
+        """Release the store; idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""``repaired``: a tree of runs as it goes on in a store that lacks some of those around it.
+"""``repaired``: a tree of runs as it continues in a store that lacks some of those around it.
 
     runs of a tree, as their files have them  →  the same, ready to be imported, with warnings
 

@@ -5,7 +5,7 @@
 Rules
 -----
 * The file is an open export (``stores/exchange/export.py``): only ever added to, and the last line
-  of the run is the one that counts.  Contents of files stand in ``files/``.
+  of the run is the one that counts.  Contents of files are in ``files/``.
 * What a batch adds ends with the run.  What comes behind the last such line was torn off while it
   was written: it is passed over, and written again.
 * Everything comes from the store, in the form and the order in which it is kept there.

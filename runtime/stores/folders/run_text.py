@@ -5,7 +5,7 @@
 
 Rules
 -----
-* Nothing here changes a file, and nothing that stands in one raises.
+* Nothing here changes a file, and nothing that is in one raises.
 * What ``hubbub fsck`` would tell of the run by itself, once it is in a store, is told here.
 """
 

@@ -2,7 +2,7 @@
 
 The copy holds everything that the store holds, **values of secrets included** (an export never
 does): keep it as safe as the store itself.  ``agents/`` is not copied: a runtime that opens the
-copy writes it anew from the database.
+copy writes it again from the database.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
     hubbub.db-lock    beside the database itself, wherever a link to it lies
 
-* It is let go of by the system when its holder dies, however that comes about.
+* It is released by the system when its holder dies, however that comes about.
 * It is a lock of the open file (``flock``), not of the process (``fcntl``): a second runtime in one
   process is refused like any other, and nobody loses it by reading the file, as a copy of the
   folder does.

@@ -3,7 +3,7 @@
     PRAGMA user_version    1 ──step──► 2 ──step──► … ──► newest()      forward only
 
 * A step runs in one transaction with the number it leads to: whenever the process dies, the file
-  is wholly of one format, and the next opening goes on from there.
+  is wholly of one format, and the next opening continues from there.
 * Only the store's writer upgrades, when a runtime or an import opens the file.  What only reads an
   older file changes nothing: it sees it through ``VIEWS``, and a backup of it is of its own format.
 * A file of a newer format is refused.
@@ -71,7 +71,7 @@ def check_version(db: sqlite3.Connection, path: Path) -> None:
 def upgrade(db: sqlite3.Connection, path: Path) -> None:
     """Bring a file to the newest format, step by step, each durable before the next begins.
 
-    Raises ``OperatorError`` where what stands in the file is in a step's way, and
+    Raises ``OperatorError`` where what is in the file is in a step's way, and
     ``sqlite3.Error``; the file is then as the last complete step has left it.
     """
     for step in STEPS:

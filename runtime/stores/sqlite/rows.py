@@ -119,7 +119,7 @@ class StoredRows:
         self._db.executemany(_PUT_ROW, [_values(row) for row in rows])
 
     def trim(self) -> None:
-        """Let go of rows with nothing to do, once there are many."""
+        """Release rows with nothing to do, once there are many."""
         if len(self._rows) > KEPT_ROWS:
             self._rows = {run_id: row for run_id, row in self._rows.items() if not row.is_idle}
         if len(self._numbers) > 4 * KEPT_ROWS:

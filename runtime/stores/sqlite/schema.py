@@ -3,7 +3,7 @@
     run        one row a run: who it is, how far its lanes are, what waits
     address    the numbers that stand for run ids
     event      every durable event, numbered in the one order of the store
-    waiting    what stands in inboxes, by where it stands in ``event``
+    waiting    what is in inboxes, by where it is in ``event``
     accepted   what was accepted under a key, permanently
     note       texts by key;  secret  values of variables, which stand nowhere else;  meta
 
@@ -51,7 +51,7 @@ DAMAGED: Final = (
 )
 
 MAX_LOG_BYTES: Final = 64 * 1024 * 1024
-"""To what a log is cut that was longer, when SQLite begins it anew."""
+"""To what a log is cut that was longer, when SQLite begins it again."""
 
 PRAGMAS: Final = (
     "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0",
@@ -189,7 +189,7 @@ class HeldLog:
         self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
     def close(self) -> None:
-        """Let go of the log; idempotent."""
+        """Release the log; idempotent."""
         self._db.close()
 
 

@@ -178,7 +178,7 @@ class SqliteStore:
             self.secrets.restore(self._reader.secrets())
 
     async def aclose(self) -> None:
-        """Write what was submitted, and let go of the folder; idempotent."""
+        """Write what was submitted, and release the folder; idempotent."""
         if not self._is_open:
             return
         self._is_open = False
@@ -249,7 +249,7 @@ class SqliteStore:
         try:
             self._watch.check()
         except StoreFileLost:
-            if self._watch.is_owned():  # Its log is gone: what stands there is not, yet.
+            if self._watch.is_owned():  # Its log is gone: what is there is not, yet.
                 with suppress(sqlite3.Error):
                     self._writer.checkpoint()
             raise

@@ -93,7 +93,7 @@ class SqliteStoreReader:
         self._db.close()
 
     def forget_names(self) -> None:
-        """Ask anew for what numbers stand for: those of a writer that gave up may change."""
+        """Ask again for what numbers stand for: those of a writer that gave up may change."""
         self._names = {0: ""}
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────

@@ -1,9 +1,9 @@
 """``StoreWatch``: whether the files of an open store are still the ones that lie in its folder.
 
-SQLite goes on writing a file that was removed, renamed or replaced, and no process would ever find
-what it writes.  Names are compared with device and inode; nothing is opened.  A file that was
+SQLite continues writing a file that was removed, renamed or replaced, and no process would ever
+find what it writes.  Names are compared with device and inode; nothing is opened.  A file that was
 cut, or overwritten by a shorter one, is the same file: neither the database nor its log ever
-becomes shorter while the store is open, but for a log that was longer than its limit.  One that
+becomes shorter while the store is open, except for a log that was longer than its limit.  One that
 was overwritten by contents of the same length is noticed when it is read.
 """
 

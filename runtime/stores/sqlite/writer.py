@@ -81,7 +81,7 @@ class SqliteWriter:
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
     def apply(self, batch: Iterable[Operation]) -> Applied:
-        """Write a batch, all or nothing, durably; but for what cannot be written for its own
+        """Write a batch, all or nothing, durably; except for what cannot be written for its own
         contents, which has its own ``error`` and leaves the others as they would be without it.
 
         Each commit's ``error``, ``written`` and outcomes are filled in.  Raises
