@@ -17,6 +17,7 @@ from hubbub.hub.virtual import virtual_ports
 
 sys.path.append(str(Path(__file__).parent))
 
+from support.bytecode import keep_bytecode
 from support.profiles import load_profile
 from support.selection import (  # noqa: F401
     pytest_deselected,
@@ -28,6 +29,7 @@ from support.selection import (  # noqa: F401
 )
 from support.virtual_time import VirtualTimeLoop
 
+keep_bytecode()
 load_profile()
 
 

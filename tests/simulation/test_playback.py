@@ -2,9 +2,9 @@
 
 import json
 import runpy
-import shutil
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,8 @@ class Project:
 
     def forget(self) -> None:
         sys.modules.pop(self.module, None)
-        shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
+        source = self.folder / f"{self.module}.py"
+        Path(cache_from_source(str(source))).unlink(missing_ok=True)
 
     def runtime(self, store: Any, ports: Any, **options: Any) -> Runtime:
         sys.path.insert(0, str(self.folder))
