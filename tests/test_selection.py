@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support.profiles import examples
+from support.profiles import examples, portion
 
 pytest_plugins = ["pytester"]
 
@@ -39,7 +39,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return project.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    return project.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
@@ -53,7 +53,7 @@ def test_long_tests_are_left_out_and_that_is_said(project: pytest.Pytester, proc
 
 
 def test_all_run_where_they_are_asked_for_and_nothing_is_said(project: pytest.Pytester) -> None:
-    result = run(project, "-n", "2", "-m", "")
+    result = run(project, "-n", "0", "-m", "")
     assert result.parseoutcomes()["passed"] == 8
     result.stdout.no_fnmatch_line("*left out*")
 
@@ -90,10 +90,15 @@ def test_people_draw_a_tenth_of_the_examples_of_ci() -> None:
     try:
         settings.load_profile("ci")
         assert (examples(250), examples(5)) == (250, 5)
+        assert list(portion(range(45))) == list(range(45))
         assert settings().max_examples == 100
         assert settings().derandomize
         settings.load_profile("dev")
         assert (examples(250), examples(5)) == (25, 1)
+        tried = [portion(range(45)) for _ in range(500)]
+        assert {len(each) for each in tried} == {4, 5}
+        assert {number for each in tried for number in each} == set(range(45))
+        assert (list(portion([7])), list(portion([]))) == ([7], [])
         assert settings().max_examples == 10
         assert not settings().derandomize
     finally:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 from support.agents import echo_model, model_agent
+from support.profiles import examples
 
 from attacks.scale import scale
 from hubbub import Runtime
@@ -29,7 +30,7 @@ Make = Callable[[], Journal]
 
 
 class Store(NamedTuple):
-    """A store, the same one every time where it is on a disk, and how often to open it in CI."""
+    """A store, the same one every time where it is on a disk, and how often to open it."""
 
     make: Callable[[], Journal]
     cycles: int
@@ -38,10 +39,12 @@ class Store(NamedTuple):
 @pytest.fixture(params=["memory", "late", "sqlite", "sqlite, no folders"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     stores = {
-        "memory": Store(MemoryJournal, 1000),
-        "late": Store(lambda: LateJournal(MemoryJournal()), 300),
-        "sqlite": Store(lambda: sqlite_store(tmp_path), 20),
-        "sqlite, no folders": Store(lambda: sqlite_store(tmp_path, mirror=False), 20),
+        "memory": Store(MemoryJournal, examples(1000)),
+        "late": Store(lambda: LateJournal(MemoryJournal()), examples(300)),
+        "sqlite": Store(lambda: sqlite_store(tmp_path), max(examples(20), 6)),
+        "sqlite, no folders": Store(
+            lambda: sqlite_store(tmp_path, mirror=False), max(examples(20), 6)
+        ),
     }
     return stores[request.param]
 
@@ -115,7 +118,7 @@ async def cycles(make: Make, times: int) -> None:
 def test_a_thousand_openings_leave_no_thread_task_descriptor_or_memory(
     backend: Any, store: Store
 ) -> None:
-    """A thousand of the memory store, fewer of those that take their time; long: of each."""
+    """In CI a thousand of the memory store, fewer of those that take their time; long: of each."""
     anyio.run(cycles, store.make, scale(store.cycles, 1000), backend=backend)
 
 

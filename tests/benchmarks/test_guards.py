@@ -40,7 +40,11 @@ def test_import_brings_in_nothing_heavy() -> None:
     assert not heavy & imported_modules()
 
 
-@pytest.mark.parametrize("name", ["streams", "callbacks", "ask", "callers", "run", "memory"])
+@pytest.mark.parametrize(
+    "name",
+    ["run", *(pytest.param(x, marks=pytest.mark.long)
+              for x in ("streams", "callbacks", "ask", "callers", "memory"))],
+)  # fmt: skip
 def test_benchmark_works(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--quick"]) == 0
     assert "floor" in capsys.readouterr().out

@@ -12,6 +12,7 @@ import pytest
 from journals.record import FOLDER
 from msgspec import Struct, structs
 from support.histories import STORIES, Story, lived
+from support.profiles import portion
 from support.restarts import Lives
 
 from hubbub import AgentDefinition
@@ -54,7 +55,7 @@ def test_nothing_is_said_of_a_history_with_crashes(story, when):
     store = STORES[len(story) % 3]
     commits = lived(STORIES[story], store=store).lives[0].commits
     # The last one is the note of a runtime that is left, when nothing strikes any more.
-    for number, commit in enumerate(range(1, commits, max(1, commits // 8))):
+    for number, commit in portion([*enumerate(range(1, commits, max(1, commits // 8)))]):
         faults = [Crash(commit=commit, when=when), Crash(commit=2 + number % 5, life=1)]
         history = lived(STORIES[story], faults=faults, store=store)
         assert len(history.lives) > 1

@@ -13,6 +13,8 @@ from simulation.run import find, live
 
 SUITE = 60
 """Worlds that the suite lives; the first ones, so that a failure has the same seed everywhere."""
+FEW = 30
+"""A bug that may take more worlds than these is a long search."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +30,10 @@ def test_nothing_is_wrong_in_the_first_worlds() -> None:
     assert not found, "\n".join(f"seed {x.seed}: {x.problem}\n    {x.command}" for x in found)
 
 
-@pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.parametrize(
+    "bug",
+    [pytest.param(bug, marks=pytest.mark.long if WORLDS[bug] > FEW else ()) for bug in PLANTED],
+)
 def test_a_planted_bug_is_found_in_as_many_worlds_as_are_stated(bug: str) -> None:
     found = find(bug, PLANTED[bug], WORLDS[bug]).found
     assert found is not None, f"{bug} was not found in {WORLDS[bug]} worlds"

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import find, settings
 from msgspec import structs
 from simulation.drawing import drawn, lived
+from support.profiles import portion
 from support.simulations import desk, one_tool, two_users
 
 from hubbub.hub import events as e
@@ -185,7 +186,8 @@ def test_after_a_torn_commit_the_store_holds_what_was_heard_and_a_whole_batch_or
     commits = simulate(two_users, desk(), store="sqlite").lives[0].commits
     assert commits > 30
     kept = lost = 0
-    for commit in range(1, commits + 1):
+    tried = portion(range(1, commits + 1))
+    for commit in tried:
         for sectors in (0, 1, 2 + commit % MAX_SECTORS):
             faults = [torn(commit, sectors)]
             history = simulate(two_users, desk(), faults=faults, store="sqlite")
@@ -199,8 +201,10 @@ def test_after_a_torn_commit_the_store_holds_what_was_heard_and_a_whole_batch_or
             unheard = len(history.events) - len(heard) - len(heard_in(history, 1))
             assert unheard == first.tip - len(heard)
             kept, lost = kept + is_kept, lost + (not is_kept)
-    assert kept > commits
-    assert lost > commits
+    assert min(kept, lost) >= len(tried)
+    assert min(kept, lost) > commits or len(tried) < commits, (
+        "some batches that were torn are whole"
+    )
 
 
 def test_commits_of_one_batch_share_its_fate() -> None:
@@ -221,7 +225,7 @@ def test_commits_of_one_batch_share_its_fate() -> None:
 
 def test_the_power_may_fail_again_while_a_process_recovers() -> None:
     lives = []
-    for commit in range(2, 40, 4):
+    for commit in portion(range(2, 40, 4)):
         for sectors in SOME[::3]:
             again = [torn(1, sectors + life, life) for life in (1, 2, 3)]
             crashes = [torn(commit, sectors), *again]
@@ -306,7 +310,7 @@ def test_the_same_arguments_come_to_the_same_trace_in_every_process() -> None:
 
 
 def test_nothing_is_wrong_in_our_own_worlds_when_the_power_fails() -> None:
-    for seed in range(20):
+    for seed in portion(range(20)):
         world, random = drawn(seed), Random(seed)
         others = [x for x in world.faults if not isinstance(x, Crash | ChannelFault)]
         crashes = [
@@ -373,7 +377,12 @@ def two_transactions() -> Iterator[None]:
         yield
 
 
-def found_by(setup: Setup, sectors: Sequence[int], when: Any = "torn") -> dict[str, Crash]:
+COMMITS = range(1, 30)
+
+
+def found_by(
+    setup: Setup, sectors: Sequence[int], when: Any = "torn", commits: Sequence[int] = COMMITS
+) -> dict[str, Crash]:
     """The invariants that a crash of some conversation breaks, each with the first crash."""
     steps = [
         Open(agent="desk", input="the red one", user="ann"),
@@ -382,7 +391,7 @@ def found_by(setup: Setup, sectors: Sequence[int], when: Any = "torn") -> dict[s
     ]
     found: dict[str, Crash] = {}
     for number in sectors:
-        for commit in range(1, 30):
+        for commit in commits:
             crash = Crash(commit=commit, when=when, sectors=number)
             try:
                 simulate(steps, setup, faults=[crash], store="sqlite")
@@ -392,20 +401,22 @@ def found_by(setup: Setup, sectors: Sequence[int], when: Any = "torn") -> dict[s
 
 
 def test_a_store_that_tells_before_it_has_committed_is_found() -> None:
+    some = portion(COMMITS)
     with told_before_it_is_committed():
         found = found_by(desk(), [0])
         assert found["replay_equals_live"] == torn(1)
         assert "no_message_lost" in found
         # A process that is killed takes nothing from the disk with it: this needs the power.
-        assert not found_by(desk(), [0], "before") | found_by(desk(), [0], "after")
-    assert not found_by(desk(), [0])
+        assert not found_by(desk(), [0], "before", some) | found_by(desk(), [0], "after", some)
+    assert not found_by(desk(), [0], commits=some)
 
 
 def test_a_store_that_writes_one_commit_in_two_transactions_is_found() -> None:
+    some = portion(COMMITS)
     with two_transactions():
         assert set(found_by(desk(), [3, 8])) == {"one_completion_per_invocation"}
-        assert not found_by(desk(), [0], "before") | found_by(desk(), [0], "after")
-    assert not found_by(desk(), [3, 8])
+        assert not found_by(desk(), [0], "before", some) | found_by(desk(), [0], "after", some)
+    assert not found_by(desk(), [3, 8], commits=some)
 
 
 def test_a_log_whose_header_is_not_flushed_first_is_found() -> None:

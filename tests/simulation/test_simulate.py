@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
+from support.profiles import portion
 from support.simulations import busy_day, desk, one_tool, two_users, week
 
 from hubbub import (
@@ -57,7 +58,7 @@ def test_a_conversation_survives_a_crash_at_every_commit(store: StoreName, when:
     setup = desk()
     commits = simulate(two_users, setup, store=store).lives[0].commits
     assert commits > 30
-    for commit in range(1, commits + 1):
+    for commit in portion(range(1, commits + 1)):
         history = simulate(two_users, setup, faults=[Crash(commit=commit, when=when)], store=store)
         assert [life.end for life in history.lives[:1]] == ["crashed"], commit
         for x in history.sent:
@@ -67,7 +68,7 @@ def test_a_conversation_survives_a_crash_at_every_commit(store: StoreName, when:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_process_may_die_again_while_it_recovers(store: StoreName) -> None:
-    for commit in range(2, 30, 3):
+    for commit in portion(range(2, 30, 3)):
         for again in (1, 2):
             faults = [Crash(commit=commit), Crash(commit=again, life=1)]
             simulate(two_users, desk(), seed=commit, faults=faults, store=store)

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import anyio
 import pytest
+from support.profiles import portion
 from support.simulations import one_tool
 
 from hubbub import AgentDefinition, Message, PromptDefinition, SideConfig
@@ -78,7 +79,7 @@ def test_a_store_holds_the_commits_up_to_the_crash_and_nobody_heard_of_more(
     store: StoreName, when: Any
 ) -> None:
     commits = lived(one_question, store=store).lives[0].commits
-    for commit in range(1, commits + 1):
+    for commit in portion(range(1, commits + 1)):
         history = lived(one_question, Crash(commit=commit, when=when), store=store)
         first, last = history.lives
         kept = commit if when == "after" else commit - 1

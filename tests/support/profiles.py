@@ -1,10 +1,14 @@
 """How many examples Hypothesis draws: all of them where ``CI`` is set, a tenth for people."""
 
-from typing import Final
+from collections.abc import Sequence
+from random import Random
+from typing import Final, TypeVar
 
 from hypothesis import settings
 
-__all__ = ["DEV", "examples", "load_profile"]
+__all__ = ["DEV", "examples", "load_profile", "portion"]
+
+T = TypeVar("T")
 
 DEV: Final = "dev"
 TENTH: Final = 10
@@ -29,3 +33,13 @@ def examples(number: int) -> int:
     if settings.get_current_profile_name() == DEV:
         return max(number // TENTH, 1)
     return number
+
+
+def portion(values: Sequence[T]) -> Sequence[T]:
+    """All ``values`` in CI, every tenth of them for people, from another one on each time.
+
+    For tests that try one place after the other: the commits of a story, the bytes of a file.
+    """
+    if settings.get_current_profile_name() == DEV:
+        return values[Random().randrange(min(TENTH, len(values))) :: TENTH] if values else values
+    return values

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from support.agents import Observer, assert_one_life, echo_model, model_agent
 from support.crash_journal import CrashJournal
+from support.profiles import portion
 
 from hubbub import AgentDefinition, Hub, Message, RunContext, RunState, Runtime
 from hubbub.agents.code.durable_steps import recall
@@ -991,7 +992,7 @@ async def test_killed_after_any_commit_the_work_comes_to_the_same_end(late: bool
     run_id = ports.ids.run_id(ports.clock.now())
     assert await live(Workflow(), store, ports, run_id) == OUTPUT
     assert crash.commits > 15
-    for after in range(crash.commits):
+    for after in portion(range(crash.commits)):
         workflow, journal, ports = Workflow(), MemoryJournal(), virtual_ports()
         run_id = ports.ids.run_id(ports.clock.now())
         try:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from support.agents import Observer, assert_one_life, heard
 from support.crash_journal import CrashJournal
+from support.profiles import portion
 
 from hubbub import (
     AgentDefinition,
@@ -387,7 +388,7 @@ async def test_killed_after_any_commit_the_conversation_is_handed_over_all_the_s
     end = fold_all(EMPTY, whole)
     assert (end.agent, name, end.last_text) == ("support", "support", "sold")
     assert commits > 8
-    for after in range(commits):
+    for after in portion(range(commits)):
         events, shop, _, name = await held(after)
         thread = fold_all(EMPTY, events)
         assert (thread.agent, name) == ("support", "support"), after

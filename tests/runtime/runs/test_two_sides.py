@@ -10,6 +10,7 @@ from support.agents import Observer, assert_one_life, heard
 from support.anthropic_wire import anthropic_problems
 from support.crash_journal import CrashJournal
 from support.openai_wire import openai_problems
+from support.profiles import portion
 
 from hubbub import (
     AgentDefinition,
@@ -563,7 +564,7 @@ async def test_killed_after_any_commit_the_two_sides_come_to_the_same_end(late: 
     end = fold_all(EMPTY, whole)
     assert end.outcome is not None and end.outcome.outcome == "completed"
     assert commits >= 12 and len(turns(whole)) == 3
-    for after in range(commits):
+    for after in portion(range(commits)):
         events, memory, _ = await whole_or_killed(after)
         thread = fold_all(EMPTY, events)
         assert thread.outcome == end.outcome, after

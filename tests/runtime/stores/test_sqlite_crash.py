@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.profiles import portion
 from torture.audit import Audit, read_runs
 from torture.workload import ORDERS, SECRET, Effects, agents
 
@@ -160,7 +161,7 @@ async def test_killed_after_any_transaction_everything_comes_to_the_same_end(
     transactions = await whole.live(None)
     assert transactions is not None and transactions > 40
     expected = whole.facts()
-    for after in range(offset, transactions, STRIDE):
+    for after in portion(range(offset, transactions, STRIDE)):
         story = Story(tmp_path / f"killed-{after}", offset)
         # On Trio a story may come to its end in fewer transactions than the one before.
         if await story.live(after, unacknowledged=bool(after % 2)) is None:

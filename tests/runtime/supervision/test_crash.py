@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 from support.agents import assert_one_life, model_agent
 from support.crash_journal import CrashJournal
+from support.profiles import portion
 
 from hubbub import AgentDefinition, Message, RunContext, Runtime, agent
 from hubbub.agents.definitions.tools import tool
@@ -204,7 +205,7 @@ async def test_killed_after_any_commit_a_conversation_comes_to_the_same_end(
 ) -> None:
     whole, commits = await held(seed, late)
     assert commits > 15
-    for after in range(commits):
+    for after in portion(range(commits)):
         with told_of(seed, after):
             conversation, ports, journal = Conversation(seed), virtual_ports(), MemoryJournal()
             run_id = ports.ids.run_id(ports.clock.now())

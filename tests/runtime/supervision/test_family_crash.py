@@ -11,6 +11,7 @@ import pytest
 from support.agents import assert_one_life
 from support.crash_journal import CrashJournal
 from support.families import Recorder, answers, child, config, heard, parent
+from support.profiles import portion
 
 from hubbub import Runtime, SideConfig
 from hubbub.agents.definitions.agent import AgentDefinition
@@ -141,28 +142,17 @@ def told(events: list[Event]) -> list[str]:
 @pytest.mark.parametrize("mode", ["wait", "wait, stay", "stay", "go on"])
 @pytest.mark.parametrize("late", [False, True])
 async def test_killed_after_any_commit_the_same_is_told_once(mode: str, late: bool) -> None:
-    crashes = 0
-    expected: list[str] | None = None
-    runs = 0
-    after: int | None = None
-    while True:
+    async def told_after(after: int | None) -> tuple[list[str], int, int]:
+        """What was told, in how many runs, and the commits of the first life."""
         journal, ports, story = MemoryJournal(), virtual_ports(), Story(mode)
         run_id = ports.ids.run_id(0)
-        store: Any = CrashJournal(journal, after)
+        store = first = CrashJournal(journal, after)
         over = await live(story, Late(store) if late else store, ports, run_id)
-        lives = 1
+        assert over == (after is None)
         while not over:
-            lives += 1
-            rest: Any = CrashJournal(journal)
-            over = await live(story, Late(rest) if late else rest, ports, run_id)
+            store = CrashJournal(journal)
+            over = await live(story, Late(store) if late else store, ports, run_id)
         lanes = await history(journal)
-        texts = told(lanes[run_id])
-        if expected is None:
-            expected, runs, after = texts, len(lanes), 0
-            assert len(expected) == 2 and "leaf" in "".join(expected)
-            continue
-        assert texts == expected, f"killed after commit {after}"
-        assert len(lanes) == runs, "no child is doubled or lost"
         for lane in lanes.values():
             keys = [(x.step, x.index) for x in lane if isinstance(x, e.AgentToolComplete)]
             assert len(keys) == len(set(keys))
@@ -171,12 +161,15 @@ async def test_killed_after_any_commit_the_same_is_told_once(mode: str, late: bo
                 assert_one_life(lane, lane[0].run_id)
             thread = fold_all(EMPTY, lane)
             assert thread.status != "running"
-        if lives == 1:
-            break
-        crashes += 1
-        assert after is not None
-        after += 1
-    assert crashes >= 20
+        return told(lanes[run_id]), len(lanes), first.commits
+
+    expected, runs, commits = await told_after(None)
+    assert len(expected) == 2 and "leaf" in "".join(expected)
+    assert commits >= 20
+    for after in portion(range(commits)):
+        texts, found, _ = await told_after(after)
+        assert texts == expected, f"killed after commit {after}"
+        assert found == runs, "no child is doubled or lost"
 
 
 @pytest.mark.spec("T-05")

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.profiles import examples
 from torture.audit import Audit
 from torture.killing import Killing
 
-CYCLES = 10
+CYCLES = max(examples(10), 4)
 """Kills in each of two folders, on asyncio and on Trio in turn."""
 
 

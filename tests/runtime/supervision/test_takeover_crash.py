@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.profiles import portion
 from support.programs import MAIN, Program, spoken
 from support.stored_runs import StoredRuns
 from support.worlds import World, traces
@@ -116,7 +117,7 @@ async def test_killed_after_any_commit_the_conversation_comes_to_the_same_end(
     expected, commits = await whole.tally(), whole.store.commits
     expected.check()
     assert commits > 50
-    for after in range(commits):
+    for after in portion(range(commits)):
         world = World(store, tmp_path / str(after), latency=1.0, idempotent=False)
         over = await live(world, after)
         assert not over or store == "sqlite"  # It commits in groups: there may be fewer.
