@@ -55,16 +55,18 @@ def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
             place = ""
 
 
+def next_text(lines: Iterator[str]) -> tuple[str, str]:
+    """The id and the text of the next answer."""
+    texts = ((at, each["text"]) for at, each in events_of(lines) if each["type"] == "agent:text")
+    return next(texts)
+
+
 def test_a_browser_continues_where_it_was_when_the_service_was_restarted(tmp_path: Path) -> None:
-    said = []
     with served(APPS[0], tmp_path) as (url, process), httpx.Client(base_url=url) as client:
         begun = client.post("/customers/ada/messages", json={"text": "my order"})
         run_id = begun.json()["run_id"]
         with client.stream("GET", f"/runs/{run_id}/events", timeout=20) as response:
-            for place, event in events_of(response.iter_lines()):
-                if event["type"] == "agent:text":
-                    said.append(event["text"])
-                    break
+            place, text = next_text(response.iter_lines())
             process.send_signal(signal.SIGTERM)  # The client stays.
             assert process.wait(timeout=20) in (0, -signal.SIGTERM)
     with served(APPS[0], tmp_path) as (url, _), httpx.Client(base_url=url) as client:
@@ -72,19 +74,9 @@ def test_a_browser_continues_where_it_was_when_the_service_was_restarted(tmp_pat
         assert again.json() == {"text": "About 'and the invoice': we are on it."}
         path, headers = f"/runs/{run_id}/events", {"Last-Event-ID": place}
         with client.stream("GET", path, headers=headers, timeout=20) as response:
-            said += [
-                event["text"]
-                for _, event in _until_answered(response.iter_lines())
-                if event["type"] == "agent:text"
-            ]
-    assert said == ["About 'my order': we are on it.", "About 'and the invoice': we are on it."]
-
-
-def _until_answered(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for place, event in events_of(lines):
-        yield place, event
-        if event["type"] == "agent:text":
-            return
+            _, next_one = next_text(response.iter_lines())
+    assert text == "About 'my order': we are on it."
+    assert next_one == "About 'and the invoice': we are on it."
 
 
 def test_a_fastapi_service_remembers_its_customers(tmp_path: Path) -> None:
