@@ -1,6 +1,6 @@
 """Asking and replying.
 
-A prompt has an id, and the first reply to it counts.  Whom it is for decides how it travels:
+A prompt has an id, and the first reply to it counts.  Its recipient decides how it is delivered:
 
     user, or any name nobody serves   a ``session:prompt`` event; any listener may reply
     a run                             a message to the run, carrying the ``prompt_id``
@@ -9,12 +9,12 @@ A prompt has an id, and the first reply to it counts.  Whom it is for decides ho
 The prompt of a run goes through that run's own lane, and its reply through that run's inbox, so
 both are in its journal.
 
-A prompt ends exactly once, with a reason, by ``session:prompt:end``: in the lane of the run that
-asked, as soon as that decides so (its reply taken, its asker timed out, interrupted, at its end,
-or found to be lost with its process); in the hub's lane, where nobody's run asked, by its reply,
-its timeout, its asker's cancellation, with the hub, or at the next opening of the store.  From
-that record on, at once, a reply is rejected.  An interruption or termination of the
-asker that is on its way to the store counts already: it would come first.
+A prompt ends exactly once, by a ``session:prompt:end`` with a reason.  If a run asked, the event is
+written to that run's lane when the reply is taken, the prompt times out, the run is interrupted or
+ends, or a restart finds the prompt lost with its process.  Otherwise it is written to the hub's
+lane, upon the reply, a timeout, the asker's cancellation, the end of the hub, or the next opening
+of the store.  From then on replies are rejected.  They are rejected already while an interruption
+or termination of the asker is on its way to the store, which would be committed first.
 """
 
 import inspect
@@ -54,11 +54,11 @@ Service = Callable[[str], Any | Awaitable[Any]]
 
 
 class Asker(Protocol):
-    """The run that asks, by whose lane a prompt opens and ends."""
+    """The run that asks; its lane records when a prompt opens and ends."""
 
     @property
     def run_id(self) -> str:
-        """The run in whose name it asks."""
+        """The id of the run."""
         ...
 
     def open_prompt(self, event: SessionPrompt) -> None:
@@ -66,7 +66,7 @@ class Asker(Protocol):
         ...
 
     def end_prompt(self, event: SessionPromptEnd) -> None:
-        """Record that it has ended, unless that is on record."""
+        """Record that a prompt has ended, unless that is recorded already."""
         ...
 
 
@@ -80,11 +80,11 @@ class _Prompt:
         self.asker = asker
         self.asked = asked
         self.answer: str | None = None
-        """The reply, which has yet to reach the asker's run, if it is one."""
+        """The reply.  If a run asked, it may not have reached that run yet."""
         self.ended = ""
         """Why nobody can reply any more."""
         self.is_announced = False
-        """Whether the hub's lane says that it is open."""
+        """Whether the hub's lane records it as open."""
         self.waiter: anyio.Event | None = None
 
     def end(self, reason: str) -> None:
@@ -109,15 +109,15 @@ class Prompts:
         self._open: dict[str, _Prompt] = {}
         self._of_run: dict[str, dict[str, _Prompt]] = {}
         self._asleep: dict[str, list[_Prompt]] = {}
-        """Those that end with their asker's run, whose end the store has not taken yet."""
+        """Prompts that end with their asker's run, whose end is not committed yet."""
         self._ended = EndedPrompts(pipeline.journal, tasks)
         self._stopping: dict[str, list[str]] = {}
-        """The interruptions and terminations on their way to runs that ask, in words, in order."""
+        """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
         self._services: dict[str, Service] = {}
         self._number = 0
 
     async def begin(self) -> None:
-        """End what was open when the process before this one stopped."""
+        """End the prompts that were open when the previous process stopped."""
         asked = (await self._pipeline.journal.notes(NOTE)).get(NOTE, "")
         for prompt_id in asked.split():
             self._ended.remember(prompt_id, LOST)

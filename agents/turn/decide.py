@@ -4,26 +4,25 @@
 
 Rules, in this order
 --------------------
-1. A run that has ended leaves memory, once hooks have been called for its end.
-2. Control is taken before anything else, and with it the words that give the conversation back
-   (agents/state/commands.py); then hooks are called for what was written, while what is at work
-   continues; then results are taken, before messages.
-3. While calls are open they are worked on: all at once if the step was parallel, else the first
-   one; nothing is asked of the model and no message is taken until each has its result.
-   Where only children are left to wait for, the run waits, and costs no task.  While a
-   frame has the conversation, what a person says is lent to it: the run without an open call takes
-   it.  Where the user's answer is waited for, what a person says first is the answer.
-4. Subagents that start with a prompt are started before its first step, which the blocking ones
-   hold back.
-5. Messages are taken, all that wait, before the model is asked: at work, by the side they
-   are for.  What comes while it is being asked waits for its answer: the model has not seen it,
-   so its answer is none to it.
-6. Inside a session the model's next step is due.
-7. A run that is closing, or was started for one session, ends when nothing waits;
-   one of two sides whose session was the run, at once.
-8. Otherwise the run parks: it says so once, then leaves memory until something arrives.
+1. A run that has ended leaves memory, after the hooks for its end have been called.
+2. Control items and user commands that return the conversation (agents/state/commands.py) are
+   taken first.  Then hooks are called for committed events, while activities that have begun
+   continue.  Then results are taken, before messages.
+3. Open calls are executed: all at once if the step was parallel, else one after another.  Until
+   each has its result, the model is not asked and no message is taken.  A run that waits only for
+   children has no task.  While a frame has the conversation, user messages are lent to it: they
+   are taken by the frame without an open call.  If a call waits for the user's answer, the next
+   user message is that answer.
+4. Subagents that start with a prompt are started before its first step; blocking ones delay it.
+5. All waiting messages are taken before the model is asked, in a session by the side they are for.
+   A message that arrives during a model call waits for its end: the model has not seen it, so the
+   reply does not answer it.
+6. In a session, the model's next step is due.
+7. A run that is closing, or was started for one session, ends when nothing waits; a two-sided run
+   that was started for one session ends with that session.
+8. Otherwise the run parks: it records that once and leaves memory until an item arrives.
 
-The command is never stored: the live loop, a wake-up and a restart after a crash all ask again.
+The command is never stored: the live loop, a wake-up and a restart after a crash compute it again.
 """
 
 from typing import Literal, TypeAlias
@@ -57,11 +56,11 @@ __all__ = [
 ]
 
 Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back"]
-"""Kinds of item.  What a person says is a message, and ``said`` too; some of it is a word."""
+"""Kinds of item.  A user's message is a ``message`` and ``said``; some are commands."""
 
 
 class CallModel(Struct, frozen=True, gc=False):
-    """Ask the model for step ``step``, after ``delay`` seconds."""
+    """Call the model for step ``step``, after ``delay`` seconds."""
 
     turn: int
     step: int
@@ -70,7 +69,7 @@ class CallModel(Struct, frozen=True, gc=False):
 
 
 class RunTool(Struct, frozen=True, gc=False):
-    """Run call ``index`` of step ``step``; its start is on record already."""
+    """Run call ``index`` of step ``step``; its start is committed already."""
 
     step: int
     index: int
@@ -88,59 +87,59 @@ class StartChild(Struct, frozen=True, gc=False):
 
 
 class Receive(Struct, frozen=True, gc=False):
-    """Show what waits to the hooks that may change it, and take it."""
+    """Pass the waiting items to the hooks that may change them, and take them."""
 
     kind: Kind
 
 
 class CallHooks(Struct, frozen=True, gc=False):
-    """Tell the hooks of what is on record."""
+    """Call the hooks for committed events."""
 
 
 Activity: TypeAlias = CallModel | RunTool | StartChild | Receive | CallHooks
 
 
 def needs_record(activity: Activity) -> bool:
-    """Whether what led to an activity must be on record, durably, before it may begin.
+    """Whether an activity may begin only when the events that led to it are durable.
 
-    It must, for whatever has effects outside; asking a model has none, and is done again after a
+    True for every activity with outside effects.  A model call has none: it is repeated after a
     crash.
     """
     return activity.__class__ is not CallModel
 
 
 class Do(Struct, frozen=True, gc=False):
-    """These activities, and no others, must be under way."""
+    """Exactly these activities must be running."""
 
     activities: tuple[Activity, ...]
 
 
 class Take(Struct, frozen=True, gc=False):
-    """Take every waiting item of this kind; of what was ``said``, and of ``back``, the first."""
+    """Take every waiting item of this kind; only the first one of ``said`` and of ``back``."""
 
     kind: Kind
 
 
 class Lend(Struct, frozen=True, gc=False):
-    """Wait for a frame, and have it look at what waits here: the first of it is ``said``."""
+    """Wait for a frame, and wake it to take the user message that waits here."""
 
     frame_run_id: str
 
 
 class AwaitChildren(Struct, frozen=True, gc=False):
-    """Wait for children: nothing is to be done until one reports, or something else comes."""
+    """Wait until a child reports or another item arrives."""
 
 
 class Conclude(Struct, frozen=True, gc=False):
-    """Write the terminal record."""
+    """Record that the run has ended."""
 
 
 class Park(Struct, frozen=True, gc=False):
-    """Write that the run parks."""
+    """Record that the run parks."""
 
 
 class Leave(Struct, frozen=True, gc=False):
-    """Leave memory: nothing is due until something arrives, if ever."""
+    """Leave memory: nothing is due until an item arrives."""
 
 
 Command: TypeAlias = Do | Take | Lend | AwaitChildren | Conclude | Park | Leave
@@ -163,9 +162,9 @@ def decide(
     hook_events: bool = False,
     hooked: frozenset[Kind] = frozenset(),
 ) -> Command:
-    """The command that follows from the state and from which kinds of item wait.
+    """The command that follows from the thread and the kinds of waiting items.
 
-    ``asking`` is the turn on whose behalf the model is being asked just now, 0 for none.
+    ``asking`` is the turn of the running model call, 0 for none.
     ``hook_events``: hooks have not been called yet for what was committed; ``hooked``: the kinds of
     items that hooks see before they are taken.
     """
@@ -207,7 +206,7 @@ def decide(
 
 
 def _command_due(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop", "back"]:
-    """The word that waits and is for this run to act upon, if one is."""
+    """The waiting user command that this run must execute, if there is one."""
     is_below = thread.frame is not None
     is_frame = thread.origin.frame > 0 and thread.converses
     if "stop" in waiting and (is_below or is_frame or thread.pause is not None):
@@ -218,7 +217,7 @@ def _command_due(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop"
 
 
 def _waits(step: OpenStep, waiting: frozenset[Kind]) -> Command:
-    """What a run does while its open calls wait for others."""
+    """The command for a run whose open calls wait for others."""
     if "said" in waiting:
         if step.pause is not None:
             return _TAKE["said"]
@@ -229,7 +228,7 @@ def _waits(step: OpenStep, waiting: frozenset[Kind]) -> Command:
 
 
 def is_wanted(thread: Thread, activity: Activity) -> bool:
-    """Whether what ``activity`` says still counts: its turn, or its call, is not over."""
+    """Whether the outcome of ``activity`` is still needed: its turn, or its call, is not over."""
     if isinstance(activity, CallModel):
         return thread.in_session and thread.turn == activity.turn
     if not isinstance(activity, RunTool):
@@ -243,7 +242,7 @@ def is_wanted(thread: Thread, activity: Activity) -> bool:
 
 
 def _at_work(thread: Thread, asking: int) -> tuple[Activity, ...]:
-    """What continues while hooks are called."""
+    """The activities that continue while hooks are called."""
     if not thread.in_session:
         return ()
     if thread.open is not None:
@@ -290,5 +289,5 @@ _KINDS: dict[type, Kind] = {
 
 
 def kind_of(item: InLane) -> Kind:
-    """Which kind an item of an inbox is."""
+    """The kind of an inbox item."""
     return _KINDS[item.__class__]

@@ -1,10 +1,10 @@
-"""What must hold of every history, whatever went wrong in it.
+"""The invariants of every history, whichever faults were injected.
 
-    History → lines, one for each violation, with the runs and events it is about
+    History → lines, one for each violation, with its runs and events
 
 Each invariant is a plain function of the history.  It returns or yields its lines, or raises
-``AssertionError``: one that asserts and returns nothing is one, too.  ``INVARIANTS`` has all that
-hold of every world by name, so that one can switch some off, or add one's own:
+``AssertionError``; a function that only asserts and returns nothing is valid, too.  ``INVARIANTS``
+maps names to the invariants that hold in every world, so that users can remove or add some:
 
     simulate(scenario, setup, invariants={**INVARIANTS, "polite": all_answers_say_please})
 
@@ -19,12 +19,12 @@ hold of every world by name, so that one can switch some off, or add one's own:
 
 Rules
 -----
-* What the contract allows is no violation: letters instead of deliveries, what a restore drops,
-  messages that are lent to a frame or move at a pop, results that nobody is told of, messages that
-  a code agent is given again.
-* What only listeners are told of (letters) may be missing where the process died before it could
-  tell them; what is in the store may not.
-* What must have happened in the end is asked of a world at rest only (``history.is_settled``).
+* What the contract allows is not a violation: dead letters instead of deliveries, items dropped by
+  a restore, messages lent to a frame or moved when it is popped, results that are not reported,
+  messages that a code agent receives again.
+* Events that only listeners receive (dead letters) may be missing if the process died before it
+  dispatched them; events in the store may not.
+* What must have happened eventually is checked only in a world at rest (``history.is_settled``).
 """
 
 import inspect

@@ -1,11 +1,11 @@
-"""What must hold of calls: one result each, children's included.
+"""Invariants of calls: each has one result, and so has each call of a child.
 
 Rules
 -----
-* A code agent may talk with several models at once, and leaves calls open when it ends: there is
-  no next request that they could spoil.  So of its own calls nothing is asked here.
-* A run that was adopted from its folder has its lanes written again, as far as the folder says:
-  nothing is asked of how its children and frames came and went.
+* The calls of code agents are not checked: a code agent may use several models at once, and may
+  end with open calls, since no further request will contain them.
+* In a run that was adopted from its folder, the order of children and frames is not checked: its
+  lanes were written again from what the folder contains.
 """
 
 from collections import Counter, defaultdict
@@ -30,8 +30,8 @@ Call: TypeAlias = tuple[int, int]
 
 
 def valid_history_at_every_model_call(history: History) -> Iterator[str]:
-    """Whatever a model is shown, every provider takes it; and no step begins while a call of the
-    one before has no result."""
+    """Every provider accepts every model request, and no step begins while a call of the previous
+    step has no result."""
     for asked in history.requests:
         for problem in _problems(asked.request):
             yield f"run {asked.run_id}, life {asked.life}: its model was shown {problem}"
@@ -49,10 +49,11 @@ def valid_history_at_every_model_call(history: History) -> Iterator[str]:
 
 
 def one_completion_per_invocation(history: History) -> Iterator[str]:
-    """Each call gets one result; each session of a child is reported to its parent once, the end
-    of an idle one too, and a frame's when it is popped.
+    """Each call has one result.  Each session of a child is reported to its parent once, also the
+    end of an idle child; the session of a frame is reported when the frame is popped.
 
-    A parent that is over hears by letter, or not at all where the process died before that.
+    If the parent has ended, the report is a dead letter; if the process died before that, there is
+    none.
     """
     for run_id, own in _model_lanes(history):
         yield from _answers(history, run_id, own)
@@ -148,7 +149,7 @@ def _answers(history: History, run_id: str, own: Sequence[Event]) -> Iterator[st
 
 
 def _results(history: History) -> Mapping[str, list[e.SessionResult]]:
-    """What parents were told of each child, in their inboxes or by a letter of a refusal."""
+    """What was reported of each child: to its parent's inbox, or in a dead letter."""
     found: dict[str, list[e.SessionResult]] = defaultdict(list)
     for inbox in history.inbox.values():
         for item in inbox:

@@ -1,9 +1,8 @@
-"""What must hold where nothing is meant to fail.
+"""``no_run_failed``: for worlds in which nothing may fail except by an injected fault.
 
-Agents and tools are their author's, and may fail: a run that ends failed and a call that is
-answered by an error break no contract.  So an agent that dies of its author's own mistake in every
-world breaks none of the invariants that hold of all worlds.  ``no_run_failed`` is for worlds in
-which nothing is meant to fail, except for what faults do.
+Agents and tools may fail: neither a failed run nor an error result breaks the contract.  An agent
+that fails in every world by a bug of its author therefore violates none of ``INVARIANTS``; use
+this invariant to find such bugs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,25 +20,25 @@ from hubbub.runtime.simulation.story.history import History
 __all__ = ["no_run_failed"]
 
 _DEATHS: Final = ("Interrupted", "CrashLoop")
-"""The types of what ends a run whose process died: in a world, faults and scenarios do that."""
+"""Error types of runs that ended because their process died, by a fault or by the scenario."""
 
 
 def no_run_failed(history: History) -> Iterator[str]:
     """No run and no session has failed, and no tool that was called answered with an error.
 
-    What counts: a run or a session whose outcome is ``failed`` (code or a model that raised), and
-    an error result of a tool that ran, by ``ToolError`` too.  It is told once, by the run in which
-    it came about: not by the run that a failed session ends, nor by the call that waited for it.
+    Failures are runs and sessions with the outcome ``failed`` (code or a model raised), and error
+    results of tools that ran, also by ``ToolError``.  Each is reported once, for the run in which
+    it happened: not for the run that a failed session ends, nor for the call that waited for it.
 
-    What does not: the other outcomes (``interrupted``, ``terminated``, ``timed_out``, ``limit``)
-    and the errors that they leave calls with; calls that a model got wrong (unknown tools, bad
-    arguments); a session that a model has ended by ``session_fail``; and what is explained by
+    Other outcomes (``interrupted``, ``terminated``, ``timed_out``, ``limit``) and their error
+    results, invalid calls of a model (unknown tools, bad arguments) and sessions that a model ended
+    by ``session_fail`` are not failures.  Neither is a failure that is explained by
 
-    * a fault that struck this tool, or this agent's model, anywhere in this world;
+    * a fault injected into this tool, or into this agent's model, anywhere in this world;
     * the end of a process: calls that it cut off, and code agents that are not resumed;
-    * its words, where they repeat those of a failure that is explained.
+    * its text, if that repeats the text of an explained failure.
 
-    So play some worlds without faults, too.
+    Run some worlds without faults, too.
     """
     found = [
         failure

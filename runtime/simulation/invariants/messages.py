@@ -1,11 +1,11 @@
-"""What must hold of messages: each comes to something, once, in order.
+"""Invariants of messages: each has exactly one outcome, and order is kept.
 
-An item is known by the inbox it came to and its number there, wherever it was taken.  What an
-ending run leaves is
+An item is identified by the inbox that accepted it and its number there.  When a run ends, an item
+that still waits
 
-    a letter       of a message, a result or an answer that nobody will handle
-    moved          a frame's messages, to the frame below: new items there, said at the same time
-    nothing        control, timers and variables: there is nobody left whom they could reach
+    is a dead letter   if it is a message, a result or an answer, which nobody will handle
+    is moved           if it is a message to a frame: to the frame below, as a new item
+    is dropped         if it is a control item, a timer or variables: it has no effect any more
 """
 
 from collections import Counter, defaultdict
@@ -22,14 +22,14 @@ from hubbub.runtime.simulation.story.history import History, Sent
 __all__ = ["no_idle_run_with_mail", "no_message_lost", "order_kept"]
 
 Place: TypeAlias = tuple[str, int]
-"""The inbox and the number there."""
+"""An inbox and the number of an item in it."""
 
 
 def no_message_lost(history: History) -> Iterator[str]:
-    """Whatever an inbox has accepted comes to one thing: it is taken once, or it waits, or it is
-    told of by one letter, or moved to the frame below.
+    """Every accepted item has one outcome: it is taken once, it waits, it is one dead letter, or it
+    is moved to the frame below.
 
-    Whatever a user was told is accepted is in an inbox, and nothing is taken that never came.
+    Every message with an accepted receipt is in an inbox, and only items of an inbox are taken.
     """
     yield from _unaccounted_sends(history)
     records = _records(history)
@@ -57,9 +57,9 @@ def no_message_lost(history: History) -> Iterator[str]:
 
 
 def order_kept(history: History) -> Iterator[str]:
-    """What one sender says to one run is accepted and taken in the order it was said.
+    """The messages of one sender to one run are accepted and taken in the order they were sent.
 
-    Words that give the conversation back overtake.
+    User commands that return the conversation overtake other messages.
     """
     last: dict[tuple[str, str, bool], int] = {}
     for event in history.events:
@@ -76,12 +76,11 @@ def order_kept(history: History) -> Iterator[str]:
 
 
 def no_idle_run_with_mail(history: History) -> Iterator[str]:
-    """At rest nothing waits in the inbox of a run that does nothing; nor does what a person said
-    to a conversation whose frame on top does nothing.
+    """When the world is at rest, no message waits for an idle run, and no user message waits for a
+    conversation whose top frame is idle.
 
-    A code agent reads its messages when it likes, and a run that was left alone, for its
-    definition is gone, has been told of.  What was sent to a frame's own id is for that frame,
-    once the one above it is done.
+    Exempt are code agents, which read messages when they choose to, runs that were reported as not
+    resumable, and messages to the id of a frame, which waits for the frame above it.
     """
     if not history.is_settled:
         return

@@ -1,19 +1,18 @@
-"""``Lanes``: the events of a store, one by one in their order, against themselves.
+"""``Lanes``: checks the events of a store, one by one and in order, for consistency.
 
     row of an event × what came before in its lane  →  problems
 
 Rules
 -----
-* An event's checksum continues that of the event before it: of its run, both lanes together, or
-  of the hub's lane.  One damaged event is one problem; the chain continues behind it.
-* Both lanes of a run, and the hub's, number their events from 1 without a gap.
-* A body is an event, and says of itself what its columns say.  What a run's events say of its
-  parent is the same in all of them.
-* What comes in is something that an inbox takes, beginning with what opened the run; what is
-  written by the run is not.
-* What is in an inbox is what came in and was not taken: by its owner, or by a takeover frame of
-  the same tree, which says so in a lane of its own.  An item is taken once at most, and
-  none after its run has ended: what waited then was moved or is left over.
+* Checksums form a chain: one for each run, over both of its lanes, and one for the hub's lane.  A
+  damaged event is one problem; the check continues with the next event.
+* Each lane numbers its events from 1 without a gap.
+* A body is an event whose fields agree with the columns of its row.  All events of a run name the
+  same parent.
+* An in lane holds only inbox items, and the first one opens the run; an own lane holds none.
+* An inbox holds the items that came in and were not taken: by its owner, or by a takeover frame of
+  the same tree, which records that in its own lane.  An item is taken at most once, and none after
+  its run has ended: what waited then was moved or is left over.
 """
 
 import re
@@ -52,16 +51,16 @@ FROM_BACKUP: Final = (
 
 
 class Problem(Struct, frozen=True):
-    """Something that is not as it should be: where, what, and what to do about it."""
+    """Something wrong in a store: where, what, and the remedy."""
 
     where: str
     what: str
     remedy: str
     heals: bool = False
-    """Whether it is no damage: a folder that is behind is brought in line by the next runtime."""
+    """Whether it is no damage: the next runtime updates a folder that is behind."""
 
     def __post_init__(self) -> None:
-        if not self.where.isascii():  # Paths may hold bytes that are no text.
+        if not self.where.isascii():  # Paths may hold bytes that are not text.
             force_setattr(self, "where", readable(self.where))
         if not self.what.isascii():
             force_setattr(self, "what", readable(self.what))
@@ -72,7 +71,7 @@ class Problem(Struct, frozen=True):
 
 
 class Lane:
-    """How far a run's two lanes (or, as its own, the hub's) have come."""
+    """The state of a run's two lanes, or of the hub's lane, after the events so far."""
 
     __slots__ = (
         "agents", "born", "chains", "children", "has_ended", "in_seq", "is_clear", "is_dense",
@@ -86,30 +85,30 @@ class Lane:
         self.born = 0
         """The position of the first event."""
         self.chains: tuple[int, ...] = (0,)
-        """What the last event's checksum may be: as written and, where they differ, as it comes
-        to.  Either the event or its checksum has changed, and the next one shows which."""
+        """What the last event's checksum may be: as written and, if it differs, as computed.
+        Either the event or its checksum has changed; the next event shows which."""
         self.untaken: dict[int, bool] = {}
         """In-lane numbers of what was not taken, and whether it is a message."""
         self.is_clear = True
-        """Whether every event so far could be read that may have taken something from here."""
+        """Whether every event that may have taken items from this inbox could be read."""
         self.is_sound = True
-        """Whether nothing was wrong with its events so far."""
+        """Whether its events so far had no problem."""
         self.is_dense = True
-        """Whether no number of the in lane is missing so far."""
+        """Whether the in lane has no gap so far."""
         self.has_ended = False
         self.root = ""
         """Its tree's root."""
         self.parent: str | None = None
         """The run above it, as its first event says."""
         self.agents: set[str] = set()
-        """The agents that it has been of."""
+        """Its agents: more than one after a handoff."""
         self.opened: SessionOpen | None = None
         self.children: set[str] = set()
-        """The runs that it has on record as its children."""
+        """The children that it has recorded."""
 
 
 class Lanes:
-    """Takes rows of events in order of position; ``place`` begins what is told of them."""
+    """Takes rows of events in order of position; reports begin with ``place``."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -176,7 +175,7 @@ class Lanes:
             lane.children.add(event.child_run_id)
 
     def _taken(self, run_id: str, seq: int) -> str:
-        """An item is taken, by its run or by a frame; why it cannot be, empty if it can."""
+        """Take an item, for its run or for a frame; why that is invalid, empty if it is valid."""
         lane = self.runs.get(run_id)
         if lane is None:  # A frame may have come here in an export without those above it.
             return ""
@@ -189,7 +188,7 @@ class Lanes:
         return ""
 
     def _blur(self, root: str) -> None:
-        """A record of what was taken cannot be read: it may be from any inbox of the tree."""
+        """An unreadable event may have taken items from any inbox of the tree."""
         for lane in self.runs.values():
             lane.is_clear = lane.is_clear and lane.root != root
 
@@ -202,7 +201,7 @@ class Lanes:
 
 
 def _foreign(lane: Lane, position: Any, event: Event) -> str:
-    """Why an event cannot stand where it does, whatever its columns say; empty if it can."""
+    """Why an event does not belong into its lane, whatever its columns say; empty if it does."""
     if position == lane.born:
         lane.parent = event.parent_run_id
     lane.agents.add(event.agent)
@@ -223,7 +222,7 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
 
 
 def file_problem(ref: FileRef) -> str:
-    """Why nobody can have a file of that name and content; empty where somebody can."""
+    """Why a file reference is invalid; empty if it is valid."""
     if what := path_problem(ref.path):
         return f"it names a file {ref.path!r}; {what}"
     if not _DIGEST.fullmatch(ref.digest):

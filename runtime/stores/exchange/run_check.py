@@ -1,7 +1,6 @@
-"""``RunCheck``: whether the row of a run, its inbox and its family are what its events say.
+"""``RunCheck``: whether the row of a run, its inbox and its family agree with its events.
 
-Asked by ``hubbub fsck`` of every run of a store, and by an import of those that it has put in, so
-that neither lets pass what the other would not.
+Both ``hubbub fsck`` and imports use it, so that they accept the same runs.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,13 +29,13 @@ READ_ERRORS: Final = (
     HubbubError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError,
     AttributeError, RecursionError,
 )  # fmt: skip
-"""What values that do not fit together come to."""
+"""What reading inconsistent values raises."""
 
 _STATUSES: Final = ("active", "waiting", "parked", "ended")
 _INBOXES: Final = ("open", "closing", "terminated", "ended")
 _TEXTS: Final = ("run_id", "root_run_id", "agent", "name", "session_key", "kind")
 _LATEST: Final = 253_402_300_800_000_000
-"""The end of the year 9999 (µs), behind which there are no times."""
+"""The end of the year 9999 (µs), the latest valid time."""
 
 
 def holds_key(row: RunRow) -> bool:
@@ -46,7 +45,7 @@ def holds_key(row: RunRow) -> bool:
 
 
 def ancestors(reader: StoreReader, run_id: str | None) -> Sequence[str]:
-    """A run and those above it, up to one that is missing or comes again."""
+    """A run and its ancestors, up to one that is missing or repeated."""
     found: dict[str, None] = {}
     while run_id is not None and run_id not in found:
         found[run_id] = None
@@ -56,14 +55,14 @@ def ancestors(reader: StoreReader, run_id: str | None) -> Sequence[str]:
 
 
 class RunCheck:
-    """Looks at rows of runs, by a reader that sees them."""
+    """Checks rows of runs, by means of a reader of their store."""
 
     def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._gone = _known_gone(reader)
 
     def problems(self, row: RunRow, lane: Lane) -> Sequence[str]:
-        """What is wrong with a row whose events have come to ``lane``."""
+        """What is wrong with a row; ``lane`` is the state of its events."""
         found = [
             *own_problems(row, lane), *_counter_problems(row, lane),
             *_inbox_problems(self._reader, row, lane), *self._family_problems(row, lane),
@@ -73,7 +72,7 @@ class RunCheck:
         return found
 
     def problems_below(self, run_ids: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Runs whose parent or root is one of these, and why they cannot stand below it."""
+        """Runs whose parent or root is one of these, and why they cannot be its descendants."""
         for row in self._reader.rows():
             is_below = row.parent_run_id in run_ids or row.root_run_id in run_ids
             if is_below and row.run_id not in run_ids:
@@ -159,9 +158,9 @@ def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:
 
 
 def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> str:
-    """Why what opened the run has not given it that descriptor; empty where it has.
+    """Why the run's descriptor does not follow from its opening; empty if it does.
 
-    A child has one of its own, whatever opened it; a run of an older program may have none.
+    A child has its own descriptor, whatever opened it; a run of an older version may have none.
     """
     if text is None:
         return ""
@@ -229,7 +228,7 @@ def _inbox_problems(reader: StoreReader, row: RunRow, lane: Lane) -> Iterator[st
 
 
 def _known_gone(reader: StoreReader) -> frozenset[str]:
-    """Runs that were not in the exports their descendants came in."""
+    """Runs that are missing because only their descendants were exported."""
     imported = (reader.row(key.removeprefix(IMPORTED)) for key in reader.notes(IMPORTED))
     below = [row for row in imported if row is not None and row.parent_run_id is not None]
     return frozenset(

@@ -1,12 +1,12 @@
-"""What damage of the database comes to when it is met: one line for people, never a raw exception.
+"""How a damaged database is reported: as one line with a remedy, never as a raw exception.
 
-    SQLite's own complaint     ─┐
-    values never written       ├──►  OperatorError at the opening, StoreFailed later
-    indexes against their rows ─┘
+    errors of SQLite                 ─┐
+    values that hubbub never writes  ├──►  OperatorError while opening, StoreFailed afterwards
+    indexes that contradict rows     ─┘
 
-SQLite notices damage of its pages, and not that a value, or an entry of an index, has changed: a
-run that an index has lost would never be resumed.  So indexes are compared at each opening
-with the rows of live runs, which takes no longer than counting these does.
+SQLite detects damaged pages, but not a changed value or a changed index entry.  A run that is
+missing from an index would never be resumed.  Each opening therefore compares the indexes with
+the rows of live runs, which costs no more than counting these rows.
 """
 
 import sqlite3
@@ -23,10 +23,10 @@ __all__ = ["READ_ERRORS", "check_indexes", "opening", "reading_on"]
 READ_ERRORS: Final = (
     BadValue, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 )  # fmt: skip
-"""What values come to that nobody has written."""
+"""What reading a value raises that hubbub has not written."""
 
 MAX_ROWS: Final = 20_000
-"""So many rows of runs are read, whichever they are; of more, only the live ones."""
+"""Up to so many rows, all runs are compared; of more, only the live ones."""
 
 _INDEXES: Final = {
     "run_ready": "ready = 1",
@@ -34,7 +34,7 @@ _INDEXES: Final = {
     "run_key": "session_key <> '' AND inbox = 'open'",
     "run_recent": "inbox = 'open' AND kind IN ('user', 'heartbeat')",
 }
-"""The indexes of runs that may have something to do: a run that is missing there is forgotten."""
+"""The indexes by which runs with work are found: a run missing here is never resumed."""
 
 _KNOWN: Final = (
     "SELECT count(*) FROM run {by} WHERE status <> 'ended' AND number IS NOT "
@@ -44,7 +44,7 @@ _KNOWN: Final = (
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Any damage met inside is reported as an ``OperatorError``."""
+    """Turns damage found inside into an ``OperatorError``."""
     try:
         yield
     except sqlite3.Error as error:
@@ -56,7 +56,7 @@ def opening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading_on(path: Path) -> Iterator[None]:
-    """Any damage met inside, while the store is open, is reported as ``StoreFailed``."""
+    """Turns damage found inside, while the store is open, into ``StoreFailed``."""
     try:
         yield
     except sqlite3.Error as error:
@@ -68,7 +68,7 @@ def reading_on(path: Path) -> Iterator[None]:
 
 
 def check_indexes(db: sqlite3.Connection, path: Path) -> None:
-    """Raise ``OperatorError`` where an index of runs does not say what the rows say."""
+    """Raise ``OperatorError`` if an index of runs contradicts the rows."""
     (last,) = db.execute("SELECT coalesce(max(number), 0) FROM run").fetchone()
     by = "NOT INDEXED" if last <= MAX_ROWS else "INDEXED BY run_live"
     sums = ", ".join(f"coalesce(sum({is_in}), 0), coalesce(sum(({is_in}) * number), 0)"

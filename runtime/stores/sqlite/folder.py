@@ -7,8 +7,8 @@
     blobs/            contents of files, by digest
 
 ``sqlite:PATH`` names the folder, or the database in it.  A database of another name, which ends in
-``.db``, keeps the last two in the folder ``NAME.db.d`` beside it.  What a path leads to counts, not
-how it is written: every name of a database is a name of the same store.
+``.db``, keeps the last two in the folder ``NAME.db.d`` beside it.  Paths are resolved first: every
+link to a database names the same store.
 """
 
 import os
@@ -25,7 +25,7 @@ DATABASE: Final = "hubbub.db"
 """The name of the database in a store's folder."""
 
 BESIDE: Final = ("-wal", "-shm", "-journal", "-wal-copy", "-failed")
-"""What the names of files end in that belong to a database and lie beside it."""
+"""Suffixes of the files that belong to a database and are beside it."""
 
 LONGEST: Final = DATABASE + max(BESIDE, key=len)
 """The longest name of a file that SQLite and we put into a store's folder."""
@@ -37,9 +37,9 @@ NETWORK: Final = frozenset(
 
 
 class DataFolder:
-    """Where the parts of a store lie.
+    """The paths of a store's parts.
 
-    Raises ``BadValue`` for what can be no path, ``OperatorError`` for one that leads nowhere.
+    Raises ``BadValue`` for an invalid path and ``OperatorError`` for one that cannot be resolved.
     """
 
     __slots__ = ("_former", "database", "root")
@@ -48,7 +48,7 @@ class DataFolder:
         given, found = Path(path), _resolved(Path(path))
         is_folder = os.path.isdir(found) or ".db" not in (given.suffix, found.suffix)
         self.database = _resolved(found / DATABASE) if is_folder else found
-        """The file itself: no link leads there."""
+        """The file itself, with links resolved."""
         self.root = self.database.parent
         if not _is_same(self.database, self.root / DATABASE):
             self.root = self.database.with_name(f"{self.database.name}.d")
@@ -66,18 +66,18 @@ class DataFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The database and what belongs to it, the lock apart, whether they are there or not."""
+        """The database and the files that belong to it, except the lock; they may be missing."""
         name = self.database.name
         return (self.database, *(self.database.with_name(f"{name}{end}") for end in BESIDE))
 
     def make(self) -> None:
-        """Make the folder if it is missing; it is for its owner's eyes only.
+        """Make the folder if it is missing, accessible only to its owner.
 
-        Raises ``OperatorError`` where nothing can be made, and where ``check_former`` does.
+        Raises ``OperatorError`` if it cannot be made, and where ``check_former`` does.
         """
         self.check_former()
         try:
-            # What a store holds is nobody's to commit by accident.
+            # So that nobody commits a store to a repository by accident.
             if make_private_folder(self.root):
                 with open_private(self.root / ".gitignore") as file:
                     file.write(b"*\n")
@@ -90,16 +90,16 @@ class DataFolder:
         narrow(self._wide())
 
     def _wide(self) -> Iterator[Path]:
-        """Folders of ours that were made when others could still look into them."""
+        """Folders made by older versions, which others can read."""
         for folder in (self.agents, self.blobs):
-            # Made by us they are private; else they may be somebody's own, and hold more than ours.
+            # Folders that we made are private.  Others may be the user's, with other contents.
             if folder.is_dir() and folder.stat().st_mode & 0o077:
                 yield from filter(_is_ours, folder.iterdir())
 
     def check_former(self) -> None:
-        """Raise ``OperatorError`` where agents or contents lie in a folder that is not looked into.
+        """Raise ``OperatorError`` if agents or contents are in a folder that is no longer used.
 
-        Formerly it went by how the path was written which folder they were in.
+        Older versions derived the folder from the path as it was written.
         """
         for folder in self._former:
             if _is_same(folder, self.root):
@@ -122,17 +122,17 @@ class DataFolder:
 
 
 def _resolved(path: Path) -> Path:
-    """Where a path leads, links followed; what is missing is taken as it is written.
+    """A path with its links resolved; missing parts stay as they are written.
 
-    Raises ``OperatorError`` for a path that the system cannot follow, or too long for the files
-    in it.  Nothing has been made then: folders nested that deeply are hard to remove.
+    Raises ``OperatorError`` for a path that the system cannot resolve, or that is too long for the
+    files in it.  It makes nothing first: folders nested that deeply are hard to remove.
     """
     try:
         place = Path(os.path.realpath(path))
         (place / LONGEST).lstat()
     except (FileNotFoundError, NotADirectoryError):
         return place
-    except ValueError as error:  # A NUL, or text that no file system holds.
+    except ValueError as error:  # A NUL, or text that no file system can store.
         raise BadValue("store", f"{str(path)!r} is no path ({error})") from None
     except OSError as error:
         raise OperatorError(f"{path}: {error.strerror}; give another path") from error
@@ -140,7 +140,7 @@ def _resolved(path: Path) -> Path:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one place; also where the case of letters does not count."""
+    """Whether two paths name the same file, also on file systems that ignore case."""
     try:
         return one == other or one.samefile(other)
     except OSError:
@@ -148,7 +148,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether it is certain for a folder in ``agents/`` or ``blobs/`` that we have made it."""
+    """Whether a folder in ``agents/`` or ``blobs/`` was certainly made by hubbub."""
     is_of_blobs = len(folder.name) == 2 and folder.parent.name == "blobs"
     return folder.is_dir() and (is_of_blobs or (folder / "descriptor.json").exists())
 
@@ -162,7 +162,7 @@ def _has_something(folder: Path) -> bool:
 
 
 def file_system_of(path: Path) -> str:
-    """The kind of file system that ``path`` lies on, as the system calls it; empty if unknown."""
+    """The system's name for the file system of ``path``; empty if unknown."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
         place = str(path.resolve())

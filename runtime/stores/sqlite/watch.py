@@ -1,10 +1,11 @@
-"""``StoreWatch``: whether the files of an open store are still the ones that lie in its folder.
+"""``StoreWatch``: whether the files of an open store are still the files in its folder.
 
-SQLite continues writing a file that was removed, renamed or replaced, and no process would ever
-find what it writes.  Names are compared with device and inode; nothing is opened.  A file that was
-cut, or overwritten by a shorter one, is the same file: neither the database nor its log ever
-becomes shorter while the store is open, except for a log that was longer than its limit.  One that
-was overwritten by contents of the same length is noticed when it is read.
+SQLite keeps writing to a file that was removed, renamed or replaced, and no other process would
+find what it writes.  The watch compares the device and inode of each name; it opens nothing.
+
+A truncated file keeps its inode, so its size is checked, too: neither the database nor its log
+becomes shorter while the store is open, except for a log that was longer than its limit.  A file
+overwritten with contents of the same length is detected when it is read.
 """
 
 import os
@@ -22,11 +23,11 @@ _UNBOUNDED: Final = 1 << 63
 
 
 class StoreFileLost(OperatorError):
-    """A file of a store that is open is not in its place any more."""
+    """A file of an open store was removed, replaced or truncated."""
 
 
 class StoreWatch:
-    """Begins with what lies there now: the database, its log, and the lock that is held on it."""
+    """Compares files with what it found when it was made: the database, its log and its lock."""
 
     __slots__ = ("_files", "_is_cut", "_kept", "_known", "_owned", "_sizes")
 
@@ -40,7 +41,7 @@ class StoreWatch:
                 raise _lost(name, "it is gone")
         self._files = tuple(self._known.items())
         self._kept = {str(database): _UNBOUNDED, logs[0]: MAX_LOG_BYTES}
-        """Up to which size a file keeps what it has."""
+        """The size up to which a file never becomes shorter."""
         self._sizes = dict.fromkeys(self._kept, 0)
         self._is_cut = False
         self.check()
@@ -61,7 +62,7 @@ class StoreWatch:
                 self._sizes[name] = min(found.st_size, kept)
 
     def is_owned(self) -> bool:
-        """Whether the database is in its place, whole, and so is the lock on it."""
+        """Whether the database and its lock are in place and not truncated."""
         return not self._is_cut and all(
             identity_of(Path(name)) == self._known.get(name) for name in self._owned
         )
