@@ -355,22 +355,25 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
 
 def _failure_of(error: BaseException, at: AtWork) -> Failure:
     """What a model's exception means; what its class says of it is asked once."""
-    mask, jitter = at.masker(), at.services.hub.ports.ids.random
+    mask, jitter, problem = at.masker(), at.services.hub.ports.ids.random, ""
+    raised: BaseException | None = error
     if is_of(error, ProviderError):
         with suppress(Exception):  # A class of a user's own, which cannot say what it is.
             failure = Failure(
                 kind=error.kind, error=mask(words_of(error)), retryable=error.retryable,
                 retry_after=error.retry_after, jitter=jitter(),
             )  # fmt: skip
-            if not (problem := failure_problem(failure)):
-                return failure
-            text = f"the model object raised {class_name_of(error)}: {problem}"
-            return Failure(kind="bug", error=mask(text, 2000), retryable=False)
+            problem = failure_problem(failure)
+            # What a function in the model raised, which is users' code.
+            raised = error.__cause__ if error.kind == "script" else None
     elif is_of(error, HubbubError):
         at.services.returns.keep_error(at.run.lane.run_id, error)
         return Failure(kind="setup", error=mask(words_of(error)), retryable=False)
-    log.error("model.raised", run_id=at.run.lane.run_id, exc_info=mask.error(error))
-    text = f"the model object raised {class_name_of(error)}: {words_of(error)}"
+    if raised is not None:
+        log.error("model.raised", run_id=at.run.lane.run_id, exc_info=mask.error(raised))
+    if raised is not error and not problem:
+        return failure
+    text = f"the model object raised {class_name_of(error)}: {problem or words_of(error)}"
     return Failure(kind="bug", error=mask(text, 2000), retryable=False)
 
 

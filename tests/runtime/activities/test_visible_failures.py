@@ -11,7 +11,7 @@ import anyio
 import pytest
 from support.agents import echo_model, model_agent
 
-from hubbub import AgentDefinition, ModelReply, Runtime, ScriptedModel, agent, tool
+from hubbub import AgentDefinition, FunctionModel, ModelReply, Runtime, ScriptedModel, agent, tool
 from hubbub.agents.definitions.tools import ToolError
 from hubbub.agents.model import ToolCall
 from hubbub.hub.errors import RunFailed
@@ -70,6 +70,43 @@ async def test_what_a_tool_says_plainly_is_no_error_of_the_program(
         await rt.run("assistant", "Go.")
     (record,) = told(caplog, "tool.raised")
     assert record.levelno == logging.INFO
+
+
+# ── models ───────────────────────────────────────────────────────────────────────────────────
+
+
+def breaks_at_once(request: Any) -> str:
+    raise LookupError("no such line")
+
+
+async def breaks_later(request: Any) -> str:
+    raise LookupError("no such line")
+
+
+@pytest.mark.spec("U-08")
+@pytest.mark.parametrize("fn", [breaks_at_once, breaks_later], ids=["plain", "async"])
+@pytest.mark.parametrize(
+    "make", [FunctionModel, lambda fn: ScriptedModel([fn])], ids=["function", "step"]
+)
+async def test_what_the_function_of_a_model_raises_is_logged_once_with_its_traceback(
+    make: Any, fn: Any, journal: Journal, ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure of the model stays what it is."""
+    async with Runtime([model_agent(make(fn))], store=journal, ports=ports) as rt:
+        outcome = await rt.run("assistant", "Go.")
+    assert outcome.outcome == "failed"
+    assert f"{fn.__name__} raised LookupError: no such line" in outcome.reason
+    (record,) = told(caplog, "model.raised")
+    assert record.levelno == logging.ERROR and outcome.run_id in record.getMessage()
+    assert f"in {fn.__name__}" in logging.Formatter().format(record)
+
+
+async def test_what_a_script_refuses_by_itself_has_no_traceback(
+    journal: Journal, ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Runtime([model_agent(ScriptedModel([]))], store=journal, ports=ports) as rt:
+        assert (await rt.run("assistant", "Go.")).outcome == "failed"
+    assert not told(caplog, "model.raised")
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────
