@@ -6,7 +6,8 @@ Rules
   drive letter, no NUL or other control character.  It is a key, not a place on any disk, so a
   link cannot lead out of it.
 * Models like to write paths from a root: one ``/``, or ``/attachments/``, in front of a name means
-  the area itself (``without_root``), wherever a file is named.
+  the area itself (``without_root``), wherever a file is named.  ``attachments/`` without the
+  slash is a folder of that name; where that has no such file, it means the area, too (``named``).
 * A file is a name and the digest of its content; contents never change, so a copy for another run
   is another name for the same content, and what is written later does not show there.
 * A file that comes from another run gets its own name, or the next free ``name-2.ext``: nothing
@@ -32,6 +33,7 @@ __all__ = [
     "attachment_note",
     "find_files",
     "key_problem",
+    "named",
     "path_problem",
     "place_files",
     "with_file",
@@ -47,6 +49,7 @@ MAX_VALUE_BYTES: Final = 1024 * 1024
 _MAX_PATH: Final = 1024
 _MAX_PART: Final = 255
 _ROOTS: Final = ("/attachments/", "/")
+_FOLDER: Final = "attachments/"
 
 
 class Area(Struct, frozen=True):
@@ -86,6 +89,15 @@ def without_root(path: str) -> str:
     return path.removeprefix(next((root for root in _ROOTS if path.startswith(root)), ""))
 
 
+def named(area: Area, path: str) -> str:
+    """The name of the file that ``path`` means; that of the path itself where there is none."""
+    name = without_root(path)
+    if name not in area.files and path.startswith(_FOLDER):
+        inside = path.removeprefix(_FOLDER)
+        return inside if inside in area.files else name
+    return name
+
+
 def key_problem(key: object) -> str:
     """Why ``key`` is no key; empty when it is one."""
     if not isinstance(key, str) or not 0 < len(key) <= _MAX_PART:
@@ -117,7 +129,7 @@ def find_files(area: Area, paths: Iterable[str]) -> tuple[tuple[FileRef, ...], t
     """The files of these names, and the names that there are none of."""
     wanted: dict[str, str] = {}
     for path in paths:
-        wanted.setdefault(without_root(path), path)
+        wanted.setdefault(named(area, path), path)
     missing = tuple(path for name, path in wanted.items() if name not in area.files)
     return tuple(area.files[name] for name in wanted if name in area.files), missing
 

@@ -17,6 +17,7 @@ from hubbub.agents.state.area import (
     MAX_VALUE_BYTES,
     Area,
     key_problem,
+    named,
     path_problem,
     without_root,
 )
@@ -44,7 +45,8 @@ class FileStat(Struct, frozen=True):
 
 class FileArea:
     """The files of one run.  Names are relative paths with ``/``; nothing leads out of them.  A
-    leading ``/`` or ``/attachments/``, as models write it, means the area's root.
+    leading ``/`` or ``/attachments/``, as models write it, means the area's root, and so does
+    ``attachments/`` where files are looked for and no folder of that name has them.
 
     Every call raises ``BadPath`` for a name that is none; what other runs were given of a file
     are copies, which later writes do not change.
@@ -101,10 +103,12 @@ class FileArea:
 
     def list(self, folder: str = "") -> tuple[str, ...]:
         """The names of all files, or of those under ``folder``, sorted."""
-        if folder not in _ALL:
-            folder = f"{_name(folder.rstrip('/') if isinstance(folder, str) else folder)}/"
-        else:
-            folder = ""
+        if folder in _ALL:
+            return self._under("")
+        folder = f"{_name(folder.rstrip('/') if isinstance(folder, str) else folder)}/"
+        return self._under(folder) or self._under(folder.removeprefix("attachments/"))
+
+    def _under(self, folder: str) -> tuple[str, ...]:
         return tuple(sorted(path for path in self._area().files if path.startswith(folder)))
 
     def stat(self, path: str) -> FileStat:
@@ -117,7 +121,9 @@ class FileArea:
         await self._record(AgentFile(deleted=(self._find(path).path,)))
 
     def _find(self, path: str) -> FileRef:
-        ref = self._area().files.get(_name(path))
+        _name(path)
+        area = self._area()
+        ref = area.files.get(named(area, path))
         if ref is None:
             raise NoSuchFile(path, "list() shows the files there are")
         return ref

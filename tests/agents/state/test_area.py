@@ -218,3 +218,18 @@ def test_files_are_found_in_the_order_named_each_once_and_what_is_missing_is_lis
 def test_a_note_about_files_is_there_only_if_files_are() -> None:
     assert attachment_note(()) == ()
     assert attachment_note(("a", "f/b")) == ("Attachments:\n- a\n- f/b",)
+
+
+@pytest.mark.spec("T-07")
+def test_attachments_of_a_relative_path_is_the_area_where_no_folder_of_that_name_has_the_file() -> (
+    None
+):
+    area = with_files(NO_AREA, [ref(name) for name in ("a", "f/b", "attachments/b", "b")])
+    found, missing = find_files(area, ["attachments/a", "attachments/b", "attachments/f/b"])
+    assert [each.path for each in found] == ["a", "attachments/b", "f/b"]
+    assert missing == ()
+    assert find_files(area, ["attachments/", "attachments/ghost", "attachments"])[1] == (
+        "attachments/", "attachments/ghost", "attachments",
+    )  # fmt: skip
+    found, missing = find_files(area, ["a", "attachments/a", "/attachments/a"])
+    assert [each.path for each in found] == ["a"], "one file, however often it is named"

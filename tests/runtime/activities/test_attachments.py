@@ -285,6 +285,32 @@ async def test_files_may_be_named_from_the_root_wherever_a_model_names_them(
     assert refused.is_error and f"there is no file '{root}../f/in.txt'" in refused.output
 
 
+@pytest.mark.spec("A-01", "T-07")
+async def test_a_model_may_write_attachments_before_the_name_of_any_file(
+    journal: Journal, ports: Ports
+) -> None:
+    pair = Pair(
+        [
+            call("write", path="f/in.txt", text="1"),
+            create("first", "attachments/f/in.txt"),
+            tell("second", "attachments/f/in.txt"),
+            reply("", call("read", path="attachments/out.txt")),
+            "done",
+        ],
+        [
+            reply("", call("read", path="attachments/f/in.txt"),
+                  call("write", path="out.txt", text="2")),
+            call("finish", message="1", paths=["attachments/out.txt"]),
+            call("fail", message="2", path="attachments/out.txt"),
+        ],
+        blocking=True, resumable=RESUMABLE,
+    )  # fmt: skip
+    await pair.play(journal, ports)
+    assert pair.heard("child") == [("first", note("f/in.txt")), ("second", note("f/in-2.txt"))]
+    assert pair.outputs("child", "read") == ["1"]
+    assert pair.outputs("parent", "read") == ["2"]
+
+
 @pytest.mark.spec("A-01")
 async def test_what_is_written_later_does_not_show_on_either_side(
     journal: Journal, ports: Ports

@@ -192,6 +192,31 @@ async def test_a_name_that_leads_out_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.spec("T-07")
+async def test_attachments_of_a_relative_path_means_the_area_where_no_such_folder_has_the_file(
+    worker: Worker, journal: Journal, ports: Ports
+) -> None:
+    async def work(at: Any) -> None:
+        await at.files.write("a.txt", "of the area")
+        await at.files.write("f/b.txt", "deeper")
+        assert await at.files.read_text("attachments/a.txt") == "of the area"
+        assert at.files.stat("attachments/f/b.txt") == at.files.stat("f/b.txt")
+        assert at.files.list("attachments") == at.files.list() == ("a.txt", "f/b.txt")
+        assert at.files.list("attachments/f") == ("f/b.txt",)
+        await at.files.write("attachments/a.txt", "of a folder of that name")
+        assert await at.files.read_text("attachments/a.txt") == "of a folder of that name"
+        assert at.files.list("attachments/") == ("attachments/a.txt",)
+        for path in ("attachments/../a.txt", "attachments//a.txt", "attachments/"):
+            with pytest.raises(BadPath):
+                await at.files.read(path)
+        await at.files.delete("attachments/a.txt")
+        await at.files.delete("attachments/a.txt")
+        assert at.files.list() == ("f/b.txt",)
+
+    async with worker.open(journal, ports) as runtime:
+        await worker.do(await runtime.start("assistant"), work)
+
+
+@pytest.mark.spec("T-07")
 @pytest.mark.parametrize("root", ["/", "/attachments/"])
 async def test_one_leading_slash_and_attachments_mean_the_root_of_the_area(
     root: str, worker: Worker, journal: Journal, ports: Ports
