@@ -10,6 +10,7 @@ Rules
   agent emits it or, at the latest, before its first other ``agent:*`` event.  A second is dropped.
 * ``agent:complete`` is terminal at once, no matter who writes it; what follows is dropped.
 * The session of a code agent begins with its start and ends with its end.
+* A parent gets what the function returned: a text as it is, else JSON; in place of nothing, words.
 * A run whose process died continues in a further attempt if its definition says so, and not if it
   has died too often in a row (agents/turn/crash_limit.py) without progress: a result on record, a
   model's step, a message consumed, a child; or having come as far as to wait, for a message or for
@@ -21,8 +22,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hubbub.agents.state.area import NO_AREA, Area, with_file, with_key
-from hubbub.agents.state.family import OPENING, describe
+from hubbub.agents.state.area import NO_AREA, Area, with_file, with_files, with_key
+from hubbub.agents.state.family import NO_RESULT, OPENING, describe
 from hubbub.agents.state.prompts import OpenPrompt, ends_of, with_prompt, without_prompt
 from hubbub.agents.turn.crash_limit import crash_limit_failure
 from hubbub.hub import events as e
@@ -122,7 +123,8 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
     for item in event.items:
         match item:
             case e.SessionOpen() if thread.opened is None:
-                thread = replace(thread, opened=item)
+                area = with_files(thread.area, item.files) if item.files else thread.area
+                thread = replace(thread, opened=item, area=area)
             case e.SessionClose():
                 thread = replace(thread, closing=True)
             case e.SessionReply() if thread.prompts:
@@ -228,8 +230,8 @@ def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane]
         content=output if isinstance(output, str) else bytes(end.output_json).decode(),
         answers=(OPENING,), final=True,
     )  # fmt: skip
-    if end.output_json is NULL:
-        result = replace(result, content="")
+    if output is None:
+        result = replace(result, content=NO_RESULT if end.success else "")
     return ((opened.parent_run_id, result),)
 
 

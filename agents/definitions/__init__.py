@@ -16,6 +16,7 @@ __all__ = [
     "Agent",
     "AgentDefinition",
     "AgentOptions",
+    "AgentTool",
     "BadArguments",
     "Execute",
     "Files",
@@ -53,6 +54,7 @@ __all__ = [
 _EXPORTS: Final = {
     "hubbub.agents.definitions.agent": (
         "AgentDefinition",
+        "AgentTool",
         "Execute",
         "SessionToolBinding",
         "SideConfig",
@@ -115,6 +117,7 @@ _EXPORTS: Final = {
 if TYPE_CHECKING:
     from hubbub.agents.definitions.agent import (
         AgentDefinition,
+        AgentTool,
         Execute,
         SessionToolBinding,
         SideConfig,

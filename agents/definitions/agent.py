@@ -19,12 +19,18 @@ from hubbub.agents.definitions.problems import (
     name_problems,
     text_problems,
 )
-from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.prompt import (
+    Immediate,
+    PromptDefinition,
+    Resumable,
+    SubagentToolConfig,
+)
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.hub.errors import DefinitionError
 
 __all__ = [
     "AgentDefinition",
+    "AgentTool",
     "Execute",
     "SessionToolBinding",
     "SideConfig",
@@ -100,8 +106,9 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
       ``type="dual_ai"``: ``side_b`` is, both being models; ``max_session_turns`` bounds the turns
       of both (default 250).
     * ``expose_as_tool``: other prompts may name it in their ``tools``, described by
-      ``tool_description``, else ``description``: an ``ai_human`` agent is handed the
-      conversation, a ``dual_ai`` one is started as a child.
+      ``tool_description``, else ``description``.  By its plain name an ``ai_human`` agent is
+      handed the conversation, any other is started as a child; by a ``SubagentToolConfig`` each is
+      started as a child.  ``as_tool`` needs neither this nor a name.
     * ``supports_checkpointing``: the agent has the tool ``interrupt(prompt, options=[])``, which
       pauses it until the user has answered, over restarts.
     * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
@@ -188,6 +195,59 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         """What a model reads of the agent as a tool."""
         return self.tool_description or self.description
 
+    def as_tool(
+        self,
+        *,
+        blocking: bool = True,
+        resumable: bool | Resumable = False,
+        init_user_message_property: str | None = None,
+        init_attachments_property: str | None = None,
+        init_agent_name_property: str | None = None,
+        immediate: bool | Immediate = False,
+        optional: str | None = None,
+    ) -> "AgentTool":
+        """Make a subagent of it, for the ``tools`` of another agent's prompt.
+
+            Agent("lead", "You lead.", model=…, tools=[researcher.as_tool(blocking=False)])
+
+        The agent need not be exposed, nor given to the runtime: what an agent reaches in this way
+        is known with it.  Each call starts a run of its own, without a user: an agent of one model
+        ends its session with its first text without calls, a code agent with its return value, and
+        that is the result.  ``blocking``: the call waits for it; else it comes later, as a message.
+        ``resumable``: the child stays and may be written to; ``True`` is
+        ``Resumable(receives_messages="side_a")``.  The rest as for ``SubagentToolConfig``.
+
+        Raises ``DefinitionError``.
+        """
+        return AgentTool(
+            name=self.name,
+            agent=self,
+            blocking=blocking,
+            resumable=Resumable(receives_messages="side_a") if resumable is True else resumable,
+            init_user_message_property=init_user_message_property,
+            init_attachments_property=init_attachments_property,
+            init_agent_name_property=init_agent_name_property,
+            immediate=immediate,
+            optional=optional,
+        )
+
+
+class AgentTool(SubagentToolConfig, frozen=True, kw_only=True):
+    """A subagent together with its definition; ``AgentDefinition.as_tool`` makes it."""
+
+    agent: AgentDefinition
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.agent, AgentDefinition) or self.agent.name != self.name:
+            raise DefinitionError(f"subagent tool {self.name!r}", ["agent: give agent.as_tool()"])
+
+    @property
+    def by_name(self) -> SubagentToolConfig:
+        """The same by the agent's name only."""
+        fields = SubagentToolConfig.__struct_fields__
+        return SubagentToolConfig(**{each: getattr(self, each) for each in fields})
+
 
 def agent(
     name: str,
@@ -195,6 +255,7 @@ def agent(
     emits_start_complete: bool = False,
     on_restart: Literal["fail", "resume"] = "fail",
     description: str = "",
+    expose_as_tool: bool = False,
 ) -> Callable[[Execute], AgentDefinition]:
     """Make a code agent of ``async def f(input, ctx)``.
 
@@ -210,6 +271,7 @@ def agent(
             emits_start_complete=emits_start_complete,
             on_restart=on_restart,
             description=description or (execute.__doc__ or "").strip(),
+            expose_as_tool=expose_as_tool,
         )
 
     return decorate
@@ -222,9 +284,7 @@ def _code_problems(agent: AgentDefinition) -> Iterable[str]:
     if not callable(agent.execute):
         yield "execute: expected an async function (input, ctx)"
     if agent.side_a is None:
-        for field in (
-            "side_b", "max_session_turns", "hooks", "expose_as_tool", "supports_checkpointing",
-        ):  # fmt: skip
+        for field in ("side_b", "max_session_turns", "hooks", "supports_checkpointing"):
             if getattr(agent, field):
                 yield f"{field}: belongs to a model agent"
         if agent.type == "dual_ai":

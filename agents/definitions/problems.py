@@ -57,7 +57,10 @@ def absent_or_named(path: str, holder: object, *fields: str) -> Iterable[str]:
 
 
 def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
-    """The texts in a definition that UTF-8 cannot hold, each by its path."""
+    """The texts in a definition that UTF-8 cannot hold, each by its path.
+
+    Not those of definitions within it: each has looked at its own when it was made.
+    """
     if isinstance(value, str):
         if problem := "" if value.isascii() else text_problem(value):
             yield f"{path}: {problem}"
@@ -70,6 +73,8 @@ def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
             yield from text_problems(f"{path}[{index}]", each, depth=depth + 1)
+    elif depth and hasattr(value, "__post_init__"):
+        return
     elif isinstance(value, Struct) and value.__class__.__module__.startswith("hubbub.agents."):
         for field in value.__struct_fields__:
             name = f"{path}.{field}".lstrip(".")

@@ -70,7 +70,11 @@ class Immediate(Struct, frozen=True, kw_only=True):
 
 
 class SubagentToolConfig(Struct, frozen=True, kw_only=True):
-    """A ``dual_ai`` agent as a tool of a prompt.
+    """An agent as a tool of a prompt: each call starts a run of it, a child.
+
+    The agent is named and must be exposed; ``agent.as_tool(…)`` needs neither.  A ``dual_ai`` agent
+    ends as its bindings say; an agent of one model or of code runs without a user, and its first
+    final text, or its return value, is the result.
 
     Two facts make the four modes: ``blocking``, the caller waits for the child's session;
     ``resumable``, the child stays.  ``init_user_message_property`` (default ``message``),
@@ -191,7 +195,10 @@ def _tool_problems(tools: object) -> Iterable[str]:
     for index, tool in enumerate(tools):
         if not isinstance(tool, Tool | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
-            yield f"tools[{index}]: {what} is no tool; decorate the function with @tool"
+            hint = "decorate the function with @tool"
+            if hasattr(tool, "as_tool"):
+                what, hint = "an agent", "give agent.as_tool()"
+            yield f"tools[{index}]: {what} is no tool; {hint}"
 
 
 def _option_problems(prompt: PromptDefinition) -> Iterable[str]:

@@ -23,6 +23,7 @@ from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, Arguments, 
 from hubbub.agents.definitions.signature import plain_function, read_signature
 from hubbub.agents.definitions.variables import VariableDefinition, variable_problems
 from hubbub.agents.model import ToolSpec
+from hubbub.agents.state.family import NO_RESULT
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
@@ -53,9 +54,6 @@ MAX_RESULT_CHARS = 1_000_000
 
 MAX_ERROR_CHARS = 4_000
 """Longer texts of exceptions are cut."""
-
-NO_RESULT = "(finished; nothing returned)"
-"""What a model reads when a tool returns None: neither a failure nor an answer of null."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -61,6 +61,7 @@ from hubbub.agents.packaging.format import (
     written,
 )
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.reached import held_agents
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.hub.errors import DefinitionError
 
@@ -165,6 +166,10 @@ class _Packer:
             name = left.pop(0)
             if name not in self._agents:
                 left += self._add(definitions.agent(name))
+        # In a file a prompt has its subagents by name only, and what is named is exposed.
+        for side in (side for name in self._agents for side in definitions.sides_of(name)):
+            for held in held_agents(side.prompt):
+                self._agents[held.name]["expose_as_tool"] = True
         self._check_secrets()
 
     def _check_secrets(self) -> None:
@@ -187,7 +192,10 @@ class _Packer:
             "hubbub_package": FORMAT,
             "agent": self._root.name,
             "package": written(MetadataPart, self._root),
-            "agents": list(self._agents.values()),
+            "agents": [
+                written(AgentPart, self._definitions.agent(name), **parts)
+                for name, parts in self._agents.items()
+            ],
             "prompts": list(self._prompts.values()),
             **skills,
             "tools": sorted(self.tools),
@@ -203,7 +211,7 @@ class _Packer:
         parts: dict[str, Any] = {side.name: self._side(side) for side in sides}
         if agent is self._root:
             parts |= dict.fromkeys(MetadataPart.__struct_fields__, "")
-        self._agents[agent.name] = written(AgentPart, agent, **parts) if sides else {}
+        self._agents[agent.name] = parts
         skills = [skill for side in sides for skill in side.skills.values()]
         for skill in skills:
             self._add_skill(skill)

@@ -5,6 +5,7 @@
 Rules
 -----
 * Names are looked up once, when this is made; what they refer to is read in ``side_reader``.
+* Agents that others hold (``as_tool``) are known like those that were given (``reached``).
 * All problems are reported at once, each with its path.
 """
 
@@ -19,6 +20,7 @@ from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.resolution.reached import with_reached
 from hubbub.agents.resolution.side_reader import Known, SideReader
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import (
@@ -57,13 +59,12 @@ class Definitions:
         skills: Iterable[Skill] = (),
     ) -> None:
         problems: list[str] = []
-        self._agents: dict[str, AgentDefinition] = _by_name(
-            "agents", agents, AgentDefinition, problems
-        )
-        self.agents: Mapping[str, AgentDefinition] = self._agents
+        given: dict[str, AgentDefinition] = _by_name("agents", agents, AgentDefinition, problems)
         self._prompts: dict[str, PromptDefinition] = _by_name(
             "prompts", prompts, PromptDefinition, problems
         )
+        self._agents = with_reached(given, self._prompts, problems)
+        self.agents: Mapping[str, AgentDefinition] = self._agents
         self._tools: dict[str, Tool[..., Any]] = _by_name("tools", tools, Tool, problems)
         self._hooks: dict[str, Hook] = _by_name("hooks", hooks, Hook, problems)
         self._skills: dict[str, Skill] = _by_name("skills", skills, Skill, problems)

@@ -5,8 +5,10 @@ Rules
 * What a name among a prompt's tools refers to decides what a call of it is:
 
       a ``Tool``                                a function call
-      an exposed ``ai_human`` agent             a handoff of the conversation
-      an exposed ``dual_ai`` agent              a child, with ``SubagentToolConfig`` or plain
+      an exposed ``ai_human`` agent, plain      a handoff of the conversation
+      any other exposed agent, plain            a child
+      an exposed agent, ``SubagentToolConfig``  a child
+      any agent, ``as_tool``                    a child
       ... that is ``resumable``                 through ``subagent_create`` and ``subagent_message``
 
 * ``agents`` and ``skills`` of a prompt are whom ``use_agent`` and ``use_skill`` may call.
@@ -21,6 +23,7 @@ from msgspec import Struct, structs
 from hubbub.agents.definitions.agent import (
     BINDINGS,
     AgentDefinition,
+    AgentTool,
     SessionToolBinding,
     SideConfig,
 )
@@ -213,7 +216,9 @@ class SideReader:
             known = ", ".join(sorted(self._known.agents))
             self._say(path, f"no agent named {name!r}; known: {known}")
             return
-        if not target.expose_as_tool:
+        if isinstance(config, AgentTool):
+            config = config.by_name
+        elif not target.expose_as_tool:
             self._say(path, f"agent {name!r} is not exposed; give it expose_as_tool=True")
             return
         if not _is_tool_name(name):
@@ -222,11 +227,10 @@ class SideReader:
             return
         if not self._is_free(name):
             return
-        if not target.is_two_sided:
-            if config is not None:
-                self._say(path, f"{name!r} is {target.type}; a subagent must be dual_ai")
-            elif self._agent.is_two_sided:
-                self._say(path, f"a side of dual_ai cannot hand over to {name!r} (ai_human)")
+        if config is None and not target.is_two_sided and not target.is_code:
+            if self._agent.is_two_sided:
+                problem = f"a side of dual_ai cannot hand over to {name!r} (ai_human)"
+                self._say(path, f"{problem}; a SubagentToolConfig starts it as a child")
             else:
                 self._handoffs[name] = target
             return
@@ -275,6 +279,11 @@ class SideReader:
                     f".prompt.tools.{config.name}.{field}",
                     f"the required_schema of its side A has no {name!r}",
                 )
+        if config.stays and config.stays.receives_messages == "side_b" and not target.is_two_sided:
+            self._say(
+                f".prompt.tools.{config.name}.resumable.receives_messages",
+                f"{target.name!r} has one side only; give 'side_a'",
+            )
         self._check_scoped(target, config)
         return structs.replace(child, key=f"{prompt.name}/{target.name}")
 
@@ -300,8 +309,7 @@ class SideReader:
         return prompt if isinstance(prompt, PromptDefinition) else self._known.prompts.get(prompt)
 
     def _make_child(self, target: AgentDefinition, config: SubagentToolConfig) -> ChildTool | None:
-        assert target.side_a is not None
-        inner = self._read(target.side_a)
+        inner = self._read(target.side_a) if target.side_a is not None else None
         schema_given = inner.required_schema if inner is not None else None
         message = config.init_user_message_property or "message"
         default = _default_schema(config, message)

@@ -44,7 +44,7 @@ def passthrough(skills: Mapping[str, Skill], arguments: str) -> Tool[..., Any] |
 
 
 class ChildTool(Struct, frozen=True, eq=False):
-    """A ``dual_ai`` agent as a tool of one prompt, with its arguments."""
+    """An agent as a tool of one prompt whose calls start children, with its arguments."""
 
     config: SubagentToolConfig
     agent: AgentDefinition

@@ -36,6 +36,7 @@ __all__ = [
     "named",
     "path_problem",
     "place_files",
+    "place_files_again",
     "with_file",
     "with_files",
     "with_key",
@@ -141,6 +142,16 @@ def place_files(area: Area, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
     for ref in files:
         path = _free(ref.path, taken)
         taken.add(path)
+        placed.append(structs.replace(ref, path=path) if path != ref.path else ref)
+    return tuple(placed)
+
+
+def place_files_again(area: Area, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
+    """As ``place_files``, for files that may have come before: such a one keeps its name."""
+    placed: list[FileRef] = []
+    for ref in files:
+        others = (each for each in (*area.files.values(), *placed) if each.digest != ref.digest)
+        path = _free(ref.path, {each.path for each in others})
         placed.append(structs.replace(ref, path=path) if path != ref.path else ref)
     return tuple(placed)
 

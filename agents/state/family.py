@@ -29,6 +29,7 @@ __all__ = [
     "FAILURE",
     "NOTICE",
     "NO_FAMILY",
+    "NO_RESULT",
     "OPENING",
     "RESULT",
     "Child",
@@ -45,6 +46,9 @@ __all__ = [
 RESULT: Final = "Subagent (reference: {}) has returned the following result:\n\n{}"
 FAILURE: Final = "Subagent (reference: {}) has reported a failure:\n\n{}"
 NOTICE: Final = "Subagent (reference: {}):\n\n{}"
+
+NO_RESULT: Final = "(finished; nothing returned)"
+"""What a model reads where code returned None: neither a failure nor an answer of null."""
 
 OPENING: Final = "open"
 """The key of the message that a child was started with."""

@@ -243,6 +243,12 @@ class Thread(Struct, frozen=True, gc=False):
         return not (self.once or self.two_sided) and (origin.is_conversation or origin.frame > 0)
 
     @property
+    def has_one_session(self) -> bool:
+        """Whether its first session is its last, whatever waits: that of two sides is the run, and
+        a parent that is told of each session would be told twice."""
+        return self.once and (self.two_sided or (self.origin.reports and not self.origin.frame))
+
+    @property
     def waits(self) -> bool:
         """Whether a child must finish before anything else can be done."""
         if not self.in_session:

@@ -192,7 +192,7 @@ def decide(
     if thread.in_session and thread.family.starts and thread.family.holds:
         due = _starts(thread)
         return Do(due) if due else _WAIT
-    if thread.once and thread.two_sided and thread.session and not thread.in_session:
+    if thread.once and thread.session and not thread.in_session and thread.has_one_session:
         return _CONCLUDE
     if "message" in waiting and (
         not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives

@@ -3,8 +3,8 @@
                                        session:end, then …
     ─────────────────────────────────  ──────────────────────────────────────────────────────
     ``ai_human`` root, resumable child  idle, until closed or terminated
-    started for one session (``once``)  the terminal event, when nothing waits
     ``dual_ai`` root, other children    the terminal event, in the same commit
+    other runs for one session          the terminal event, when nothing waits
     takeover frame                      idle, while it only waits for the user; the terminal event,
                                         in the same commit, when it is popped: by a binding
                                         (``complete``), a limit or a failure
@@ -50,7 +50,7 @@ def end_session(
         last = completion(after)
         events.append(last)
         return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
-    if after.once and (after.two_sided or not (waiting or after.unseen)):
+    if after.once and (after.has_one_session or not (waiting or after.unseen)):
         last = completion(after)
         events.append(last)
         return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)

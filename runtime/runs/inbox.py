@@ -6,9 +6,11 @@ from contextlib import contextmanager, nullcontext
 from typing import Self
 
 import anyio
+from msgspec.structs import replace
 
+from hubbub.agents.state.area import place_files_again
 from hubbub.hub.errors import InboxInUse
-from hubbub.hub.events import SessionMessage
+from hubbub.hub.events import AgentFile, SessionMessage
 from hubbub.runtime.runs.code_scope import CodeScope
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
@@ -76,6 +78,9 @@ class RunInbox:
 class InboxReader:
     """The reader of a run's messages: in order, those accepted before it began included.
 
+    The files that come with a message are the run's own from then on, under the names in its
+    ``attachments``.
+
     A message counts as consumed, durably, when the next one is asked for or the run completes;
     a handler's, when it returns.  An execution after a restart begins with those that were
     consumed before (``redelivered``).
@@ -118,8 +123,21 @@ class InboxReader:
         messages = self._inbox.messages
         if self._run.is_over or not messages:
             return None
-        self._current = messages.popleft()
-        return self._current
+        message = self._current = messages.popleft()
+        return self._with_files(message) if message.files else message
+
+    def _with_files(self, message: SessionMessage) -> SessionMessage:
+        """The message with its files in the run's own area, and their names there.
+
+        They are put there once, however often it is read.
+        """
+        area = self._run.thread.area
+        placed = place_files_again(area, message.files)
+        new = tuple(ref for ref in placed if ref.path not in area.files)
+        if new:
+            self._run.record(AgentFile(files=new), None)
+        paths = (ref.path for ref in placed)
+        return replace(message, attachments=(*message.attachments, *paths))
 
     def consume(self) -> None:
         """Record the current message as consumed."""

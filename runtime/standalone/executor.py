@@ -50,7 +50,7 @@ class AgentExecutor:
     """Executes turns of frames.  ``async with`` closes the models that it has made.
 
     * The definitions are those of ``Runtime``, but that there are no hooks, and that a call of a
-      subagent (``dual_ai``) is answered with an error: that takes runs of its own.
+      subagent is answered with an error: that takes runs of its own.
     * ``main`` is who has a conversation without frames; the first of ``agents`` if not given.
     * ``env``, ``models``, ``environ`` and ``ports`` are as in ``Runtime``.
 

@@ -87,6 +87,11 @@ class _Reader:
         self.passthrough: dict[str, None] = {}
         """Skills that one tool carried out."""
         self._runs = recording.runs
+        self._begun = {
+            run.agent
+            for run in recording.runs.values()
+            if any(isinstance(placed.event, e.AgentStart) for placed in run.own)
+        }
 
     def read(self, run: RecordedRun) -> None:
         calls: dict[str, ToolCall] = {}
@@ -166,7 +171,8 @@ class _Reader:
             else:
                 side.agents[event.child_agent] = None
             return
-        child.is_two_sided = True  # As a subagent is, even if it never came to begin.
+        if event.child_agent not in self._begun:
+            child.is_two_sided = True  # As most subagents are; it never came to begin.
         arguments = _arguments(call)
         arguments = arguments.get("arguments", arguments) if event.resumable else arguments
         opened = self._runs.get(event.child_run_id)
@@ -233,7 +239,9 @@ class _Maker:
             if name.startswith(SKILL_PREFIX):
                 continue
             if agent.is_code:
-                yield AgentDefinition(name=name, execute=self._execute, on_restart="resume")
+                yield AgentDefinition(
+                    name=name, execute=self._execute, on_restart="resume", expose_as_tool=True
+                )
                 continue
             is_two_sided = agent.is_two_sided or "side_b" in agent.sides
             yield AgentDefinition(

@@ -115,7 +115,6 @@ def test_an_agent_has_exactly_one_body() -> None:
         ("side_b", SIDE),
         ("max_session_turns", 3),
         ("hooks", ("h",)),
-        ("expose_as_tool", True),
         ("type", "dual_ai"),
     ],
 )

@@ -20,6 +20,7 @@ from hubbub.agents.definitions.prompt import (
     Resumable,
     SubagentToolConfig,
 )
+from hubbub.agents.definitions.short_form import Agent
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.definitions.variables import VariableDefinition
@@ -259,6 +260,21 @@ def test_a_type_that_the_format_cannot_say_is_refused_with_a_remedy() -> None:
 def test_a_model_object_cannot_be_packed_and_the_remedy_is_told() -> None:
     text = refusal(solo(model=ScriptedModel([])))
     assert "prompts.p.model: a Model object cannot be packed; give the model by name" in text
+
+
+@pytest.mark.spec("D-08", "U-02")
+def test_an_agent_held_as_a_tool_is_in_the_file_by_name_and_exposed() -> None:
+    leaf = Agent("leaf", "You work.", model="openai:gpt", title="Leaf")
+    middle = Agent("middle", "You lead.", model="openai:gpt", tools=[leaf.as_tool(blocking=False)])
+    top = Agent("top", "You lead.", model="openai:gpt", tools=[middle.as_tool(resumable=True)])
+    data = pack(Definitions([top]), "top")
+    package = unpack(data, tools=[])
+    assert {each.name: each.expose_as_tool for each in package.agents} == {
+        "top": False, "middle": True, "leaf": True,
+    }  # fmt: skip
+    (used,) = package.prompts[1].tools
+    assert used == SubagentToolConfig(name="leaf", blocking=False)
+    assert pack(again(package), "top") == data
 
 
 def test_a_code_agent_cannot_be_packed() -> None:

@@ -1,16 +1,23 @@
 """How definitions fit together: what a name stands for, and everything that is refused."""
 
+import inspect
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.built_in import BUILT_IN
 from hubbub.agents.definitions.hooks import Hook
-from hubbub.agents.definitions.prompt import PromptDefinition, Resumable, SubagentToolConfig
+from hubbub.agents.definitions.prompt import (
+    Immediate,
+    PromptDefinition,
+    Resumable,
+    SubagentToolConfig,
+)
+from hubbub.agents.definitions.short_form import Agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.resolution.definitions import Definitions
@@ -263,7 +270,7 @@ def test_an_agent_that_is_not_exposed_is_refused_as_a_tool(by: str) -> None:
 
 
 @pytest.mark.spec("D-05")
-def test_a_code_agent_is_never_a_tool() -> None:
+def test_a_code_agent_is_a_child_once_it_is_exposed() -> None:
     async def execute(input: Any, ctx: Any) -> None: ...
 
     code = AgentDefinition(name="code", execute=execute)
@@ -271,14 +278,103 @@ def test_a_code_agent_is_never_a_tool() -> None:
     assert text == (
         "agents.a.side_a.prompt.tools: agent 'code' is not exposed; give it expose_as_tool=True",
     )
+    exposed = structs.replace(code, expose_as_tool=True)
+    for used in ("code", SubagentToolConfig(name="code")):
+        assert side_with(used, others=(exposed,)).children["code"].agent is exposed
 
 
 @pytest.mark.spec("D-05")
-def test_a_subagent_tool_whose_agent_is_not_dual_ai_is_refused() -> None:
+def test_a_subagent_tool_takes_an_agent_of_one_model() -> None:
     h = human("h", reads="q", expose_as_tool=True)
-    assert problems_of_tools(SubagentToolConfig(name="h"), others=(h,)) == (
-        "agents.a.side_a.prompt.tools: 'h' is ai_human; a subagent must be dual_ai",
+    side = side_with(SubagentToolConfig(name="h", blocking=False), others=(h,))
+    assert side.children["h"].agent is h and not side.handoffs
+    assert side.children["h"].spec.schema["required"] == ["message"]
+
+
+@pytest.mark.spec("D-05")
+def test_an_agent_with_one_side_has_no_other_side_to_receive() -> None:
+    h = human("h", reads="q", expose_as_tool=True)
+    stays = SubagentToolConfig(name="h", resumable=Resumable(receives_messages="side_b"))
+    assert problems_of_tools(stays, others=(h,)) == (
+        "agents.a.side_a.prompt.tools.h.resumable.receives_messages: 'h' has one side only; "
+        "give 'side_a'",
     )
+
+
+# ── agents that hold others ──────────────────────────────────────────────────────────────────
+
+
+def lead(name: str, *tools: Any, **options: Any) -> AgentDefinition:
+    return Agent(name, "You lead.", model="openai:gpt", tools=tools, **options)
+
+
+@pytest.mark.spec("U-02", "D-05")
+def test_what_an_agent_holds_as_a_tool_is_known_and_exposed_to_it_alone() -> None:
+    leaf = lead("leaf", look)
+    middle = lead("middle", leaf.as_tool(blocking=False))
+    top = lead("top", middle.as_tool(resumable=True), "look")
+    known = Definitions([top], tools=[look])
+    assert known.names == ("top", "middle", "leaf")
+    assert known.agent("leaf") is leaf and not leaf.expose_as_tool
+    assert known.side("top").children["middle"].config == SubagentToolConfig(
+        name="middle", resumable=Resumable(receives_messages="side_a")
+    )
+    assert known.side("middle").children["leaf"].config == SubagentToolConfig(
+        name="leaf", blocking=False
+    )
+    with pytest.raises(DefinitionError, match="agent 'leaf' is not exposed"):
+        Definitions([top, lead("other", SubagentToolConfig(name="leaf"))], tools=[look])
+
+
+@pytest.mark.spec("U-02", "D-08")
+def test_every_option_of_a_subagent_tool_is_one_of_as_tool() -> None:
+    options = set(inspect.signature(AgentDefinition.as_tool).parameters) - {"self"}
+    assert options == set(SubagentToolConfig.__struct_fields__) - {"name"}
+    hints = Immediate(name_env="NAME")
+    leaf = lead("leaf")
+    made = leaf.as_tool(
+        blocking=False, immediate=hints, optional="GATE", init_user_message_property="m",
+        init_attachments_property="f", init_agent_name_property="n",
+    )  # fmt: skip
+    assert made.agent is leaf and isinstance(made, SubagentToolConfig)
+    assert made.by_name == SubagentToolConfig(
+        name="leaf", blocking=False, immediate=hints, optional="GATE",
+        init_user_message_property="m", init_attachments_property="f", init_agent_name_property="n",
+    )  # fmt: skip
+
+
+@pytest.mark.spec("U-02", "D-11")
+def test_two_agents_of_one_name_are_refused_where_one_is_held() -> None:
+    leaf, other = lead("leaf"), lead("leaf", title="Another")
+    top = lead("top", leaf.as_tool())
+    assert Definitions([top, leaf]).names == ("top", "leaf")
+    assert Definitions([top, lead("leaf")]).names == ("top", "leaf"), "an equal one is no other"
+    refused = "agents.leaf: 'top' has another agent of this name as a tool; rename one"
+    with pytest.raises(DefinitionError, match=refused):
+        Definitions([top, other])
+    with pytest.raises(DefinitionError, match="'second' has another agent"):
+        Definitions([top, lead("second", other.as_tool())])
+
+
+@pytest.mark.spec("U-02")
+def test_what_prompts_of_the_runtime_hold_is_known_too() -> None:
+    leaf = lead("leaf")
+    known = Definitions([human()], [prompt(tools=[leaf.as_tool()])], [look, finish])
+    assert known.names == ("a", "leaf")
+
+
+@pytest.mark.spec("U-02")
+def test_agents_hold_each_other_a_thousand_deep() -> None:
+    last = lead("agent-0")
+    for number in range(1, 1000):
+        last = lead(f"agent-{number}", last.as_tool())
+    assert len(Definitions([last]).names) == 1000
+
+
+@pytest.mark.spec("U-02")
+def test_an_agent_given_as_a_tool_is_refused_with_what_to_write() -> None:
+    with pytest.raises(DefinitionError, match=r"an agent is no tool; give agent.as_tool\(\)"):
+        lead("top", lead("leaf"))
 
 
 @pytest.mark.spec("D-05")
@@ -304,7 +400,8 @@ def test_a_handoff_from_a_side_of_dual_ai_is_refused() -> None:
     h = human("h", reads="q", expose_as_tool=True)
     d = dual(side_a=SideConfig(prompt="q"), side_b=SideConfig(prompt="p"))
     assert problems(d, h, prompts=[prompt(tools=["h"]), prompt("q")]) == (
-        "agents.d.side_b.prompt.tools: a side of dual_ai cannot hand over to 'h' (ai_human)",
+        "agents.d.side_b.prompt.tools: a side of dual_ai cannot hand over to 'h' (ai_human); "
+        "a SubagentToolConfig starts it as a child",
     )
 
 
