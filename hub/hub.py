@@ -129,6 +129,7 @@ class Hub:
             try:
                 await self.tasks.aclose()
             finally:
+                self.ports.dismiss_threads()
                 await self.journal.aclose()
 
     def close(self) -> None:

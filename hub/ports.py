@@ -22,6 +22,7 @@ import anyio.to_thread
 from hubbub.hub.errors import Closed
 from hubbub.hub.loop_watch import NoWatch, ThreadWatch
 from hubbub.hub.tasks.cancelling import is_on_asyncio, outlast
+from hubbub.hub.tasks.kept_threads import KeptThreads
 
 __all__ = [
     "Blobs",
@@ -190,11 +191,15 @@ class SystemIds:
 
 
 class ThreadOffload:
-    """A thread for each function, as many at once as anyio allows (``to_thread``'s limiter).
+    """Threads for functions, as many at once as anyio allows (``to_thread``'s limiter).
 
-    None of them outlives its function, and none holds the process: when that ends, what still
-    blocks ends with it.  ``anyio.from_thread`` works in them.
+    They do one function after another, and end when they have had nothing to do for a while, or
+    when they are dismissed; ``Ports`` does that with its own when a hub is closed.  None holds the
+    process: when that ends, what still blocks ends with it.  ``anyio.from_thread`` works in them.
     """
+
+    def __init__(self) -> None:
+        self._threads = KeptThreads("hubbub offload")
 
     async def run(self, fn: Callable[[], T]) -> T:
         # Neither a value nor an exception passes through the loop: Trio takes no value that could
@@ -210,17 +215,22 @@ class ThreadOffload:
                 errors.append(error)
 
         if is_on_asyncio():
-            await _run_in_daemon(work)
-        else:
+            await _run_in(self._threads, work)
+        else:  # Trio keeps threads itself: daemons, for a while.
             await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         if errors:
             raise errors.pop()
         return results[0]
 
+    def dismiss(self) -> None:
+        """Let the threads end: idle ones now, others with their functions, which nobody awaits
+        here.  It can still be used, and then starts new ones."""
+        self._threads.dismiss()
 
-async def _run_in_daemon(work: Callable[[], None]) -> None:
+
+async def _run_in(threads: KeptThreads, work: Callable[[], None]) -> None:
     """As ``anyio.to_thread.run_sync``, whose threads are waited for at the interpreter's exit on
-    asyncio; on Trio they are daemons."""
+    asyncio."""
     await anyio.lowlevel.checkpoint()
     token = anyio.lowlevel.current_token()
     call_back = token.native_token.call_soon_threadsafe  # type: ignore[attr-defined]
@@ -235,13 +245,18 @@ async def _run_in_daemon(work: Callable[[], None]) -> None:
         # What anyio keeps of its own threads, by which ``from_thread`` finds the way back.
         about = anyio.from_thread.threadlocals  # type: ignore[attr-defined]
         about.current_token, about.current_cancel_scope = token, scope
-        context.run(work)
+        try:
+            context.run(work)
+        finally:
+            del about.current_token, about.current_cancel_scope
+
+    def report() -> None:
         with suppress(RuntimeError):  # The loop has ended, and with it the waiter.
             call_back(done.set)
 
     async with anyio.to_thread.current_default_thread_limiter():
         with anyio.CancelScope() as scope:
-            Thread(target=live, name="hubbub offload", daemon=True).start()
+            threads.start(live, report)
             await done.wait()
 
 
@@ -354,7 +369,9 @@ class Ports:
     ``watch``: its seconds may not be the machine's.
     """
 
-    __slots__ = ("_given", "blobs", "clock", "ids", "make_worker", "offload", "secrets", "watch")
+    __slots__ = (
+        "_given", "_threads", "blobs", "clock", "ids", "make_worker", "offload", "secrets", "watch",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -371,7 +388,10 @@ class Ports:
         self.make_worker = make_worker
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()
-        self.offload: Offload = offload or ThreadOffload()
+        self._threads: ThreadOffload | None = None
+        if offload is None:
+            offload = self._threads = ThreadOffload()
+        self.offload: Offload = offload
         self.secrets: Secrets = secrets or MemorySecrets()
         self.blobs: Blobs = blobs or MemoryBlobs()
 
@@ -383,7 +403,7 @@ class Ports:
         if store is None or (store.secrets is None and store.blobs is None):
             return self
         secrets, blobs = self._given
-        return Ports(
+        ports = Ports(
             self.clock,
             self.ids,
             self.offload,
@@ -392,3 +412,11 @@ class Ports:
             self.make_worker,
             self.watch,
         )
+        ports._threads = self._threads
+        return ports
+
+    def dismiss_threads(self) -> None:
+        """Let the threads end in which functions ran, but for those of an ``Offload`` that was
+        given; a hub that is closed does so.  Hubs that share the ports go on with new ones."""
+        if self._threads is not None:
+            self._threads.dismiss()

@@ -1,5 +1,6 @@
-"""Tasks in which code runs that is not the library's own, and how they end.
+"""Tasks and threads in which code runs that is not the library's own, and how they end.
 
 Reading order: ``cancelling`` (where the event loops differ), ``raised`` (whose an exception is),
-``outermost`` (starts such tasks, and lends a task that is not ours to such code), ``stepped``.
+``outermost`` (starts such tasks, and lends a task that is not ours to such code), ``stepped``,
+``kept_threads``.
 """

@@ -17,10 +17,11 @@ from support.agents import echo_model, model_agent
 from support.profiles import examples
 
 from attacks.scale import scale
-from hubbub import Runtime
+from hubbub import Runtime, tool
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.models.scripted import ScriptedModel, call
 from hubbub.runtime.stores.open import sqlite_store
 
 BACKENDS = ("asyncio", "trio")
@@ -70,14 +71,20 @@ async def settle(condition: Callable[[], bool]) -> None:
             await anyio.sleep(0.002)
 
 
+@tool
+def look() -> bool:
+    return threading.current_thread() is not threading.main_thread()
+
+
 def runtime(make: Make) -> Runtime:
-    return Runtime([model_agent(echo_model(latency=0))], store=make())
+    looker = model_agent(ScriptedModel([call("look"), "x"]), look, name="looker")
+    return Runtime([model_agent(echo_model(latency=0)), looker], store=make())
 
 
 async def once(make: Make) -> None:
-    """Opened, used, left."""
+    """Opened, used, also with a thread, left."""
     async with runtime(make) as rt:
-        assert (await rt.run("assistant", "x")).success
+        assert (await rt.run("looker", "x")).success
 
 
 async def cut_off(make: Make) -> None:

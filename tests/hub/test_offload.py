@@ -1,13 +1,18 @@
 """Where blocking functions run: a thread that is at home with anyio, and holds nobody up."""
 
+import subprocess
+import sys
 import threading
+import weakref
 from contextvars import ContextVar
+from functools import partial
 
 import anyio
 import anyio.from_thread
 import pytest
 
-from hubbub.hub.ports import ThreadOffload
+from hubbub.hub.hub import Hub
+from hubbub.hub.ports import Ports, ThreadOffload
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -88,14 +93,135 @@ def test_who_is_cancelled_goes_on_and_the_thread_learns_of_it_and_ends(loop: str
     assert daemon.args == (True,)
 
 
+# ── whose threads they are ───────────────────────────────────────────────────────────────────
+# On Trio they are Trio's own, which keeps them for a while, whoever has started them.
+
+
+def has_ended(thread: threading.Thread) -> bool:
+    thread.join(20)
+    return not thread.is_alive()
+
+
 @pytest.mark.spec("G-03")
-def test_a_thread_of_asyncio_ends_with_its_function() -> None:
+def test_one_function_after_another_has_one_thread_until_it_is_dismissed() -> None:
     async def main() -> None:
-        before = threading.active_count()
-        threads = [await ThreadOffload().run(threading.current_thread) for _ in range(5)]
-        for each in threads:
-            await anyio.to_thread.run_sync(each.join)
-        await ThreadOffload().run(int)
-        assert threading.active_count() <= before + 2  # One of anyio's, one that is about to end.
+        offload = ThreadOffload()
+        (first,) = {await offload.run(threading.current_thread) for _ in range(5)}
+        offload.dismiss()
+        assert has_ended(first)
+        assert await offload.run(threading.current_thread) is not first
+        offload.dismiss()
 
     anyio.run(main)
+
+
+@pytest.mark.spec("G-03")
+def test_functions_at_once_have_as_many_threads_which_the_next_ones_use() -> None:
+    async def main() -> None:
+        before = {*threading.enumerate()}
+        offload = ThreadOffload()
+        for _ in range(20):
+            together = threading.Barrier(4)
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(offload.run, together.wait)
+        mine = {*threading.enumerate()} - before
+        assert len(mine) == 4
+        offload.dismiss()
+        assert all(map(has_ended, mine))
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("G-03")
+def test_a_function_that_is_stuck_is_not_waited_for_and_its_thread_ends_with_it() -> None:
+    begun: list[threading.Thread] = []
+    may_end = threading.Event()
+
+    def stuck() -> None:
+        begun.append(threading.current_thread())
+        may_end.wait()
+
+    async def main() -> None:
+        offload = ThreadOffload()
+        async with anyio.create_task_group() as group:
+            group.start_soon(offload.run, stuck)
+            while not begun:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        offload.dismiss()
+        assert await offload.run(threading.current_thread) is not begun[0]
+        offload.dismiss()
+
+    anyio.run(main)
+    assert begun[0].is_alive()
+    may_end.set()
+    assert has_ended(begun[0])
+
+
+@pytest.mark.spec("G-03")
+def test_a_thread_that_has_nothing_to_do_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubbub.hub.tasks.kept_threads.IDLE", 0.001)
+
+    async def main() -> None:
+        offload = ThreadOffload()
+        for _ in range(50):
+            assert has_ended(await offload.run(threading.current_thread))
+
+    anyio.run(main)
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_function_alive() -> None:
+    class Large:
+        pass
+
+    async def main() -> None:
+        offload = ThreadOffload()
+        large = Large()
+        about = weakref.ref(large)
+        await offload.run(partial(id, large))
+        del large
+        await offload.run(int)
+        assert about() is None
+        offload.dismiss()
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("G-03")
+@pytest.mark.parametrize("ports", [None, Ports()])
+def test_a_hub_that_is_left_leaves_no_thread_and_the_ports_go_on(ports: Ports | None) -> None:
+    """Also where hubs share their ports, one after another and at once."""
+
+    async def main() -> None:
+        async with Hub(ports=ports) as one:
+            first = await one.ports.offload.run(threading.current_thread)
+            async with Hub(ports=ports or one.ports) as two:
+                assert await two.ports.offload.run(threading.current_thread) is first
+            assert has_ended(first)
+            second = await one.ports.offload.run(threading.current_thread)
+        assert has_ended(second)
+
+    anyio.run(main)
+    anyio.run(main)
+
+
+FORKED = """
+import os
+import anyio
+from hubbub.hub.ports import ThreadOffload
+
+offload = ThreadOffload()
+anyio.run(offload.run, int)
+child = os.fork()
+if not child:
+    anyio.run(offload.run, lambda: os._exit(7))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.spec("G-05")
+def test_a_forked_child_does_not_wait_for_its_parent_s_threads() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "7\n"
