@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -21,7 +22,7 @@ import anyio.to_thread
 
 from hubbub.hub.errors import Closed
 from hubbub.hub.loop_watch import NoWatch, ThreadWatch
-from hubbub.hub.tasks.cancelling import is_on_asyncio, outlast
+from hubbub.hub.tasks.cancelling import ending_cancelled, is_on_asyncio, outlast
 from hubbub.hub.tasks.kept_threads import KeptThreads
 
 __all__ = [
@@ -234,6 +235,8 @@ async def _run_in(threads: KeptThreads, work: Callable[[], None]) -> None:
     await anyio.lowlevel.checkpoint()
     token = anyio.lowlevel.current_token()
     call_back = token.native_token.call_soon_threadsafe  # type: ignore[attr-defined]
+    backend: Any = _WayBack(token.backend_class)
+    way_back = replace(token, backend_class=backend)
     context = copy_context()
     with suppress(ImportError):  # In the thread there is no loop: ``anyio.run`` may begin one.
         from sniffio import current_async_library_cvar as library
@@ -244,7 +247,7 @@ async def _run_in(threads: KeptThreads, work: Callable[[], None]) -> None:
     def live() -> None:
         # What anyio keeps of its own threads, by which ``from_thread`` finds the way back.
         about = anyio.from_thread.threadlocals  # type: ignore[attr-defined]
-        about.current_token, about.current_cancel_scope = token, scope
+        about.current_token, about.current_cancel_scope = way_back, scope
         try:
             context.run(work)
         finally:
@@ -258,6 +261,25 @@ async def _run_in(threads: KeptThreads, work: Callable[[], None]) -> None:
         with anyio.CancelScope() as scope:
             threads.start(live, report)
             await done.wait()
+
+
+class _WayBack:
+    """The loop as anyio knows it, from a thread.
+
+    What a thread awaits there (``from_thread.run``) is a task.  anyio makes a failure of its
+    cancellation, of which asyncio complains when the program ends meanwhile.
+    """
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def run_async_from_thread(self, func: Any, args: tuple[Any, ...], token: object) -> Any:
+        return self._backend.run_async_from_thread(ending_cancelled, (func, *args), token=token)
 
 
 class ThreadWorker:

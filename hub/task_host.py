@@ -109,7 +109,13 @@ class TaskHost:
         return start_in(self._group, guarded, name=name or None, context=context, within=within)
 
     def end_program(self, error: BaseException) -> bool:
-        """Raise ``error`` where it ends the program; whether there is such a place."""
+        """Raise ``error`` where it ends the program; whether there is such a place.
+
+        Where an earlier one ends it already, what asyncio then does in order is not broken off.
+        """
+        if self._is_ending:
+            log.error("task.ended_from_within", exc_info=error)
+            return True
         if self._group is None:
             return False
         self.start(_raise(error), name="hubbub exit")

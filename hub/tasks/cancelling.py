@@ -7,17 +7,19 @@ that knows of either.
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import CodeType, SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 __all__ = [
-    "cancellations", "defer_interrupts", "is_being_cancelled", "is_cancellation", "is_of_the_loop",
-    "is_on_asyncio", "outlast",
+    "cancellations", "defer_interrupts", "ending_cancelled", "is_being_cancelled",
+    "is_cancellation", "is_of_the_loop", "is_on_asyncio", "outlast",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 
 def is_on_asyncio() -> bool:
@@ -88,6 +90,16 @@ async def outlast(event: anyio.Event) -> None:
         _task().cancel(*interruption.args)
     elif interruption is not None:
         raise interruption
+
+
+async def ending_cancelled(function: Callable[..., Awaitable[T]], *args: Any) -> T | None:
+    """Await ``function``; where that is cancelled, a task of asyncio's ends as cancelled though
+    who awaits this makes another exception of it."""
+    try:
+        return await function(*args)
+    except asyncio.CancelledError as error:
+        _task().cancel(*error.args)  # It is taken note of when the task returns.
+        return None
 
 
 def _task() -> "asyncio.Task[Any]":

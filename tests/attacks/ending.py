@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 
-from hubbub import CustomEvent, RunContext, Runtime, agent
+from hubbub import CustomEvent, RunContext, RunState, Runtime, agent
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import tool
@@ -51,6 +52,10 @@ def agents(place: str) -> list[AgentDefinition]:
             leave(place, "model")
             return ModelReply(text="x")
 
+    @tool
+    def asks(state: RunState) -> str:
+        return str(anyio.from_thread.run(state.hub.ask, "user", "Well?"))
+
     @agent("code")
     async def code(input: Any, ctx: RunContext) -> None:
         leave(place, "code")
@@ -61,7 +66,11 @@ def agents(place: str) -> list[AgentDefinition]:
         return AgentDefinition(name=name, side_a=SideConfig(prompt=prompt))
 
     script = ScriptedModel([reply("", call("waits"), call("plain")), "done"], repeat=True)
-    return [with_model("tools", script, waits, plain), with_model("model", Leaving()), code]
+    asking = ScriptedModel([call("asks"), "done"], repeat=True)
+    return [
+        with_model("tools", script, waits, plain), with_model("model", Leaving()), code,
+        with_model("asking", asking, asks),
+    ]  # fmt: skip
 
 
 async def main(store: str, place: str) -> None:
@@ -70,6 +79,8 @@ async def main(store: str, place: str) -> None:
             leave(place, "listener")
         if event.type == "agent:start":
             leave(place, "listener of starts")
+        if event.type == "session:prompt":
+            leave(place, "while a thread asks")
 
     async def listen_later(event: Any) -> None:
         leave(place, "async listener")
@@ -85,7 +96,8 @@ async def main(store: str, place: str) -> None:
             event = CustomEvent.of("program:work", durable=True, number=number)
             await rt.hub.publish(event)
             accepted.write(f"{number}\n")
-            for name in ("tools", "model", "code"):
+            names = ("asking",) if place == "while a thread asks" else ("tools", "model", "code")
+            for name in names:
                 await rt.start(name, "x")
             leave(place, "body")
             if BLOCKED.is_set():
