@@ -95,9 +95,9 @@ class Hub:
 
     async def __aenter__(self) -> Self:
         if self.pipeline.is_closed:
-            raise Closed("the hub", "a hub is entered once; make a new one")
+            raise Closed("the hub", "a hub can be entered only once; make a new one")
         if self.tasks.is_open:
-            raise CallerError("this hub is open already; use the one that is there")
+            raise CallerError("this hub is open already; use the open one")
         defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose, TaskHost.start)
         await self.pipeline.begin()
         try:

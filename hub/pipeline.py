@@ -135,7 +135,7 @@ class Pipeline:
             raise Closed("the hub")
         if self.dispatcher.queued >= MAX_NESTED:
             raise LimitExceeded(
-                "events emitted by listeners", MAX_NESTED, "a listener feeds itself"
+                "events emitted by listeners", MAX_NESTED, "a listener triggers itself"
             )
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────

@@ -169,7 +169,7 @@ def _said_of(path: str, kind: Any, value: Any) -> str:
     # Of the right class, and yet no such value: NaN.
     found = repr(value) if value.__class__ is kind else type(value).__name__
     name = path.lstrip(".")
-    return f"{f'its {name}' if name else 'it'} is to be {article} {wanted}, not {found}"
+    return f"{f'its {name}' if name else 'it'} must be {article} {wanted}, not {found}"
 
 
 def check_flag(what: str, value: object) -> None:

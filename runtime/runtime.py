@@ -169,9 +169,9 @@ class Runtime:
 
     async def __aenter__(self) -> Self:
         if self.phase.is_leaving:
-            raise Closed("the runtime", "it is entered once; make a new one on its store")
+            raise Closed("the runtime", "it can be entered only once; make a new one on its store")
         if self.phase.is_open:
-            raise CallerError("this runtime is open already; use the one that is there")
+            raise CallerError("this runtime is open already; use the open one")
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
             if self._owns_hub:

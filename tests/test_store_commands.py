@@ -102,7 +102,7 @@ WRONG = [
     (["export", "zzzz"], "no such run"),
     (["import", "missing.jsonl"], "missing.jsonl: No such file or directory; name a file"),
     (["import", "noise.txt"], "noise.txt line 1: JSON is malformed"),
-    (["import", "empty.txt"], "empty.txt line 0: the file ends before the export does"),
+    (["import", "empty.txt"], "empty.txt line 0: the end of the export is missing"),
     (["import", "/dev/zero"], "/dev/zero line 1: it is longer than 128 MiB"),
     (["import", "other.jsonl"], "other.jsonl line 1: Invalid value"),
     (["backup", "store"], "store: is not empty; name a new folder"),
@@ -435,7 +435,7 @@ def test_fsck_of_a_store_whose_folders_are_behind_says_so_and_succeeds(
     assert (code, err) == (0, "")
     told, summary = out.splitlines()
     assert "state.json: missing; it is brought in line when a runtime opens the store" in told
-    assert summary.endswith("; 1 places in agents/ are behind, and heal by themselves")
+    assert summary.endswith("; 1 places in agents/ are behind, to be updated automatically")
     assert store.json("fsck")["ok"] is True
     (folder / "agents" / store.runs.chat / "state.json").write_text("{")
     assert store("fsck")[0] == 1

@@ -198,7 +198,7 @@ def _tool_problems(tools: object) -> Iterable[str]:
             hint = "decorate the function with @tool"
             if hasattr(tool, "as_tool"):
                 what, hint = "an agent", "give agent.as_tool()"
-            yield f"tools[{index}]: {what} is no tool; {hint}"
+            yield f"tools[{index}]: {what} is not a tool; {hint}"
 
 
 def _option_problems(prompt: PromptDefinition) -> Iterable[str]:

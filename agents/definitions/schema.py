@@ -68,7 +68,8 @@ def _read_type(cls: type, problems: list[str]) -> _Found:
     known = inspect.type_info(cls)
     records = inspect.StructType | inspect.DataclassType | inspect.TypedDictType
     if not isinstance(known, records) or getattr(known, "array_like", False):
-        raise TypeError(f"{cls.__qualname__} is no Struct, dataclass or TypedDict of named fields")
+        kinds = "a Struct, dataclass or TypedDict of named fields"
+        raise TypeError(f"{cls.__qualname__} is not {kinds}")
     if hasattr(cls, "__post_init__"):
         problems.append("__post_init__: would not run, only fields are read; constrain their types")
     hints = typing.get_type_hints(cls, include_extras=True)

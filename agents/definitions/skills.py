@@ -143,7 +143,7 @@ def _path_problems(skill: Skill) -> Iterable[str]:
         return
     if not isinstance(skill.passthrough, Tool | str):
         what = getattr(skill.passthrough, "__name__", type(skill.passthrough).__name__)
-        yield f"passthrough: {what} is no tool; decorate the function with @tool"
+        yield f"passthrough: {what} is not a tool; decorate the function with @tool"
         return
     if not skill.is_passthrough:
         if not skill.instructions.strip():

@@ -94,7 +94,7 @@ def patterns_of(pattern: Pattern, handler: object, buffer: int | None) -> Patter
         raise BadValue("buffer", "at least 1 event")
     patterns = Patterns(pattern)
     if handler is not None and not callable(handler):
-        raise BadValue("subscribe", f"{type(handler).__name__} is no function to call")
+        raise BadValue("subscribe", f"{type(handler).__name__} is not callable")
     return patterns
 
 

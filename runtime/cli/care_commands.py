@@ -89,7 +89,7 @@ def fsck_command(write: Write, notice: Write) -> Callable[..., int]:
         damage = count - behind
         summary = f"{check.runs:,} runs, {check.events:,} events"
         if behind:
-            summary += f"; {behind:,} places in agents/ are behind, and heal by themselves"
+            summary += f"; {behind:,} places in agents/ are behind, to be updated automatically"
         if json:
             write(document({
                 "ok": not damage, "runs": check.runs, "events": check.events, "problems": told,

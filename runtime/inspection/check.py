@@ -144,7 +144,7 @@ class StoreCheck:
             except (BadValue, StoreFailed, TypeError, ValueError):  # Which has been told.
                 continue
             if not is_of_it:
-                what = f"what was accepted says of itself another key than that of {known.source!r}"
+                what = f"its accepted event has another key than that of {known.source!r}"
                 yield Problem(where, what, FROM_BACKUP)
 
     # ── beside the store ─────────────────────────────────────────────────────────────────────
@@ -195,7 +195,7 @@ class StoreCheck:
 def _content_problem(store: StoreReader, digest: str) -> str:
     """Why a content is not what its digest says; empty when it is."""
     if len(digest) != 64 or not (digest.isascii() and digest.isalnum()):
-        return f"{digest!r} is no digest"
+        return f"{digest!r} is not a digest"
     try:
         content = store.content(digest)
     except FileNotFoundError:

@@ -137,7 +137,7 @@ def _tree(store: StoreReader, root: str, ended: bool) -> list[ShownRun]:
         run_id, depth = todo.pop()
         found.append(_shown(store, rows[run_id], depth))
         todo += [(child, depth + 1) for child in reversed(below.get(run_id, []))]
-    # A run whose parents stand in a circle, which is damage, is below nobody.
+    # A run whose parents form a circle, which is damage, is below nobody.
     shown = {each.run_id for each in found}
     return found + [_shown(store, row) for run_id, row in rows.items() if run_id not in shown]
 

@@ -228,7 +228,7 @@ class Outcomes:
             if frame in seen:
                 raise OperatorError(
                     f"run {info.run_id}: its takeover frames form a circle; run `hubbub fsck`, "
-                    "and put the store back from a backup"
+                    "and restore the store from a backup"
                 )
             seen.add(frame)
             above = await self.hub.journal.info(frame) if frame else None

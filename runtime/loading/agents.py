@@ -60,7 +60,7 @@ def load_agents(spec: str) -> LoadedAgents:
     agent = next((each for each in extra if isinstance(each, AgentDefinition)), None)
     if agent is None:
         kind = type(meant).__name__
-        raise CannotLoad(spec, f"a {kind} is no agent; {_known(name, found)}")
+        raise CannotLoad(spec, f"a {kind} is not an agent; {_known(name, found)}")
     everything = (*extra, *found.values())
     return LoadedAgents(
         agent,

@@ -49,7 +49,7 @@ def owned_elsewhere(store: str) -> ResumeProblem:
     """Why a run is left alone that another runtime drives."""
     return ResumeProblem(
         "owned elsewhere",
-        f"another runtime goes on with it in store {store!r}; let only one runtime have a store",
+        f"another runtime runs it in store {store!r}; open a store in one runtime only",
     )
 
 
@@ -95,7 +95,7 @@ class Quarantine:
         why = self._why.get(run_id)
         if why is None:
             return None
-        return OperatorError(f"run {run_id} does not go on: {why.remedy}")
+        return OperatorError(f"run {run_id} cannot continue: {why.remedy}")
 
     def add(self, run_id: str, why: ResumeProblem, lane: OwnLane | None = None) -> None:
         """Leave a run alone from now on, and say so once."""

@@ -199,7 +199,7 @@ def test_parents_in_a_circle_are_refused_and_found_and_stop_no_opening(
     with closing(sqlite3.connect(folder / "hubbub.db")) as db:
         db.execute("UPDATE run SET parent_run_id = ? WHERE run_id = ?", (child, parent))
         db.commit()
-    assert any("in a circle" in problem for problem in problems_of(folder))
+    assert any("form a circle" in problem for problem in problems_of(folder))
     assert runs_that_load(folder, backend) == 4
 
 
@@ -208,7 +208,7 @@ def test_a_run_takes_no_place_below_one_that_does_not_know_it(made: Made, tmp_pa
     folder = Path(shutil.copytree(made.folder, tmp_path / "store"))
     chat, done = made.runs.chat, made.runs.done
     lines = changed(made.exports[2], done, parent_run_id=chat, root_run_id=chat)
-    assert "stands below None" in judge(folder, lines, replace=True)
+    assert "has the parent None" in judge(folder, lines, replace=True)
     with closing(sqlite3.connect(folder / "hubbub.db")) as db:
         for table in ("event", "waiting", "accepted"):
             of_run = "run = (SELECT number FROM run WHERE run_id = ?)"
@@ -229,7 +229,7 @@ def test_a_file_whose_name_or_digest_leads_elsewhere_is_refused(
         if document["line"] == "event" and document["event"]["type"] == "agent:file":
             document["event"]["files"][0]["digest"] = digest
         lines.append(json.dumps(document).encode() + b"\n")
-    assert "which is no digest" in judge(empty, lines)
+    assert "which is not a digest" in judge(empty, lines)
 
 
 COLUMNS = {

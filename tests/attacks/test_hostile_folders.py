@@ -121,7 +121,7 @@ async def test_folders_whose_parents_stand_in_a_circle_are_left_alone_and_told_o
     for name in ("parent_run_id", "root_run_id", "parentAgentId"):
         text = text.replace(f'"{name}":"{made.parent}"', f'"{name}":"{made.child}"')
     file.write_text(text)
-    told = [x for x in await adopted(folder) if "stand in a circle" in x]
+    told = [x for x in await adopted(folder) if "form a circle" in x]
     assert len(told) == 1 and str(file) in told[0]
     assert made.child not in places_of(folder) and made.chat in places_of(folder)
 

@@ -385,7 +385,7 @@ async def test_nothing_is_acknowledged_from_the_moment_on_in_which_files_are_tak
             DEEDS[deed](folder)
             is_accepted, reason = await accepted(rt, run_id, "late")
             assert not is_accepted
-            assert str(folder) in reason and "taken away" in reason and "\n" not in reason
+            assert str(folder) in reason and "removed or replaced" in reason and "\n" not in reason
             assert await accepted(rt, run_id, "later") == (False, reason)
             killed = tmp_path / "killed"
             if deed.startswith(KEPT):
@@ -412,7 +412,7 @@ async def test_a_file_that_is_taken_away_while_a_batch_is_written_is_noticed_bef
 
         store._writer.apply = removed_meanwhile  # type: ignore[assignment, method-assign]
         is_accepted, reason = await accepted(rt, run_id, "late")
-        assert not is_accepted and "taken away" in reason
+        assert not is_accepted and "removed or replaced" in reason
 
 
 class Idle(InlineWorker):
@@ -440,9 +440,9 @@ async def test_files_that_are_taken_away_while_nothing_is_written_are_noticed_wi
         DEEDS[deed](tmp_path / STORE)
         look()
         look()
-        assert "taken away" in store.failure
+        assert "removed or replaced" in store.failure
         assert await accepted(rt, run_id, "late") == (False, store.failure)
-        with pytest.raises(HubbubError, match="taken away"):
+        with pytest.raises(HubbubError, match="removed or replaced"):
             await rt.run("assistant", "hello")
     assert sum("store.failed" in record.getMessage() for record in caplog.records) == 1
 
@@ -468,7 +468,7 @@ async def test_an_import_into_a_database_that_is_taken_away_meanwhile_is_refused
         (tmp_path / STORE / "hubbub.db").rename(tmp_path / "elsewhere")
         yield lines[-1]
 
-    with pytest.raises(OperatorError, match="taken away"):
+    with pytest.raises(OperatorError, match="removed or replaced"):
         import_runs(f"sqlite:{tmp_path}/{STORE}", "x", removing(), ports=ports)
 
 

@@ -27,7 +27,7 @@ from hubbub.runtime.simulation import (
     simulate,
 )
 from hubbub.runtime.simulation.story.logbook import MAX_LOGGED, Logbook, new_log
-from hubbub.runtime.simulation.world import lives
+from hubbub.runtime.simulation.world import processes
 
 theirs = logging.getLogger("theirs")
 
@@ -138,7 +138,7 @@ def test_a_world_that_cannot_begin_takes_nothing_more(caplog: pytest.LogCaptureF
 def test_a_world_that_finds_no_place_takes_nothing_more(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(lives, "_SHARED_MEMORY", tmp_path / "missing")
+    monkeypatch.setattr(processes, "_SHARED_MEMORY", tmp_path / "missing")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
 
     async def main() -> None:

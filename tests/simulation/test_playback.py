@@ -547,5 +547,5 @@ def test_a_module_that_has_moved_is_one_line_with_the_remedy(
     project.forget()
     with pytest.raises(CannotLoad) as failure:
         replay_recording(refunded, "agents_played:main", folder=folder)
-    message = f"agents_played:main: no module in {folder}; say where it lies now: folder="
+    message = f"agents_played:main: no module in {folder}; give its present folder: folder="
     assert str(failure.value) == message

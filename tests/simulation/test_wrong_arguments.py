@@ -134,8 +134,8 @@ def test_every_step_is_a_step_whose_repr_is_its_code() -> None:
             "scripted: no prompt 'nope'; there are prompt-of-desk, prompt-of-refunds",
         ),
         (lambda: faults(DESK, "Crash"), "faults: 'Crash' is no class of faults; there are Crash, "),
-        (lambda: events(int), "events: <class 'int'> is no class of events; give classes such as"),
-        (lambda: events("AgentText"), "events: 'AgentText' is no class of events"),
+        (lambda: events(int), "events: <class 'int'> is not an event class; give classes such as"),
+        (lambda: events("AgentText"), "events: 'AgentText' is not an event class"),
     ],
 )
 def test_a_strategy_of_nothing_is_refused_when_it_is_made(make: Any, line: str) -> None:

@@ -16,7 +16,7 @@ from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.story.history import History
 from hubbub.runtime.simulation.story.setup import Setup
-from hubbub.runtime.simulation.world import lives
+from hubbub.runtime.simulation.world import processes
 
 __all__ = ["keys_hold", "plant_early_acknowledgement", "plant_no_dedupe", "support_desk"]
 
@@ -80,8 +80,8 @@ def _refunds(request: ModelRequest) -> ModelReply:
 
 def plant_early_acknowledgement(monkeypatch: Any) -> None:
     """Have the store acknowledge what it has not synced: the last commit goes with its process."""
-    monkeypatch.setattr(lives, "MemoryJournal", _UnsyncedJournal)
-    monkeypatch.setattr(lives, "DyingJournal", _LosingJournal)
+    monkeypatch.setattr(processes, "MemoryJournal", _UnsyncedJournal)
+    monkeypatch.setattr(processes, "DyingJournal", _LosingJournal)
 
 
 class _LosingJournal(DyingJournal):

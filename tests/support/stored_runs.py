@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from hubbub.agents.model import AssistantMessage, ModelMessage, UserMessage
-from hubbub.agents.state.commands import word_of
+from hubbub.agents.state.commands import command_of
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
@@ -145,7 +145,7 @@ class StoredRuns:
                 found[letter.content] += 1
         for content, item in accepted.items():
             times = found[content]
-            if not word_of(item):  # Words are said more than once; programs have their labels.
+            if not command_of(item):  # Words are said more than once; programs have their labels.
                 assert times == 1, f"{content!r} has {times} outcomes"
         heard = Counter(
             m.content
@@ -153,7 +153,7 @@ class StoredRuns:
             for m in thread.transcript
             if isinstance(m, UserMessage)
         )
-        assert all(heard[c] <= 1 for c, item in accepted.items() if not word_of(item))
+        assert all(heard[c] <= 1 for c, item in accepted.items() if not command_of(item))
 
     def _check_tops(self) -> None:
         """What people said to the conversation was taken by the frame that was on top just then."""
@@ -170,7 +170,7 @@ class StoredRuns:
                     assert top == event.run_id, (item.content, top)
                 if event.run_id == event.root_run_id and threads[event.run_id].frame is not None:
                     said = [x for x in event.items if isinstance(x, e.SessionMessage)]
-                    assert all(word_of(x) == "stop" for x in said), said
+                    assert all(command_of(x) == "stop" for x in said), said
             threads[event.run_id] = fold(threads[event.run_id], event)
 
     @staticmethod

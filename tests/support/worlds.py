@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 
 from hubbub import Runtime
-from hubbub.agents.state.commands import word_of
+from hubbub.agents.state.commands import command_of
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.thread import EMPTY
 from hubbub.hub import events as e
@@ -117,7 +117,8 @@ def traces(tally: StoredRuns) -> dict[str, list[str]]:
                     is_stack = thread.frame is not None or thread.origin.frame > 0
                     trace += [
                         f"take {label_of(item.content)}" for item in event.items
-                        if isinstance(item, e.SessionMessage) and not (is_stack and word_of(item))
+                        if isinstance(item, e.SessionMessage)
+                        and not (is_stack and command_of(item))
                     ]  # fmt: skip
             thread = fold(thread, event)
         found[name] = trace

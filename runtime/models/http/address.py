@@ -87,7 +87,8 @@ def clean_key(key: str | Secret | None) -> Secret | None:
     text = (key.reveal() if isinstance(key, Secret) else key) or ""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise BadValue("key or header", "it holds characters that none has; was it pasted whole?")
+        problem = "it has characters that are not allowed; was it pasted completely?"
+        raise BadValue("key or header", problem)
     return Secret(text) if text else None
 
 

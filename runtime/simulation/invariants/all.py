@@ -168,7 +168,7 @@ def replay_equals_live(history: History) -> Iterator[str]:
         thread = history.threads.get(run_id)
         if thread is not None and thread != live:
             fields = ", ".join(_differences(thread, live))
-            yield f"run {run_id} is another in memory than in the journal: {fields}"
+            yield f"run {run_id} has another state in memory than in the journal: {fields}"
     for run_id, info in history.runs.items():
         thread = history.threads.get(run_id)
         if thread is None or thread.phase == "new":
@@ -202,12 +202,12 @@ def _heard(history: History) -> Iterator[str]:
             life, last = each.life, -1
         place = places.get(event.id)
         if place is None:
-            yield f"run {event.run_id}: {event.type} ({event.id}) was heard, but is not stored"
+            yield f"run {event.run_id}: {event.type} ({event.id}) was dispatched, but is not stored"
             continue
         if place <= last:
-            yield f"run {event.run_id}: {event.id} was heard after {before}, which stands behind it"
+            yield f"run {event.run_id}: {event.id} was dispatched after its successor {before}"
         if history.events[place] != event:
-            yield f"run {event.run_id}: {event.id} was heard otherwise than it is stored"
+            yield f"run {event.run_id}: {event.id} was dispatched otherwise than it is stored"
         last, before = place, event.id
 
 

@@ -132,7 +132,7 @@ def _without_outcome(history: History, end: Event, items: list[InLane]) -> Itera
         if isinstance(item, SessionMessage) and moved[_said(item)]:
             moved[_said(item)] -= 1
         elif not is_untold:
-            yield f"{_what(item)} was lost when its run ended ({end.id}): no letter tells of it"
+            yield f"{_what(item)} was lost when its run ended ({end.id}): without a dead letter"
 
 
 def _said(item: SessionMessage) -> tuple[int, str, str, str]:

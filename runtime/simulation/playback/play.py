@@ -97,7 +97,7 @@ class _Agents(Struct, frozen=True):
         except CannotLoad as error:
             if isinstance(error.__cause__, ModuleNotFoundError):
                 raise CannotLoad(
-                    self.spec, f"no module in {folder}; say where it lies now: folder="
+                    self.spec, f"no module in {folder}; give its present folder: folder="
                 ) from error.__cause__
             raise
 
@@ -300,7 +300,7 @@ def _above(run: RecordedRun, recording: Recording) -> list[RecordedRun]:
     above: list[RecordedRun] = []
     while run.parent_run_id is not None and run.parent_run_id in recording.runs:
         if len(above) == len(recording.runs):
-            raise BadValue("recording", f"the parents of run {run.run_id} stand in a circle")
+            raise BadValue("recording", f"the parents of run {run.run_id} form a circle")
         run = recording.runs[run.parent_run_id]
         above.append(run)
     return above

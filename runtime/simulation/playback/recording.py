@@ -163,5 +163,5 @@ def read_recording(path: Path) -> Recording:
     except (msgspec.DecodeError, KeyError, ValueError, BadValue) as error:
         raise BadRecording(f"{path} line {count + 1}", str(error)) from error
     if not is_whole or root not in runs or not runs[root].inbox:
-        raise BadRecording(str(path), "the export is not whole")
+        raise BadRecording(str(path), "the export is incomplete")
     return Recording(name=path.name, root=root, runs=runs, contents=contents)

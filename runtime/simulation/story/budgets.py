@@ -109,9 +109,9 @@ def _trees(history: History, budgets: Budgets) -> Iterator[str]:
                 limit = budgets.max_depth
                 yield f"run {event.run_id} is {event.depth} deep ({event.id}); the limit is {limit}"
             if alive[root] > budgets.max_descendants:
-                yield f"{alive[root]} runs live below {root} at {event.id}: more than may"
+                yield f"{alive[root]} runs live below {root} at {event.id}: too many"
             if begun[root] > budgets.max_spawns:
-                yield f"{begun[root]} runs were started below {root} at {event.id}: more than may"
+                yield f"{begun[root]} runs were started below {root} at {event.id}: too many"
         elif isinstance(event, e.AgentComplete) and event.lane == "own":
             alive[root] -= 1
 
@@ -155,7 +155,7 @@ def _frames(history: History) -> Iterator[str]:
             steps += isinstance(event, e.AgentStep)
             if push.max_iterations and steps > push.max_iterations:
                 most = push.max_iterations
-                yield f"frame {event.run_id}: model call {steps} ({event.id}); {most} may be"
+                yield f"frame {event.run_id}: model call {steps} ({event.id}); the limit is {most}"
                 break
 
 
@@ -169,9 +169,9 @@ def _turns(run_id: str, own: Iterable[Event], budgets: Budgets) -> Iterator[str]
                 steps, turns, limit = 0, turns + 1, 0
                 most = budgets.max_session_turns.get(event.agent, turns)
                 if turns > most:
-                    yield f"run {run_id}: turn {turns} of a session ({event.id}); {most} may be"
+                    yield f"run {run_id}: turn {turns} of a session ({event.id}); limit: {most}"
             case e.AgentStep():
                 steps += 1
                 limit = max(limit, budgets.max_steps.get(event.agent, steps))
                 if steps > limit:
-                    yield f"run {run_id}: step {steps} of a turn ({event.id}); {limit} may be"
+                    yield f"run {run_id}: step {steps} of a turn ({event.id}); the limit is {limit}"

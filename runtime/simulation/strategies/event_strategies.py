@@ -39,13 +39,13 @@ _BIT: Final = 2**63
 def events(*classes: type[Event]) -> SearchStrategy[Event]:
     """Events of these classes; without any, of the whole catalogue and ``CustomEvent``.
 
-    Raises ``BadValue`` for what is no class of events, and ``TypeError`` for a class with a field
+    Raises ``BadValue`` for what is not an event class, and ``TypeError`` for a class with a field
     of a type that no strategy is known for: name one by ``st.register_type_strategy``.
     """
     for cls in classes:
         if not isinstance(cls, type) or not issubclass(cls, Event):
             remedy = "give classes such as AgentText, or nothing for all of them"
-            raise BadValue("events", f"{cls!r} is no class of events; {remedy}")
+            raise BadValue("events", f"{cls!r} is not an event class; {remedy}")
     wanted: tuple[type[Event], ...] = classes or (*CATALOGUE, CustomEvent)
     return st.sampled_from(wanted).flatmap(_event_of)
 

@@ -122,10 +122,10 @@ class IncomingRuns:
         line = _decoder.decode(data)
         is_open = self._header is not None and self._header.is_open
         if self._is_over and not is_open:
-            raise ImportProblem("there is something after the end")
+            raise ImportProblem("there is data after the end of the export")
         self._is_over = is_open and isinstance(line, RunLine)
         if self._header is None and not isinstance(line, HeaderLine):
-            raise ImportProblem("this is no export of hubbub's")
+            raise ImportProblem("this is not a hubbub export")
         self._lines += not isinstance(line, EndLine)
         match line:
             case HeaderLine():
@@ -153,13 +153,13 @@ class IncomingRuns:
             known = f"this hubbub knows {FORMAT}, upgrade it"
             raise ImportProblem(f"written in format {line.format}; {known}")
         if line.format < 1 or not is_run_id(line.run_id):
-            raise ImportProblem(f"format {line.format}, run {line.run_id!r}: no export of hubbub's")
+            raise ImportProblem(f"format {line.format}, run {line.run_id!r}: not a hubbub export")
         self._header = line
 
     def _take_run(self, number: int, line: RunLine) -> None:
         for run_id in (line.run_id, line.root_run_id, line.parent_run_id):
             if run_id is not None and not is_run_id(run_id):
-                raise ImportProblem(f"{run_id!r} is no id of a run")
+                raise ImportProblem(f"{run_id!r} is not a run id")
         if line.inbox not in _INBOXES[line.status == "ended"]:
             raise ImportProblem(f"run {line.run_id}: status {line.status}, inbox {line.inbox!r}")
         known = self._runs.get(line.run_id)
@@ -175,7 +175,7 @@ class IncomingRuns:
                 )
             if (before.root_run_id, before.parent_run_id) != (line.root_run_id, line.parent_run_id):
                 raise ImportProblem(
-                    f"run {line.run_id} stands below {before.parent_run_id} of "
+                    f"run {line.run_id} has the parent {before.parent_run_id} and the root "
                     f"{before.root_run_id} in this store"
                 )
             self._intake.remove(line.run_id)
@@ -188,7 +188,7 @@ class IncomingRuns:
             raise ImportProblem(f"run {line.run_id} comes twice")
         before = known.line
         if (before.root_run_id, before.parent_run_id) != (line.root_run_id, line.parent_run_id):
-            raise ImportProblem(f"run {line.run_id} stands below {line.parent_run_id} now")
+            raise ImportProblem(f"run {line.run_id} has another parent later: {line.parent_run_id}")
         known.line, known.at = line, number
 
     def _take_event(self, body: bytes) -> None:
@@ -197,7 +197,7 @@ class IncomingRuns:
         if run is None or event.root_run_id != run.line.root_run_id:
             raise ImportProblem(f"an event of run {event.run_id!r}, which is not in the export")
         if event.lane not in ("own", "in"):
-            raise ImportProblem(f"{event.id}: it is of no lane of a run's")
+            raise ImportProblem(f"{event.id}: it belongs to no lane of a run")
         for problem in self._lanes.take(self._intake.put_event(event, body)):
             raise ImportProblem(f"{event.id}: {problem.what}")
         run.items += event.lane == "in"
@@ -209,7 +209,7 @@ class IncomingRuns:
         run.check(line.seq)
         item = self._reader.item(line.run_id, line.seq)
         if item is None or not can_be_known_by(item, line.source, line.key):
-            raise ImportProblem(f"run {line.run_id}: in {line.seq} says of itself another key")
+            raise ImportProblem(f"run {line.run_id}: in {line.seq} has another key in its body")
         if not self._intake.put_key(line.run_id, line.source, line.key, line.seq):
             raise ImportProblem(f"run {line.run_id}: key {line.key!r} comes twice")
 
@@ -230,7 +230,7 @@ class IncomingRuns:
     def finish(self) -> Imported:
         """Write the rows of the runs, whose events are all there now, and check them."""
         if self._header is None or not self._is_over:
-            raise ImportProblem("the file ends before the export does")
+            raise ImportProblem("the end of the export is missing")
         if self.run_id not in self._runs:
             raise ImportProblem(f"run {self.run_id} itself is missing")
         if self._header.has_contents and (lost := self._lanes.digests.keys() - self._contents):

@@ -46,7 +46,7 @@ from hubbub.hub.texts import readable
 __all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "file_problem"]
 
 FROM_BACKUP: Final = (
-    "put a backup in the store's place, or import an export of the run with --replace"
+    "restore the store from a backup, or import an export of the run with --replace"
 )
 
 
@@ -140,7 +140,7 @@ class Lanes:
             event = decode_event(body)
         except (BadValue, ValueError, RecursionError) as error:
             lane.is_clear = False
-            yield Problem(where, f"its body is no event ({error})", FROM_BACKUP)
+            yield Problem(where, f"its body is not an event ({error})", FROM_BACKUP)
             if name == "in":
                 lane.untaken[seq] = type_ == SessionMessage.type
             elif type_ in (SessionTaken.type, SessionDropped.type):
@@ -213,11 +213,11 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
         return f"its time is {event.at}"
     comes_in = isinstance(event, InLane)
     if event.lane == "own" and comes_in:
-        return f"{event.type} stands in the lane of what the run itself has written"
+        return f"{event.type} does not belong in the run's own lane"
     if event.lane == "in" and event.seq == 1 and not isinstance(event, SessionOpen):
         return f"the run is opened by {event.type}"
     if event.lane == "in" and not comes_in and event.__class__ in _OURS:
-        return f"{event.type} stands in an inbox, which does not take it"
+        return f"{event.type} does not belong in an inbox"
     return next((what for ref in files_of(event) if (what := file_problem(ref))), "")
 
 
@@ -226,7 +226,7 @@ def file_problem(ref: FileRef) -> str:
     if what := path_problem(ref.path):
         return f"it names a file {ref.path!r}; {what}"
     if not _DIGEST.fullmatch(ref.digest):
-        return f"it names a content {ref.digest!r}, which is no digest"
+        return f"it names a content {ref.digest!r}, which is not a digest"
     if not 0 <= ref.size <= MAX_FILE_BYTES:
         return f"it names a content of {ref.size} bytes"
     return ""

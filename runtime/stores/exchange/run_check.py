@@ -97,7 +97,7 @@ class RunCheck:
         if root not in self._gone and self._reader.row(root) is None:
             yield f"its root {root} is missing"
         if run_id in ancestors(self._reader, parent):
-            yield f"its parents stand in a circle: it is below itself, by {parent}"
+            yield f"its parents form a circle: it is below itself, by {parent}"
 
     def _unreadable(self, run_id: str) -> str:
         """Why a runtime could not continue with a run; empty if it could."""
@@ -124,13 +124,13 @@ def _not_resumable(error: Exception) -> str:
 def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:
     """What is wrong with a row by itself."""
     if row.address != row.run_id:
-        yield f"what finds its events stands for {row.address}"
+        yield f"its events are stored under {row.address}"
     for column in _TEXTS:
         if not isinstance(value := getattr(row, column), str) or "\0" in value:
             yield f"{column} is {value!r}, expected a text without NUL"
     for column in ("run_id", "root_run_id", "parent_run_id"):
         if isinstance(value := getattr(row, column), str) and not is_run_id(value):
-            yield f"{column} is {value!r}, which is no id of a run"
+            yield f"{column} is {value!r}, which is not a run id"
     if row.status not in _STATUSES:
         yield f"its status is {row.status!r}, not one of {', '.join(_STATUSES)}"
     elif lane.is_clear and lane.born and (row.status == "ended") != lane.has_ended:
@@ -141,7 +141,7 @@ def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:
     elif (row.status == "ended") != (row.inbox == "ended") and row.inbox != "terminated":
         yield f"its inbox is {row.inbox}, its status {row.status}"
     if lane.born and lane.is_clear and row.agent not in lane.agents:
-        yield f"its agent is {row.agent!r}, none of its events is of that"
+        yield f"its agent is {row.agent!r}, but none of its events names it"
     opened = lane.opened
     if opened is not None and opened.session_key != row.session_key:
         yield f"its session key is {row.session_key!r}, its opening's {opened.session_key!r}"
@@ -172,7 +172,7 @@ def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> st
             is_given = read_descriptor(given) == found
         except (BadValue, UnicodeError):
             is_given = False
-        return "" if is_given else f"its descriptor is {text}, another than its opening's"
+        return "" if is_given else f"its descriptor is {text}, but its opening has another"
     if isinstance(found, UserDescriptor) and not recency_of(lane.name, found):
         return "" if lane.parent is None and not opened.session_key else "its descriptor is none"
     if lane.parent is not None:
@@ -183,21 +183,21 @@ def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> st
         wanted = descriptor_of_key(opened.session_key) if opened.session_key else None
     if found != wanted:
         said = bytes(encode_descriptor(wanted)).decode()
-        return f"its descriptor is {text}, by what opened it {said} is meant"
+        return f"its descriptor is {text}, but its opening implies {said}"
     return ""
 
 
 def _time_problems(row: RunRow) -> Iterator[str]:
     created = row.created_at
     if not isinstance(created, int) or not 0 <= created < _LATEST:
-        yield f"created_at is {created!r}, which is no time"
+        yield f"created_at is {created!r}, not a valid time"
         return
     recent = row.recent  # 0 where no user is meant, as with a schedule's agent.
     if not isinstance(recent, int) or (recent and not created <= recent < _LATEST):
-        yield f"recent is {recent!r}, before it was created, or no time"
+        yield f"recent is {recent!r}, before it was created, or not a valid time"
     wake = row.wake_at
     if wake is not None and not (isinstance(wake, int) and created <= wake < _LATEST):
-        yield f"wake_at is {wake!r}, before it was created, or no time"
+        yield f"wake_at is {wake!r}, before it was created, or not a valid time"
 
 
 def _counter_problems(row: RunRow, lane: Lane) -> Iterator[str]:
@@ -205,7 +205,7 @@ def _counter_problems(row: RunRow, lane: Lane) -> Iterator[str]:
         if (value := getattr(row, column)) != counted:
             yield f"{column} is {value!r}, but its events say {counted}"
     if row.chain is not None and row.chain not in lane.chains:
-        yield "its chain of checksums ends otherwise than its events' does"
+        yield "its checksum differs from that of its last event"
 
 
 def _inbox_problems(reader: StoreReader, row: RunRow, lane: Lane) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _inbox_problems(reader: StoreReader, row: RunRow, lane: Lane) -> Iterator[st
         yield f"messages is {row.messages!r}, but {messages} messages wait"
     is_ready = row.status == "active" or (row.status != "ended" and bool(waiting))
     if row.ready != is_ready:
-        yield f"ready is {row.ready!r}, but it has {'' if is_ready else 'no '}work to go on with"
+        yield f"ready is {row.ready!r}, but it has {'' if is_ready else 'no '}work"
 
 
 def _known_gone(reader: StoreReader) -> frozenset[str]:

@@ -3,7 +3,7 @@
     parents as the folders say  ×  what the store has   →   a place for each run
 
 A parent that is neither here nor in the store was left behind: its child becomes a root of its
-own, detached, and those below keep to it.  Parents that stand in a circle are nobody's.
+own, detached, and those below keep to it.  Parents that form a circle are nobody's.
 """
 
 from collections.abc import Callable, Mapping

@@ -118,7 +118,7 @@ def _placed(
 
 def _one(text: RunText, place: Place, lost: str, is_circle: bool) -> ForeignRun | Broken:
     if is_circle:
-        what, remedy = "its parents stand in a circle", "restore the folder from a backup"
+        what, remedy = "its parents form a circle", "restore the folder from a backup"
         return Broken(
             folder=text.folder, file=f"{text.folder}/{RUN}", line=0, what=what, remedy=remedy
         )

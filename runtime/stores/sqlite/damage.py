@@ -63,7 +63,7 @@ def reading_on(path: Path) -> Iterator[None]:
         words = store_failure(path, error).removeprefix(f"{path}: ")
         raise StoreFailed(str(path), words) from error
     except READ_ERRORS as error:
-        problem = f"what stands in it is damaged ({error}); put a backup in its place"
+        problem = f"its contents are damaged ({error}); restore it from a backup"
         raise StoreFailed(str(path), problem) from error
 
 

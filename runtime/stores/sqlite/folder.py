@@ -116,7 +116,7 @@ class DataFolder:
         kind = file_system_of(self.database.parent)
         if kind in NETWORK:
             raise OperatorError(
-                f"{self.root}: lies on a network file system ({kind}), where SQLite can lose what "
+                f"{self.root}: is on a network file system ({kind}), where SQLite can lose what "
                 "was acknowledged; give a path on a local disk"
             )
 
@@ -133,7 +133,7 @@ def _resolved(path: Path) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         return place
     except ValueError as error:  # A NUL, or text that no file system can store.
-        raise BadValue("store", f"{str(path)!r} is no path ({error})") from None
+        raise BadValue("store", f"{str(path)!r} is not a path ({error})") from None
     except OSError as error:
         raise OperatorError(f"{path}: {error.strerror}; give another path") from error
     return place

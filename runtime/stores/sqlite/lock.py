@@ -43,7 +43,7 @@ class StoreLock:
             if self._try():
                 return
         raise OperatorError(
-            f"{self.path}: is taken away as soon as it is made; leave it there, and start again"
+            f"{self.path}: is removed as soon as it is created; leave it there, and start again"
         )
 
     def _try(self) -> bool:

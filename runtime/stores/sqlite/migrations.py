@@ -64,7 +64,7 @@ def check_version(db: sqlite3.Connection, path: Path) -> None:
     if version > newest():
         raise OperatorError(
             f"{path}: written by a newer hubbub (format {version}; this one knows {newest()}); "
-            "upgrade hubbub, or give another path, that of a backup from before, say"
+            "upgrade hubbub, or give another path, for example that of an older backup"
         )
 
 
@@ -90,7 +90,7 @@ def upgrade(db: sqlite3.Connection, path: Path) -> None:
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())
             raise OperatorError(
-                f"{path}: cannot be brought from format {version} to {step.to} ({words}); nothing "
+                f"{path}: cannot be upgraded from format {version} to {step.to} ({words}); nothing "
                 "has changed: hubbub fsck says what is damaged, hubbub backup copies what there is"
             ) from error
         log.info("store.upgraded", path=str(path), before=version, now=step.to)

@@ -23,7 +23,7 @@ MAX_BYTES: Final = 512 * 1024 * 1024
 def check_regular(path: str | os.PathLike[str], found: os.stat_result) -> None:
     """Raise ``OSError`` unless what was found is a regular file."""
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

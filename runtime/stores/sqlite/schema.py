@@ -46,7 +46,7 @@ APPLICATION: Final = 0x68756221
 BUSY_SECONDS: Final = 5.0
 
 DAMAGED: Final = (
-    "put a backup in its place, or move the file away and start again: agents come back from the "
+    "restore it from a backup, or move the file away and start again: agents come back from the "
     "folder agents/"
 )
 
@@ -219,7 +219,7 @@ def _refuse_emptied(path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     if path.exists() and log.exists() and log.stat().st_size and not path.stat().st_size:
         raise OperatorError(
-            f"{path}: empty, but its log {log.name} is not; put a backup in its place, or move "
+            f"{path}: empty, but its log {log.name} is not; restore it from a backup, or move "
             "both away and start again: agents come back from the folder agents/"
         )
 
@@ -269,7 +269,7 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 def _check_format(db: sqlite3.Connection, path: Path) -> None:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
-        raise OperatorError(f"{path}: a database, but not one of hubbub's; give another path")
+        raise OperatorError(f"{path}: a database, but not of hubbub; give another path")
     check_version(db, path)
 
 

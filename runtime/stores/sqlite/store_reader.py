@@ -353,7 +353,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def _unreadable(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StoreUnreadable:
     if isinstance(error, UnicodeDecodeError):
-        what, remedy = "its tables' names are garbled", "put a backup in its place"
+        what, remedy = "its tables' names are garbled", "restore it from a backup"
     else:
         words = store_failure(path, error).removeprefix(f"{path}: ")
         what, _, remedy = words.partition("; ")

@@ -70,6 +70,6 @@ class StoreWatch:
 
 def _lost(name: str, what: str) -> StoreFileLost:
     return StoreFileLost(
-        f"{name}: was taken away while the store was open ({what}); put back what was there, or a "
-        "backup of the whole store, and start again"
+        f"{name}: was removed or replaced while the store was open ({what}); put it back, or "
+        "restore the whole store from a backup, and start again"
     )

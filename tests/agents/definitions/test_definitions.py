@@ -185,7 +185,7 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
                     "title: expected a text"):  # fmt: skip
         assert problem in text, text
     text = problems(lambda: prompt(name="", prompt=7, model="", tools=[print, "look"]))
-    for path in ("name:", "prompt:", "model:", "tools[0]: print is no tool"):
+    for path in ("name:", "prompt:", "model:", "tools[0]: print is not a tool"):
         assert path in text, text
     assert "has no `call`" in problems(lambda: prompt(model=object()))
     assert "tools:" in problems(lambda: prompt(tools="look"))
@@ -365,7 +365,7 @@ def test_a_wrong_knob_of_a_subagent_tool_is_told(fields: Any, problem: str) -> N
         ({"prompt": None}, "prompt: expected a text"),
         ({"model": ""}, 'model: give "provider:name"'),
         ({"tools": None}, "tools: give a list of tools or of their names"),
-        ({"tools": [look, 7]}, "tools[1]: int is no tool"),
+        ({"tools": [look, 7]}, "tools[1]: int is not a tool"),
         ({"agents": "x"}, "agents: "),
         ({"agents": [7]}, "agents[0]: expected the name of an agent, not int"),
         ({"skills": [7]}, "skills[0]: expected a Skill or its name, not int"),

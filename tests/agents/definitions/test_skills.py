@@ -115,8 +115,8 @@ def test_a_name_is_one_word(name: object) -> None:
         ({"max_iterations": None}, "max_iterations: at least 1"),
         ({"variables": ["A"]}, "variables[0]: expected VariableDefinition, not str"),
         ({"env": {"A": 3}}, "env.A: expected a text, not int"),
-        ({"passthrough": None}, "passthrough: NoneType is no tool; decorate the function"),
-        ({"passthrough": print}, "passthrough: print is no tool; decorate the function"),
+        ({"passthrough": None}, "passthrough: NoneType is not a tool; decorate the function"),
+        ({"passthrough": print}, "passthrough: print is not a tool; decorate the function"),
         ({"passthrough": " "}, "passthrough: ' ' is no tool of your own"),
         (
             {"instructions": "{{A}}", "variables": [VariableDefinition(name="A")]},

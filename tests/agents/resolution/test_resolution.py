@@ -373,7 +373,7 @@ def test_agents_hold_each_other_a_thousand_deep() -> None:
 
 @pytest.mark.spec("U-02")
 def test_an_agent_given_as_a_tool_is_refused_with_what_to_write() -> None:
-    with pytest.raises(DefinitionError, match=r"an agent is no tool; give agent.as_tool\(\)"):
+    with pytest.raises(DefinitionError, match=r"an agent is not a tool; give agent.as_tool\(\)"):
         lead("top", lead("leaf"))
 
 

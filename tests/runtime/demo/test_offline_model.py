@@ -11,7 +11,7 @@ from support.chats import FILES, Chat, open_chat, write_files
 from support.profiles import examples
 
 from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
-from hubbub.agents.state.commands import word_of
+from hubbub.agents.state.commands import command_of
 from hubbub.hub import events as e
 from hubbub.hub.ports import Ports
 from hubbub.runtime.demo.chat.model import offline_models
@@ -289,7 +289,7 @@ async def _answered(chat: Chat, line: str) -> None:
     before, begin = list(chat.stack), len(chat.events)
     said = await chat.say(line)
     happened = chat.events[begin:]
-    word = word_of(e.SessionMessage(content=line)) if len(before) > 1 else ""
+    word = command_of(e.SessionMessage(content=line)) if len(before) > 1 else ""
     ends = [x for x in happened if isinstance(x, e.SessionEnd | e.AgentComplete)]
     assert {x.outcome for x in ends} <= {"completed", "interrupted"}
     # What was above a frame that is left ends a moment later, maybe during the next line.

@@ -244,9 +244,9 @@ def test_agents_without_as_test_are_refused(made: Made, capsys: pytest.CaptureFi
 
 def test_a_recording_that_is_none_says_so(tmp_path: Path) -> None:
     for content, problem in (
-        ("", "not whole"),
+        ("", "incomplete"),
         ("noise\n", "line 1"),
-        ('{"line":"end","lines":0}', "not whole"),
+        ('{"line":"end","lines":0}', "incomplete"),
     ):
         (tmp_path / "x.jsonl").write_text(content)
         with pytest.raises(BadRecording, match=problem):

@@ -87,11 +87,12 @@ DAMAGE = {
         "it has changed",
     ),
     "a body that is no JSON": (
-        f"UPDATE event SET body = '{{' WHERE position IN ({SOME} LIMIT 1)", "its body is no event",
+        f"UPDATE event SET body = '{{' WHERE position IN ({SOME} LIMIT 1)",
+        "its body is not an event",
     ),
     "a body that is no text": (
         f"UPDATE event SET body = x'ff00' WHERE position IN ({SOME} LIMIT 1)",
-        "its body is no event",
+        "its body is not an event",
     ),
     "a type": (
         f"UPDATE event SET type = 'agent:text' WHERE position IN ({SOME} LIMIT 1)",
@@ -111,7 +112,7 @@ DAMAGE = {
     "a run that is gone": ("DELETE FROM run WHERE agent = 'parent'", "is missing"),
     "seq": ("UPDATE run SET seq = seq + 1 WHERE agent = 'parent'", "seq is"),
     "in_seq": ("UPDATE run SET in_seq = 'two' WHERE agent = 'parent'", "in_seq is 'two'"),
-    "chain": ("UPDATE run SET chain = 7 WHERE agent = 'parent'", "chain of checksums"),
+    "chain": ("UPDATE run SET chain = 7 WHERE agent = 'parent'", "its checksum differs"),
     "born": ("UPDATE run SET born = 7 WHERE agent = 'parent'", "born is 7"),
     "recent": ("UPDATE run SET recent = 1 WHERE agent = 'parent'", "recent is 1, before"),
     "messages": ("UPDATE run SET messages = 9 WHERE agent = 'parent'", "messages is 9"),
@@ -132,7 +133,7 @@ DAMAGE = {
     "a key": ("UPDATE accepted SET position = 100000", "to position 100000"),
     "an address": (
         "UPDATE address SET run_id = 'x' WHERE run_id = (SELECT run_id FROM run WHERE agent = "
-        "'parent')", "stands for x",
+        "'parent')", "stored under x",
     ),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.activities.call_tool import call_tool
 from hubbub.runtime.loading.skills import load_skills
-from hubbub.runtime.loading.write_skill import SkillShelf, skill_text, write_skill_tool
+from hubbub.runtime.loading.write_skill import SkillFolder, skill_text, write_skill_tool
 
 SHELF = {"tools": ("current_time", "use_agent"), "agents": ("research",), "taken": ("ours",)}
 
@@ -24,7 +24,7 @@ async def write(folder: Path, ports: Ports | None = None, /, **given: Any) -> tu
     """Call the tool; returns what the model reads, and whether as an error."""
     ports = ports or virtual_ports()
     arguments = {"name": "greet", "description": "Greets.", "instructions": "Say hello."} | given
-    wanted = write_skill_tool(ports, SkillShelf(folder=folder, **SHELF))  # type: ignore[arg-type]
+    wanted = write_skill_tool(ports, SkillFolder(folder=folder, **SHELF))  # type: ignore[arg-type]
     text = json.dumps(arguments, ensure_ascii=False)
     result = await call_tool(wanted, text, None, ports.offload)  # type: ignore[arg-type]
     return result.content, result.is_error

@@ -246,7 +246,7 @@ async def test_a_child_of_a_damaged_parent_is_left_alone_and_told_of(tmp_path: P
         db.execute("UPDATE event SET body = '{' WHERE run = ? AND lane = 'own'", (number,))
         db.execute("DELETE FROM run WHERE number <> ?", (number,))
     found = [x.text for x in StoreCheck(f"sqlite:{tmp_path}").problems()]
-    assert [x for x in found if "its body is no event" in x]
+    assert [x for x in found if "its body is not an event" in x]
     told = await adopted(tmp_path)
     assert {x.run_id for x in children if any(x.run_id in each for each in told)} == {
         x.run_id for x in children

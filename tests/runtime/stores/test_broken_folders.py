@@ -268,10 +268,10 @@ def _foreign(file: Path) -> None:
     ("spoil", "words"),
     [
         (_newer, "upgrade hubbub"),
-        (_foreign, "not one of hubbub's"),
-        (lambda file: file.write_text("Dear diary, " * 1000), "put a backup in its place"),
-        (lambda file: os.truncate(file, 6000), "put a backup in its place"),
-        (lambda file: os.truncate(file, 100), "put a backup in its place"),
+        (_foreign, "not of hubbub"),
+        (lambda file: file.write_text("Dear diary, " * 1000), "restore it from a backup"),
+        (lambda file: os.truncate(file, 6000), "restore it from a backup"),
+        (lambda file: os.truncate(file, 100), "restore it from a backup"),
     ],
     ids=["newer", "foreign", "no database", "truncated", "cut to its head"],
 )
@@ -297,7 +297,7 @@ async def test_a_file_that_was_emptied_beside_its_log_is_refused(
         log = (tmp_path / "first" / "hubbub.db-wal").read_bytes()
     (tmp_path / "killed" / "hubbub.db-wal").write_bytes(log)
     (tmp_path / "killed" / "hubbub.db").write_bytes(b"")
-    assert "put a backup in its place" in await refused(f"sqlite:{tmp_path / 'killed'}")
+    assert "restore it from a backup" in await refused(f"sqlite:{tmp_path / 'killed'}")
     assert (tmp_path / "killed" / "hubbub.db-wal").read_bytes() == log
 
 
