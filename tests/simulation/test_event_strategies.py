@@ -138,7 +138,7 @@ def test_secret_of_a_generated_event_is_empty_as_of_any_that_was_emitted():
 
 
 def test_items_of_inboxes_stand_in_generated_records_of_them():
-    drawn = settings(few, phases=[Phase.generate])
+    drawn = settings(few, max_examples=400, phases=[Phase.generate])
     taken = find(
         events(SessionTaken), lambda x: len({type(i) for i in x.items}) > 1, settings=drawn
     )
