@@ -46,6 +46,7 @@ from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_label, check_labels, check_text
+from hubbub.hub.values import check_counts
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
 
@@ -80,8 +81,7 @@ class Hub:
         buffer: int = DEFAULT_BUFFER,
         max_inbox: int = DEFAULT_INBOX,
     ) -> None:
-        if buffer < 1 or max_inbox < 1:
-            raise BadValue("Hub", "buffer and max_inbox must be at least 1")
+        check_counts(1, buffer=buffer, max_inbox=max_inbox)
         self.ports = (ports or Ports()).of_store(journal)
         self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost()

@@ -20,6 +20,7 @@ __all__ = [
     "Form",
     "Json",
     "Secret",
+    "check_counts",
     "check_flag",
     "check_options",
     "check_seconds",
@@ -49,6 +50,8 @@ class Secret:
     __slots__ = ("_value",)
 
     def __init__(self, value: str | None = None) -> None:
+        if value is not None and not isinstance(value, str):
+            raise BadValue("Secret", f"expected a text, not {type(value).__name__}")
         self._value = value
 
     def reveal(self) -> str | None:
@@ -170,6 +173,13 @@ def _said_of(path: str, kind: Any, value: Any) -> str:
     found = repr(value) if value.__class__ is kind else type(value).__name__
     name = path.lstrip(".")
     return f"{f'its {name}' if name else 'it'} must be {article} {wanted}, not {found}"
+
+
+def check_counts(least: int, /, **counts: object) -> None:
+    """Raise ``BadValue`` for what is no whole number of at least ``least``."""
+    for what, count in counts.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < least:
+            raise BadValue(what, f"expected a whole number of at least {least}, not {count!r}")
 
 
 def check_flag(what: str, value: object) -> None:

@@ -27,7 +27,6 @@ from hubbub.hub.errors import (
     BadValue,
     CallerError,
     Closed,
-    DefinitionError,
 )
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -35,12 +34,20 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
-from hubbub.hub.texts import check_label, check_labels
+from hubbub.hub.texts import check_labels
+from hubbub.hub.values import check_counts
 from hubbub.runtime.activities.agent_messages import agent_for
 from hubbub.runtime.activities.interrupts import Interrupts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.spawn import Spawner
 from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
+from hubbub.runtime.arguments import (
+    check_environ,
+    check_grace,
+    check_models,
+    check_parts,
+    check_values,
+)
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.families import Families
@@ -115,14 +122,17 @@ class Runtime:
         max_descendants: int = 1_000,
         max_spawns: int = 10_000,
     ) -> None:
-        _check_numbers(
-            max_live=max_live, keep=keep, max_depth=max_depth, max_descendants=max_descendants,
-            max_spawns=max_spawns, grace=grace,
-        )  # fmt: skip
+        check_parts(store, hub, ports)
+        check_values(env)
+        check_models(models)
+        check_environ(environ)
+        check_labels(default_agent=default_agent)
+        check_grace(grace)
+        check_counts(1, max_live=max_live, keep=keep)
+        check_counts(0, max_depth=max_depth, max_descendants=max_descendants, max_spawns=max_spawns)
+        budgets = TreeBudgets(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self.definitions = Definitions(agents, prompts, tools, hooks, skills)
         self.env = dict(env or {})
-        if problems := list(env_problems("env", self.env)):
-            raise DefinitionError("runtime", problems)
         self._owns_hub = hub is None
         if hub is None:
             ports = ports or Ports()
@@ -132,10 +142,8 @@ class Runtime:
         self.ports = hub.ports
         if default_agent:
             self.definitions.agent(default_agent)
-        check_labels(default_agent=default_agent)
         self._default_agent = default_agent
-        catalog = Catalog(_checked(models or {}), os.environ if environ is None else environ)
-        budgets = TreeBudgets(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
+        catalog = Catalog(models or {}, os.environ if environ is None else environ)
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock)
         )
@@ -384,23 +392,6 @@ class Runtime:
                 raise BadValue("runtime", 'ask "runs", "run RUN_ID", "agents" or "statistics"')
 
 
-def _checked(models: Mapping[str, Model]) -> Mapping[str, Model]:
-    for name in models:
-        check_label("models", name)
-    wrong = [name for name, each in models.items() if not isinstance(each, Model)]
-    if wrong:
-        problem = "give a Model object, or name the model in the prompt"
-        raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
-    return models
-
-
 def _check_env(env: Mapping[str, str] | None) -> None:
     if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
         raise BadValue("env", "expected names of letters, digits and '_' with texts")
-
-
-def _check_numbers(**numbers: float) -> None:
-    for name, number in numbers.items():
-        least = 1 if name in ("max_live", "keep") else 0
-        if isinstance(number, bool) or not isinstance(number, int | float) or number < least:
-            raise BadValue(name, f"expected a number of at least {least}, not {number!r}")

@@ -281,11 +281,12 @@ def agent(
 
 
 def _code_problems(agent: AgentDefinition) -> Iterable[str]:
-    if not callable(agent.execute):
+    if not callable(agent.execute) or isinstance(agent.execute, type):
         yield "execute: expected an async function (input, ctx)"
     if agent.side_a is None:
         for field in ("side_b", "max_session_turns", "hooks", "supports_checkpointing"):
-            if getattr(agent, field):
+            value = getattr(agent, field)
+            if value or (value is not None and field in ("side_b", "max_session_turns")):
                 yield f"{field}: belongs to a model agent"
         if agent.type == "dual_ai":
             yield "type: 'dual_ai' belongs to a model agent"

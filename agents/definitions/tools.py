@@ -234,11 +234,14 @@ def _define(
 
 def _problems_of(name: str, description: str, function: Any, timeout: float | None) -> list[str]:
     problems = []
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str):
+        problems.append(f"name: expected a text, not {type(name).__name__}")
+    elif not _NAME.fullmatch(name):
         problems.append(f"name {name!r}: use 1 to 64 letters, digits, '_' and '-', or give name=…")
     if problem := text_problem(description):
         problems.append(f"description: {problem}")
-    if timeout is not None and not 0 < timeout < math.inf:
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and 0 < timeout < math.inf):
         problems.append(f"timeout {timeout!r}: use seconds above 0, or None for no limit")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         problems.append("the function yields; return one value instead")

@@ -156,7 +156,7 @@ def _uid_problems(schedule: Schedule, uids: set[str]) -> Iterable[str]:
     if isinstance(schedule, Heartbeat):
         if uid in uids:
             yield "uid: a runtime has one Heartbeat; give this one's tasks to it"
-    elif label_problem(uid) or not uid.strip():
+    elif uid.__class__ is not str or label_problem(uid) or not uid.strip():
         yield f"uid: expected a name, not {uid!r}"
         return
     elif uid == HEARTBEAT:

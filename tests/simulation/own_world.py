@@ -13,6 +13,11 @@ models keep nothing: the same request gets the same answer, in every life of the
     timed keeper    have schedules
     thrower         raises what is no error (``raisers``)
     hooked vault reader    have hooks, and variables (``hooked``)
+
+Its stores keep what they took: no damage on disk is drawn.  That is covered by
+``attacks/test_bit_flips`` (while open, and at the opening), ``runtime/stores/test_damage``,
+``attacks/test_hostile_folders`` and ``test_hostile_exports``, ``test_power_loss`` here (what was
+not synced is gone), and ``torture`` (killed processes and lost power, on real files).
 """
 
 import json

@@ -1,0 +1,55 @@
+"""What a ``Runtime`` is given, as far as no other part checks it: refused before it is used."""
+
+from collections.abc import Mapping
+
+from hubbub.agents.definitions.variables import env_problems
+from hubbub.agents.model import Model
+from hubbub.hub.errors import BadValue, DefinitionError
+from hubbub.hub.hub import Hub
+from hubbub.hub.ports import Ports
+from hubbub.hub.texts import check_label
+
+__all__ = ["check_environ", "check_grace", "check_models", "check_parts", "check_values"]
+
+
+def check_values(env: object) -> None:
+    """Raise ``DefinitionError`` for what are no values of variables."""
+    if env is not None and (problems := list(env_problems("env", env))):
+        raise DefinitionError("runtime", problems)
+
+
+def check_models(models: object) -> None:
+    """Raise ``BadValue`` or ``DefinitionError`` for what are no models by name."""
+    if models is None:
+        return
+    if not isinstance(models, Mapping):
+        raise BadValue("models", f"expected a mapping of names, not {type(models).__name__}")
+    for name in models:
+        check_label("models", name)
+    wrong = [name for name, each in models.items() if not isinstance(each, Model)]
+    if wrong:
+        problem = "give a Model object, or name the model in the prompt"
+        raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
+
+
+def check_environ(environ: object) -> None:
+    """Raise ``BadValue`` for what is no environment."""
+    if environ is not None and not isinstance(environ, Mapping):
+        raise BadValue("environ", f"expected a mapping, not {type(environ).__name__}")
+
+
+def check_parts(store: object, hub: object, ports: object) -> None:
+    """Raise ``BadValue`` for what is no store, no hub or no ports."""
+    if not isinstance(store, str) and not hasattr(store, "submit"):
+        what = type(store).__name__
+        raise BadValue("store", f"expected 'memory', 'sqlite:FOLDER' or a store, not {what}")
+    if hub is not None and not isinstance(hub, Hub):
+        raise BadValue("hub", f"expected a Hub, not {type(hub).__name__}")
+    if ports is not None and not isinstance(ports, Ports):
+        raise BadValue("ports", f"expected Ports, not {type(ports).__name__}")
+
+
+def check_grace(grace: object) -> None:
+    """Raise ``BadValue`` for what is no number of seconds; infinity is one."""
+    if not isinstance(grace, int | float) or isinstance(grace, bool) or not grace >= 0:
+        raise BadValue("grace", f"expected seconds of at least 0, not {grace!r}")
