@@ -760,7 +760,7 @@ def test_assets_into_a_pipe_are_plain_lines() -> None:
     assert (code, err) == (0, "")
     assert "\x1b" not in out
     lines = out.splitlines()
-    assert any(line.startswith("Worker     is told: It is 24") for line in lines)
+    assert any(line.startswith("Worker     gets: It is 24") for line in lines)
     assert lines[-1].startswith("director   A 32")
 
 

@@ -95,7 +95,7 @@ def _inspected(svg: str) -> dict[str, Any]:
         problems.append(f"the root is {root.tag}, not svg")
     width, height = root.get("width", ""), root.get("height", "")
     if (width, height) != (str(SIZE), str(SIZE)):
-        problems.append(f"{width or '?'} × {height or '?'} pixels, wanted {SIZE} × {SIZE}")
+        problems.append(f"{width or '?'} × {height or '?'} pixels, not {SIZE} × {SIZE}")
     shapes = sum(1 for _ in root.iter()) - 1
     if not shapes:
         problems.append("there is nothing in it")
@@ -224,7 +224,7 @@ def _reviewer(request: ModelRequest) -> Any:
     if not isinstance(last, AssistantMessage) or not last.calls:
         return reply("", call("inspect_asset", path="tree.svg"))
     seen = last.calls[-1]
-    problems = re.findall(r'"([^"]*wanted[^"]*)"', seen.output)
+    problems = re.findall(r'"([^"]*pixels, not [^"]*)"', seen.output)
     if problems:
         return reply(
             "",

@@ -92,7 +92,7 @@ def asset_line(event: Event) -> str:
         case e.AgentToolComplete() if event.is_error:
             return f"{who} ✗ {event.name}: {_short(event.output)}"
         case e.SessionTurn() if event.reason == "stop_tool":
-            return f"{who} is told: {_short(event.content)}"
+            return f"{who} gets: {_short(event.content)}"
         case e.AgentStatus():
             return f"{who} status: {_short(event.status)}"
         case e.SessionResult():

@@ -40,7 +40,7 @@ async def test_a_draft_is_sent_back_once_then_approved_and_the_parent_gets_its_o
             ("side_a", "Worker", "stop_tool"),
             ("side_b", "Reviewer", "response"),
         ]
-        assert turns[1].content == "It is 24 × 24 pixels, wanted 32 × 32."
+        assert turns[1].content == "It is 24 × 24 pixels, not 32 × 32."
         statuses = [event.status for event in events if isinstance(event, e.AgentStatus)]
         assert statuses == ["sent back once"]
         mine = await foreign_state(rt.services, rt.others, run.run_id)
