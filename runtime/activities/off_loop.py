@@ -6,7 +6,7 @@
 A plain ``def`` tool runs in a worker thread.  Nothing of a run may be touched from there, so each
 plain member of its ``RunState`` is done in the loop while the thread waits, and what it gives back
 is seen in the same way.  Members that are async stay so: ``anyio.from_thread.run`` awaits them in
-the loop.  In the loop's own thread all of it acts at once.
+the loop, and called plainly they raise.  In the loop's own thread all of it acts at once.
 """
 
 import inspect
@@ -57,7 +57,8 @@ class OffLoop:
         return str(self._do("repr", repr, self._target))
 
     def _do(self, call: str, act: Callable[..., Any], *args: Any) -> Any:
-        return _seen(_in_loop(self._hub, call, lambda: act(*args)), self._hub, call)
+        seen = _in_loop(self._hub, call, lambda: act(*args))
+        return _seen(seen, self._hub, f"{_name_of(self._target)}.{call}")
 
 
 class _Mapping(OffLoop, Mapping[str, str]):
@@ -120,6 +121,12 @@ _LIVE: Final[tuple[tuple[type[OffLoop], tuple[type, ...]], ...]] = (
 """What must not be touched from a thread, and how it is seen there."""
 
 
+_NAMES: Final[tuple[tuple[type, str], ...]] = (
+    (ThreadState, "state"), (RunHub, "state.hub"), (Outside, "state.hub"), (Hub, "state.hub.hub"),
+    (FileArea, "state.files"), (KeyArea, "state.kv"), (Run, "run"), (EventStream, "stream"),
+)  # fmt: skip
+
+
 def _seen(value: Any, hub: Hub, call: str) -> Any:
     """What the thread is given for ``value``; data are themselves."""
     if isinstance(value, MethodType | FunctionType):
@@ -136,12 +143,22 @@ def _callable(function: Callable[..., Any], hub: Hub, name: str) -> Callable[...
         async def wait(*args: Any, **kwargs: Any) -> Any:
             return _seen(await function(*_own(args), **kwargs), hub, name)
 
-        return wait
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            if not hub.is_current_thread:  # Its coroutine would be awaited nowhere.
+                raise WrongThread(name, f"it is async: anyio.from_thread.run({name}, ...)")
+            return wait(*args, **kwargs)
+
+        return begin
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return _seen(_in_loop(hub, name, lambda: function(*_own(args), **kwargs)), hub, name)
 
     return call
+
+
+def _name_of(target: Any) -> str:
+    """What a tool calls it."""
+    return next((name for kind, name in _NAMES if isinstance(target, kind)), type(target).__name__)
 
 
 def _own(args: tuple[Any, ...]) -> tuple[Any, ...]:

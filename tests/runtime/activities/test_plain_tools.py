@@ -6,6 +6,7 @@ The members are found by introspection, so a new one must be put into the table.
 """
 
 import contextvars
+import gc
 import inspect
 import threading
 from collections.abc import Callable, Mapping
@@ -25,9 +26,12 @@ from hubbub import CustomEvent, RunState, Runtime, ScriptedModel, agent, tool
 from hubbub.agents.definitions.run_state import Files, Keys
 from hubbub.hub.errors import BadValue, CallerError, WrongThread
 from hubbub.hub.events import AgentStatus
+from hubbub.hub.hub import Hub
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.models.scripted import call
 
@@ -144,7 +148,7 @@ OF_STATE: dict[str, Act] = {
     "set_status": lambda s, w: s.set_status("busy"),
     "get_child_thread": lambda s, w: w.wait(s.get_child_thread, "nobody"),
     "get_parent_thread": of_the_parent,
-    "terminate": lambda s, w: inspect.iscoroutinefunction(s.terminate),
+    "terminate": lambda s, w: callable(s.terminate),
     "spawn": spawned,
     "use_agent": handed_on,
     "use_skill": lambda s, w: None,
@@ -194,6 +198,10 @@ def of_a_run(state: Any, world: World) -> Any:
     stream = run.events()
     told += [world.wait(type_of_first, stream), world.wait(settled, run.interrupt("no"))]
     told += [bool(world.wait(run.read)), world.wait(settled, run.close())]
+    try:
+        world.wait(run.ask, "What?")
+    except CallerError as error:
+        told.append(type(error).__name__)
     return [*told, world.wait(run.terminate).accepted, world.wait(run.finished).outcome]
 
 
@@ -321,6 +329,50 @@ async def run_of(fn: Callable[..., Any]) -> str:
         await run.result()
         (done,) = [x for x in await run.read() if x.type == "agent:tool:complete"]
     return str(done.output)  # type: ignore[attr-defined]
+
+
+def async_members(kind: type) -> list[str]:
+    return [each for each in members_of(kind) if inspect.iscoroutinefunction(getattr(kind, each))]
+
+
+@REAL
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_an_async_member_that_is_called_plainly_says_how_to_call_it(
+    kind: str, tmp_path: Path
+) -> None:
+    """And leaves no coroutine that nobody awaits."""
+    said: dict[str, str] = {}
+
+    def fn(state: RunState) -> str:
+        child_run = state.spawn("helper", "x")
+        places = {
+            "state": (state, ThreadState), "state.hub": (state.hub, RunHub),
+            "state.hub.hub": (state.hub.hub, Hub), "state.files": (state.files, FileArea),
+            "state.kv": (state.kv, KeyArea), "run": (child_run, Run),
+        }  # fmt: skip
+        for place, (target, kind) in places.items():
+            for name in async_members(kind):
+                try:
+                    getattr(target, name)("a")
+                except WrongThread as error:
+                    said[f"{place}.{name}"] = str(error)
+                else:
+                    said[f"{place}.{name}"] = "nothing"
+        gc.collect()
+        anyio.from_thread.run(child_run.terminate)
+        anyio.from_thread.run(state.terminate)
+        return "terminated"
+
+    bot = model_agent(ScriptedModel([call("fn"), "Well."]), tool(fn, name="fn"))
+    store = "memory" if kind == "memory" else f"sqlite:{tmp_path}/store"
+    async with Runtime([bot, helper], store=store) as rt:
+        with anyio.fail_after(20):
+            outcome = await (await rt.start("assistant", "Go.")).finished()
+    assert outcome.outcome == "terminated"
+    assert {"state.terminate", "state.get_parent_thread", "state.hub.ask", "run.result"} <= {*said}
+    for place, words in said.items():
+        assert f"anyio.from_thread.run({place}, ...)" in words, place
+        assert "\n" not in words
 
 
 @REAL
