@@ -237,7 +237,7 @@ async def test_what_a_tool_returns_is_of_its_form_or_an_error_result(
             assert outcome.output == "x", what
             (done,) = await world.rt.hub.read(outcome.run_id, types="agent:tool:complete")
             if "is_error" in what:
-                assert done.is_error and "is_error is to be a bool" in done.output  # type: ignore[attr-defined]
+                assert done.is_error and "is_error must be a bool" in done.output  # type: ignore[attr-defined]
         await everything_can_be_read(world)
 
 

@@ -237,17 +237,17 @@ NO_REPLIES: dict[str, tuple[Any, str]] = {
     "str": ("hello", "expected ModelReply(text=…), not str"),
     "None": (None, "expected ModelReply(text=…), not NoneType"),
     "dict": ({"text": "x"}, "expected ModelReply(text=…), not dict"),
-    "text": (ModelReply(text=None), "text is to be a str, not NoneType"),  # type: ignore[arg-type]
-    "calls": (ModelReply(calls="act"), "calls is to be a tuple, not str"),  # type: ignore[arg-type]
-    "call": (ModelReply(calls=("act",)), "its calls[0] is to be a ToolCall, not str"),  # type: ignore[arg-type]
+    "text": (ModelReply(text=None), "text must be a str, not NoneType"),  # type: ignore[arg-type]
+    "calls": (ModelReply(calls="act"), "calls must be a tuple, not str"),  # type: ignore[arg-type]
+    "call": (ModelReply(calls=("act",)), "its calls[0] must be a ToolCall, not str"),  # type: ignore[arg-type]
     "arguments": (
         ModelReply(calls=(ToolCall(name="act", arguments={}),)),  # type: ignore[arg-type]
-        "its calls[0].arguments is to be a str, not dict",
+        "its calls[0].arguments must be a str, not dict",
     ),
-    "usage": (ModelReply(text="x", usage=None), "usage is to be a Usage, not NoneType"),  # type: ignore[arg-type]
+    "usage": (ModelReply(text="x", usage=None), "usage must be a Usage, not NoneType"),  # type: ignore[arg-type]
     "thinking": (
         ModelReply(text="x", thinking=("x",)),
-        "thinking[0] is to be a Thinking, not str",
+        "thinking[0] must be a Thinking, not str",
     ),  # type: ignore[arg-type]
 }
 
