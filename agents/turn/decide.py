@@ -19,7 +19,7 @@ Rules, in this order
    reply does not answer it.
 6. In a session, the model's next step is due.
 7. A run that is closing, or was started for one session, ends when nothing waits; a two-sided run
-   that was started for one session ends with that session.
+   that was started for one session, or one that reports to a parent, ends with that session.
 8. Otherwise the run parks: it records that once and leaves memory until an item arrives.
 
 The command is never stored: the live loop, a wake-up and a restart after a crash compute it again.
