@@ -33,7 +33,7 @@ sys.path.append({tests!r})
 import anyio
 from support.families import answers, child, config, heard
 from support.frames import frame
-from hubbub import AgentDefinition, Skill, agent, tool
+from hubbub import Agent, AgentDefinition, Skill, agent, tool
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.runtime.models.scripted import Fault, FunctionModel, call, reply
 
@@ -114,8 +114,13 @@ def refunds(request):
 LEAD = FunctionModel(leads, latency=0.5)
 WORK = FunctionModel(works, latency=0.7)
 TALK = FunctionModel(talks, latency=0.3)
+TEXTS = FunctionModel(lambda request: f"done: {{heard(request)[-1]}}", latency=0.7)
 STARTS = FunctionModel(lambda request: "Ok." if answers(request) else call("start"), latency=0.3)
 PAYS = FunctionModel(refunds, latency=0.3)
+
+async def works_in_code(input, ctx):
+    await anyio.sleep(1)
+    return f"done: {{input}}"
 
 names = ("waiter", "goer", "stayer", "roamer")
 waiter, goer, stayer, roamer = (child(WORK, name=name) for name in names)
@@ -302,6 +307,36 @@ async def boss(rt: Runtime) -> None:
 
 def test_a_resumable_child_gets_its_second_message(project: Project) -> None:
     story = talk([["roamer", 1]], [["message", 0], ["message", 0]], [["stayer", 2], ["message", 1]])
+    run_test(project.export(story))
+
+
+OF_ONE_MODEL = (
+    "(child(WORK, name=name) for name in names)",
+    """(
+    Agent(name, "You work.", model=TEXTS, expose_as_tool=True) for name in names
+)""",
+)
+OF_CODE = (
+    "(child(WORK, name=name) for name in names)",
+    """(
+    agent(name, expose_as_tool=True)(works_in_code) for name in names
+)""",
+)
+
+
+@pytest.mark.spec("D-05")
+@pytest.mark.parametrize("headless", [OF_ONE_MODEL, OF_CODE])
+def test_children_of_one_model_and_of_code_do_what_they_did(
+    headless: tuple[str, str], project: Project
+) -> None:
+    project.write(headless)
+    story = talk(
+        [["waiter", 1], ["goer", 1]], [["roamer", 1], ["message", 2]],
+        [["stayer", 2], ["message", 1]],
+    )  # fmt: skip
+    recording = project.record(story)
+    project.play(recording).check()
+    replay_recording(recording).check()
     run_test(project.export(story))
 
 
