@@ -292,7 +292,7 @@ def spawned_result_lost() -> Iterator[None]:
     def by_handle(family: Family, decided: Any, call: str) -> Family:
         return with_results(family, {**decided, "call": "handle"}, call)
 
-    with patch("hubbub.agents.state.fold.with_results", by_handle):
+    with patch("hubbub.agents.state.open_calls.with_results", by_handle):
         yield
 
 
