@@ -10,12 +10,12 @@ abort      one run, or every live one
 
 import re
 from collections import deque
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Any, Final
 
 from msgspec import structs
 
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import (
     Event,
     InLane,
@@ -159,8 +159,9 @@ class Addressing:
         self._max_inbox = max_inbox
         self._holders: set[str] | None = None
         self._replaced: dict[str, deque[tuple[str, str]]] = {}
-        self.agents: Container[str] | None = None
-        """The agents that there are; a run of another one takes no messages."""
+        self.agents: Collection[str] | None = None
+        """The agents that there are, if a runtime is at work here: a run of another one takes no
+        messages, and none is opened."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -204,8 +205,9 @@ class Addressing:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
+        refusal = self._refusal_of(event.open_agent)
         if event.variables:
-            event = self._put_away(run_id, event)
+            event = self._put_away(run_id, event, drop=bool(refusal))
         root, parent, name = event.root_run_id or run_id, event.parent_run_id, event.name
         descriptor: Descriptor | None = given
         if isinstance(given, SubagentDescriptor):
@@ -227,6 +229,7 @@ class Addressing:
             found=None if descriptor is None or parent is not None else _said_to_found(event),
             descriptor=descriptor,
             by_descriptor=given is not None,
+            refusal=refusal,
         )
         source, key = identity_of(event) if event.message is not None else ("", "")
         return Delivery(
@@ -234,8 +237,17 @@ class Addressing:
             agents=self.agents,
         )  # fmt: skip
 
-    def _put_away(self, run_id: str, event: SessionOpen) -> SessionOpen:
+    def _refusal_of(self, agent: str) -> str:
+        """Why no run of an agent can be opened; empty where one can, or nobody knows."""
+        if self.agents is None or agent in self.agents:
+            return ""
+        return str(UnknownAgent(agent, self.agents))
+
+    def _put_away(self, run_id: str, event: SessionOpen, *, drop: bool = False) -> SessionOpen:
         """Move the values of variables where only the runtime looks."""
+        emptied = tuple(structs.replace(v, value=Secret()) for v in event.variables)
+        if drop:
+            return structs.replace(event, variables=emptied)
         for variable in event.variables:
             value = variable.value.reveal()
             if value is not None and self._ports.secrets.put_if_absent(
@@ -243,7 +255,6 @@ class Addressing:
             ):
                 self._mark(run_id, variable.name, is_scoped=variable.scoped)
         self._with_values.add(run_id)
-        emptied = tuple(structs.replace(v, value=Secret()) for v in event.variables)
         return structs.replace(event, variables=emptied)
 
     def put_value(self, run_id: str, name: str, value: str, *, is_scoped: bool = False) -> None:

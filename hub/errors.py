@@ -41,6 +41,8 @@ What a *model* should read is never an exception but a tool result.
 
 from collections.abc import Iterable, Sequence
 
+from hubbub.hub.near_misses import did_you_mean
+
 __all__ = [
     "BadPath",
     "BadPattern",
@@ -108,8 +110,10 @@ class UnknownAgent(CallerError):
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
-        names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"no agent named {name!r}; known agents: {names}")
+        in_order = sorted(known)
+        names = ", ".join(in_order) or "none"
+        hint = did_you_mean(name, in_order)
+        super().__init__(f"no agent named {name!r}; known agents: {names}{hint}")
 
 
 class NoAgentFound(CallerError):
@@ -184,13 +188,19 @@ class PromptClosed(CallerError):
 
 
 class BadPattern(CallerError):
-    """A subscription pattern that the hub does not understand."""
+    """A subscription pattern that the hub does not understand, or that is nearly one of its own.
 
-    def __init__(self, pattern: object) -> None:
+    ``meant`` is the pattern that was probably meant, if there is one.
+    """
+
+    def __init__(self, pattern: object, meant: str | None = None) -> None:
         self.pattern = pattern
+        self.meant = meant
         super().__init__(
             f"pattern {pattern!r}: '*' stands alone or after a ':' at the end; "
             "write '*', 'agent:start', 'agent:*', or a list of these"
+            if meant is None
+            else f"pattern {pattern!r}: no event has such a type; did you mean {meant!r}?"
         )
 
 
@@ -320,6 +330,7 @@ class MissingKey(OperatorError):
     """No key for a model's provider."""
 
     def __init__(self, provider: str, variable: str) -> None:
+        self.provider = provider
         self.variable = variable
         super().__init__(f"no key for {provider}; set {variable} in the environment")
 

@@ -284,6 +284,8 @@ class Pipeline:
             (delivery,) = self._uncommitted[receipt.run_id].deliveries
             new, opening = delivery.new, delivery.event
             assert new is not None and isinstance(opening, SessionOpen)
+            if new.refusal:
+                return receipt
             owner.expect(
                 structs.replace(
                     opening, run_id=new.run_id, root_run_id=new.root_run_id,

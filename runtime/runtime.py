@@ -22,6 +22,7 @@ from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
 from hubbub.hub import events as e
 from hubbub.hub.errors import (
     BadValue,
@@ -144,6 +145,8 @@ class Runtime:
             self.definitions.agent(default_agent)
         self._default_agent = default_agent
         catalog = Catalog(models or {}, os.environ if environ is None else environ)
+        if problems := list(prompt_problems(self.definitions, catalog.model_problem)):
+            raise DefinitionError("definitions", problems)
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock)
         )
@@ -182,6 +185,7 @@ class Runtime:
             raise CallerError("this runtime is open already; use the open one")
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
+            self.services.catalog.prepare(used_models(self.definitions))
             if self._owns_hub:
                 await self.hub.__aenter__()
             await self._begin()

@@ -19,8 +19,8 @@ GROUND: Final = frozenset(
     f"hub/{name}.py"
     for name in (
         "errors", "exports", "logs", "loop_watch", "masking/__init__",
-        "masking/exceptions", "masking/masker", "masking/readings", "ports", "receipt",
-        "task_host", "texts", "values", "virtual",
+        "masking/exceptions", "masking/masker", "masking/readings", "near_misses", "ports",
+        "receipt", "task_host", "texts", "values", "virtual",
     )
 )  # fmt: skip
 """Small nouns of the hub that know nothing of events."""

@@ -6,7 +6,9 @@ where two models talk to each other.  How definitions fit together is checked wh
 together, in ``agents/resolution/definitions.py``.
 """
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -283,6 +285,9 @@ def agent(
 def _code_problems(agent: AgentDefinition) -> Iterable[str]:
     if not callable(agent.execute) or isinstance(agent.execute, type):
         yield "execute: expected an async function (input, ctx)"
+    elif not _is_async(agent.execute):
+        name = getattr(agent.execute, "__qualname__", type(agent.execute).__name__)
+        yield f"execute: {name} is not async; write `async def {name}(input, ctx)`"
     if agent.side_a is None:
         for field in ("side_b", "max_session_turns", "hooks", "supports_checkpointing"):
             value = getattr(agent, field)
@@ -290,6 +295,15 @@ def _code_problems(agent: AgentDefinition) -> Iterable[str]:
                 yield f"{field}: belongs to a model agent"
         if agent.type == "dual_ai":
             yield "type: 'dual_ai' belongs to a model agent"
+
+
+def _is_async(function: object) -> bool:
+    """Whether calls of it are awaited, also through ``partial``, ``wraps`` and ``__call__``."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function) if callable(function) else function
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def _model_problems(agent: AgentDefinition) -> Iterable[str]:

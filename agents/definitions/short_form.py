@@ -12,7 +12,6 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, TypedDict, Unpack
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
@@ -22,6 +21,7 @@ from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.model import Model
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.near_misses import did_you_mean
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -116,6 +116,4 @@ def _chosen(options: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]
 def _unknown(options: Iterable[str]) -> Iterable[str]:
     for each in options:
         if each not in _OPTIONS:
-            near = get_close_matches(each, _OPTIONS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            yield f"{each}: Agent has no such option{hint}"
+            yield f"{each}: Agent has no such option{did_you_mean(each, _OPTIONS)}"

@@ -48,6 +48,7 @@ from hubbub.agents.resolution.sides import (
     ActiveSide,
     ChildTool,
 )
+from hubbub.hub.near_misses import did_you_mean
 
 __all__ = ["Known", "SideReader"]
 
@@ -74,7 +75,8 @@ class Known(Struct, frozen=True, eq=False, kw_only=True):
         known = ", ".join(sorted(self.hooks)) or "none"
         for each in ids:
             if each not in self.hooks:
-                yield f"{path}: no hook with the id {each!r}; known: {known}"
+                hint = did_you_mean(each, self.hooks)
+                yield f"{path}: no hook with the id {each!r}; known: {known}{hint}"
 
 
 class SideReader:
@@ -171,7 +173,9 @@ class SideReader:
         found = self._known.prompts.get(prompt)
         if found is None:
             known = ", ".join(sorted(self._known.prompts)) or "none"
-            self._problems.append(f"{path}.prompt: no prompt named {prompt!r}; known: {known}")
+            hint = did_you_mean(prompt, self._known.prompts)
+            problem = f"no prompt named {prompt!r}; known: {known}{hint}"
+            self._problems.append(f"{path}.prompt: {problem}")
         return found
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────
@@ -191,8 +195,9 @@ class SideReader:
         else:
             tools = ", ".join(sorted(known.tools)) or "none"
             agents = ", ".join(sorted(n for n, a in known.agents.items() if a.expose_as_tool))
-            problem = f"no tool named {item!r}; known: {tools}"
-            self._say(".prompt.tools", f"{problem}; exposed agents: {agents or 'none'}")
+            problem = f"no tool named {item!r}; known: {tools}; exposed agents: {agents or 'none'}"
+            hint = did_you_mean(item, (*known.tools, *known.agents))
+            self._say(".prompt.tools", problem + hint)
 
     def _add_tool(self, tool: Tool[..., Any]) -> None:
         if self._is_free(tool.name, is_built_in=tool.is_built_in):
@@ -214,7 +219,8 @@ class SideReader:
         target = self._known.agents.get(name)
         if target is None:
             known = ", ".join(sorted(self._known.agents))
-            self._say(path, f"no agent named {name!r}; known: {known}")
+            hint = did_you_mean(name, self._known.agents)
+            self._say(path, f"no agent named {name!r}; known: {known}{hint}")
             return
         if isinstance(config, AgentTool):
             config = config.by_name
@@ -245,7 +251,8 @@ class SideReader:
             target = known.agents.get(name)
             if target is None:
                 names = ", ".join(sorted(known.agents))
-                self._say(".prompt.agents", f"no agent named {name!r}; known: {names}")
+                hint = did_you_mean(name, known.agents)
+                self._say(".prompt.agents", f"no agent named {name!r}; known: {names}{hint}")
             elif target.is_code or target.is_two_sided:
                 self._say(".prompt.agents", f"{name!r} must be an ai_human agent of a model")
             elif not target.expose_as_tool:
@@ -259,7 +266,8 @@ class SideReader:
                 self._skills[name] = known.skills[name]
             else:
                 names = ", ".join(sorted(known.skills)) or "none"
-                self._say(".prompt.skills", f"no skill named {name!r}; known: {names}")
+                hint = did_you_mean(name, known.skills)
+                self._say(".prompt.skills", f"no skill named {name!r}; known: {names}{hint}")
 
     def _child(
         self, target: AgentDefinition, config: SubagentToolConfig, prompt: PromptDefinition
@@ -333,10 +341,12 @@ class SideReader:
             offered.update((CREATE, MESSAGE))
         offered.update(self._own())
         if choice not in ("auto", "none", "any") and choice not in offered:
-            self._say(".prompt.tool_choice", f"no tool named {choice!r}")
+            hint = did_you_mean(choice, (*offered, "auto", "none", "any"))
+            self._say(".prompt.tool_choice", f"no tool named {choice!r}{hint}")
         stop = self._config.stop_tool
         if stop is not None and stop not in offered:
-            self._say(".stop_tool", f"the side has no tool named {stop!r}")
+            hint = did_you_mean(stop, offered)
+            self._say(".stop_tool", f"the side has no tool named {stop!r}{hint}")
 
     # ── bindings ─────────────────────────────────────────────────────────────────────────────
 
@@ -348,9 +358,8 @@ class SideReader:
             tool = self._tools.get(binding.name)
             if tool is None:
                 known = ", ".join(sorted(self._tools)) or "none"
-                self._say(
-                    f".{which}", f"the side has no tool named {binding.name!r}; it has: {known}"
-                )
+                problem = f"the side has no tool named {binding.name!r}; it has: {known}"
+                self._say(f".{which}", problem + did_you_mean(binding.name, self._tools))
                 continue
             for field in ("message_property", "attachments_property"):
                 name = getattr(binding, field)

@@ -23,6 +23,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill, passthrough_problems
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.resolution.sides import DEFAULT_MAX_ITERATIONS, FRAME, ActiveSide
+from hubbub.hub.near_misses import did_you_mean
 
 __all__ = ["CALLERS_MODEL", "agent_of_skill", "collect_skills", "frame_of", "tools_of_prompts"]
 
@@ -75,7 +76,8 @@ def collect_skills(
         if isinstance(tool, str):
             known = ", ".join(sorted(tools)) or "none"
             if tool not in tools:
-                problem = f"passthrough: no tool named {tool!r}; known: {known}"
+                hint = did_you_mean(tool, tools)
+                problem = f"passthrough: no tool named {tool!r}; known: {known}{hint}"
                 problems.append(f"skills.{name}.{problem}")
                 continue
             tool = tools[tool]
@@ -96,7 +98,8 @@ def agent_of_skill(
             chosen[tool.name] = tool
         elif each != USE_AGENT:
             known = ", ".join(sorted(tools)) or "none"
-            problems.append(f"skills.{skill.name}.tools: no tool named {each!r}; known: {known}")
+            problem = f"no tool named {each!r}; known: {known}{did_you_mean(each, tools)}"
+            problems.append(f"skills.{skill.name}.tools: {problem}")
     targets = skill.agents
     if targets is None:
         may = skill.tools is None or USE_AGENT in skill.tools

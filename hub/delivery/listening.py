@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
-from hubbub.hub.delivery.patterns import Pattern, Patterns
+from hubbub.hub.delivery.patterns import MAX_PATTERNS, Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import BadValue, Closed
 from hubbub.hub.events import Event
+from hubbub.hub.logs import log
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.texts import check_labels
 
@@ -28,17 +29,29 @@ Handler: TypeAlias = Callable[[Event], Any]
 class Listeners:
     """Makes the subscriptions and streams of a hub; ``buffer`` bounds each stream by default."""
 
-    __slots__ = ("_buffer", "_dispatcher")
+    __slots__ = ("_buffer", "_dispatcher", "_warned")
 
     def __init__(self, dispatcher: Dispatcher, buffer: int) -> None:
         self._dispatcher = dispatcher
         self._buffer = buffer
+        self._warned: set[str] = set()
+
+    def warn(self, patterns: Patterns) -> None:
+        """Say once of each pattern that no event of the library will match it."""
+        for each in patterns.unmatched:
+            if each not in self._warned and len(self._warned) < MAX_PATTERNS:
+                self._warned.add(each)
+                log.warning(
+                    "pattern.unmatched", pattern=each,
+                    remedy="give events of your own a name of their own, as in 'shop:order'",
+                )  # fmt: skip
 
     def call(
         self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None
     ) -> Subscription:
         """Call a plain handler during the dispatch."""
         check_labels(run_id=run_id, root_run_id=root_run_id)
+        self.warn(patterns)
         subscription = Subscription(
             patterns, handler, self._dispatcher.detach, run_id=run_id, root_run_id=root_run_id,
             handler=handler,
@@ -53,6 +66,7 @@ class Listeners:
     ) -> EventStream:  # fmt: skip
         """Open a stream; ``inbox``: the messages of its run come from there."""
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
+        self.warn(patterns)
         stream = EventStream(
             self._dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
             lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,

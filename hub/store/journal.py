@@ -76,6 +76,8 @@ class NewRun(Struct, frozen=True, kw_only=True):
     new run unless an open one has it."""
     found: InLane | None = None
     """What is delivered instead to an open run that was found."""
+    refusal: str = ""
+    """Why no run may be made if there is none: the opening is rejected with it."""
 
 
 class Delivery:

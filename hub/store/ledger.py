@@ -285,6 +285,9 @@ class Ledger(Generic[R]):
         row = self._rows.find(delivery.run_ids[0])
         if row is not None:
             return row
+        if new.refusal:
+            delivery.outcome, delivery.reason = "rejected", new.refusal
+            return None
         if new.by_descriptor and not self._rows.is_key_free(new.session_key):
             new = without_key(new, delivery)
         made = new if new.root_run_id else placed(new, delivery, self._rows.find)

@@ -18,7 +18,7 @@ from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.agents.turn.child_calls import child_specs
 from hubbub.agents.turn.takeover import takeover_specs
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, MissingKey, UnknownModel
 from hubbub.hub.values import NULL, Json, decode_value
 from hubbub.runtime.models.providers import KEY_VARIABLES
 
@@ -96,6 +96,34 @@ class Catalog:
 
             found = self._made[model] = resolve_model(model, self._models, self._environ)
         return found
+
+    def model_problem(self, model: str | Model) -> str:
+        """Why ``model`` can name none, whatever the environment; empty where it can."""
+        if not isinstance(model, str) or model in self._models:
+            return ""
+        from hubbub.runtime.models.resolve import check_model
+
+        try:
+            check_model(model, self._models)
+        except UnknownModel as error:
+            return str(error)
+        return ""
+
+    def prepare(self, models: Iterable[str]) -> None:
+        """Make the models that will be used.
+
+        Raises ``MissingKey`` for all keys that are not there, ``UnknownModel``, ``MissingExtra``.
+        """
+        missing: dict[str, MissingKey] = {}
+        for each in models:
+            try:
+                self.model(each)
+            except MissingKey as error:
+                missing[error.variable] = error
+        if missing:
+            raise MissingKey(
+                " and ".join(each.provider for each in missing.values()), " and ".join(missing)
+            )
 
     def specs_of(self, side: ActiveSide) -> tuple[ToolSpec, ...]:
         """The tools of a side as its model is shown them."""

@@ -12,14 +12,16 @@ the provider's own service, to the host of the ``*_BASE_URL`` beside it, and to 
 For any other ``@URL``, set the base URL variable too, or register a model object with ``key=``.
 """
 
+import re
 from collections.abc import Mapping
 
 from hubbub.agents.model import Model
 from hubbub.hub.errors import BadValue, UnknownModel
+from hubbub.hub.near_misses import nearest
 from hubbub.runtime.models.http.provider import Provider
 from hubbub.runtime.models.providers import PROVIDERS
 
-__all__ = ["resolve_model"]
+__all__ = ["check_model", "resolve_model"]
 
 
 def resolve_model(
@@ -35,27 +37,49 @@ def resolve_model(
     where the service asks for a key and ``environ`` has none, and ``MissingExtra`` where what the
     provider's client imports is not installed.
     """
+    check_model(spec, models, providers)
     if not isinstance(spec, str):
-        if isinstance(spec, Model):
-            return spec
-        raise UnknownModel(type(spec).__name__, "not a model; " + _remedy(models, providers))
+        return spec
     if spec in models:
         return models[spec]
-    provider, colon, rest = spec.partition(":")
-    if not colon or provider not in providers:
-        raise UnknownModel(_shown(spec), "no such model; " + _remedy(models, providers))
-    name, at, url = rest.partition("@")
-    if not name.strip():
-        raise UnknownModel(_shown(spec), "the name is missing; " + _remedy(models, providers))
-    if at and not url.startswith(("http://", "https://")):
-        remedy = f"after '@' comes http://… or https://…, as in {provider}:NAME@http://HOST/v1"
-        raise UnknownModel(_shown(spec), remedy)
+    provider, _, rest = spec.partition(":")
+    name, _, url = rest.partition("@")
     problem = ""
     try:
         return providers[provider].make(name.strip(), url, environ)
     except BadValue as error:
         problem = str(error)
     raise UnknownModel(_shown(spec), problem)
+
+
+def check_model(
+    spec: object, models: Mapping[str, Model], providers: Mapping[str, Provider] = PROVIDERS
+) -> None:
+    """Raise ``UnknownModel`` for what is no model and cannot name one, whatever the environment."""
+    if isinstance(spec, Model) or (isinstance(spec, str) and spec in models):
+        return
+    if not isinstance(spec, str):
+        raise UnknownModel(type(spec).__name__, "not a model; " + _remedy(models, providers))
+    provider, colon, rest = spec.partition(":")
+    if not colon or provider not in providers:
+        remedy = _remedy(models, providers) + _meant(_shown(spec), models, providers)
+        raise UnknownModel(_shown(spec), "no such model; " + remedy)
+    name, at, url = rest.partition("@")
+    if not name.strip():
+        raise UnknownModel(_shown(spec), "the name is missing; " + _remedy(models, providers))
+    if at and not url.startswith(("http://", "https://")):
+        remedy = f"after '@' comes http://… or https://…, as in {provider}:NAME@http://HOST/v1"
+        raise UnknownModel(_shown(spec), remedy)
+
+
+def _meant(shown: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> str:
+    """A registered name that is like it, or its provider in the right form."""
+    found = nearest(shown, models)
+    prefix = re.match(r"(\w+)[:/](.+)", shown)
+    if found is None and prefix is not None:
+        provider = nearest(prefix[1], providers)
+        found = None if provider is None else f"{provider}:{prefix[2]}"
+    return "" if found is None else f"; did you mean {found!r}?"
 
 
 def _shown(spec: str) -> str:

@@ -388,11 +388,13 @@ async def test_text_variables_enter_the_prompt_anew_at_each_step(
         variables=(
             VariableDefinition(name="CITY", type="text"),
             VariableDefinition(name="UNSET", type="text"),
+            VariableDefinition(name="OTHER", type="text"),
             VariableDefinition(name="KEY"),
         ),
     )  # fmt: skip
     agents = [AgentDefinition(name="a", side_a=SideConfig(prompt=prompt))]
-    env = {"CITY": "Rome", "OTHER": "x", "KEY": "planted"}
+    # A value is not read for further names, so that a text may show the braces themselves.
+    env = {"CITY": "Rome", "OTHER": "{{OTHER}}", "KEY": "planted"}
     async with Runtime(agents, env=env, store=journal, ports=ports) as runtime:
         observer = Observer(runtime.hub)
         await (await runtime.start("a", "go")).result()

@@ -11,7 +11,16 @@ import anyio
 import pytest
 from support.agents import echo_model, model_agent
 
-from hubbub import AgentDefinition, FunctionModel, ModelReply, Runtime, ScriptedModel, agent, tool
+from hubbub import (
+    AgentDefinition,
+    FunctionModel,
+    ModelReply,
+    Runtime,
+    ScriptedModel,
+    VariableDefinition,
+    agent,
+    tool,
+)
 from hubbub.agents.definitions.tools import ToolError
 from hubbub.agents.model import ToolCall
 from hubbub.hub.errors import RunFailed
@@ -153,7 +162,12 @@ async def sleeps(input: Any, ctx: Any) -> None:
 
 
 FAILED: dict[str, tuple[Callable[[], AgentDefinition], str, str]] = {
-    "missing key": (lambda: model_agent("anthropic:x"), "failed", "set ANTHROPIC_API_KEY"),  # type: ignore[arg-type]
+    "missing variable": (
+        lambda: model_agent(
+            ScriptedModel(["x"]), variables=[VariableDefinition(name="CITY", required=True)]
+        ),
+        "failed", "needs CITY",
+    ),
     "model": (lambda: model_agent(Odd(None)), "failed", "ModelReply"),
     "limit": (
         lambda: model_agent(ScriptedModel([call("again")] * 3), again, max_steps=2), "limit", ""
@@ -272,11 +286,12 @@ PROGRAM = """
 import anyio
 from hubbub import *
 
-prompt = PromptDefinition(name="p", prompt="x", model="anthropic:claude")
+city = VariableDefinition(name="CITY", required=True)
+prompt = PromptDefinition(name="p", prompt="x", model=ScriptedModel(["y"]), variables=[city])
 bot = AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt))
 
 async def main():
-    async with Runtime([bot], store="memory", environ={}) as rt:
+    async with Runtime([bot], store="memory") as rt:
         print((await rt.run("bot", "Go.")).output)
 
 anyio.run(main)
@@ -296,7 +311,7 @@ def test_a_program_that_configures_nothing_sees_why_a_run_has_failed(tmp_path: P
         assert done.stdout == "None\n"
         lines = [line for line in done.stderr.splitlines() if line.startswith("run.failed")]
         assert len(lines) == (not before)
-        assert all("set ANTHROPIC_API_KEY" in line for line in lines)
+        assert all("needs CITY" in line for line in lines)
 
 
 def test_what_fails_in_a_simulated_world_is_told_by_its_history_only(

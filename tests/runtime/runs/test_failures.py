@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 from support.agents import Observer, assert_one_life, echo_model, heard, model_agent
 
-from hubbub import Hub, RunContext, Runtime, agent
+from hubbub import Hub, RunContext, Runtime, VariableDefinition, agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, Usage
 from hubbub.agents.turn.decide import CallModel
@@ -16,9 +16,8 @@ from hubbub.hub.errors import (
     BadValue,
     CallerError,
     Closed,
-    MissingKey,
+    MissingVariable,
     UnknownAgent,
-    UnknownModel,
 )
 from hubbub.hub.events import AgentRestore
 from hubbub.hub.ports import Clock, Ports
@@ -41,16 +40,16 @@ async def patient(input: int, ctx: RunContext) -> int:
 
 
 @pytest.mark.spec("R-05")
-async def test_an_unknown_agent_opened_through_the_hub_starts_and_fails(
+async def test_an_unknown_agent_opened_before_its_runtime_is_there_starts_and_fails(
     journal: Journal, ports: Ports
 ) -> None:
-    async with Runtime([patient], store=journal, ports=ports) as runtime:
-        observer = Observer(runtime.hub)
-        receipt = runtime.hub.open("nobody", "hello", correlation_id="c")
-        await receipt
+    async with Hub(journal=journal, ports=ports) as hub:
+        observer = Observer(hub)
+        receipt = await hub.open("nobody", "hello", correlation_id="c")
         assert receipt.accepted
-        outcome = await runtime.finished(receipt.run_id)
-        late = await runtime.hub.send_to_run(receipt.run_id, "anybody?")
+        async with Runtime([patient], hub=hub) as runtime:
+            outcome = await runtime.finished(receipt.run_id)
+            late = await hub.send_to_run(receipt.run_id, "anybody?")
     end = assert_one_life(observer.events, receipt.run_id)
     assert end.outcome == outcome.outcome == "failed"
     assert "no agent named 'nobody'; known agents: patient" in end.reason
@@ -72,16 +71,17 @@ async def test_an_input_that_does_not_fit_starts_and_fails(journal: Journal, por
 
 
 @pytest.mark.spec("R-05")
-@pytest.mark.parametrize(
-    ("model", "error"), [("anthropic:claude", MissingKey), ("nonsense", UnknownModel)]
-)
-async def test_a_model_that_cannot_be_made_fails_the_run_and_its_caller_sees_why(
-    model: Any, error: type[Exception], journal: Journal, ports: Ports
+async def test_what_a_prompt_lacks_fails_the_run_and_its_caller_sees_why(
+    journal: Journal, ports: Ports
 ) -> None:
-    agents = [model_agent(model)]
-    async with Runtime(agents, store=journal, ports=ports, environ={}) as runtime:
+    agents = [
+        model_agent(
+            ScriptedModel(["x"]), variables=[VariableDefinition(name="CITY", required=True)]
+        )
+    ]
+    async with Runtime(agents, store=journal, ports=ports) as runtime:
         observer = Observer(runtime.hub)
-        with pytest.raises(error):
+        with pytest.raises(MissingVariable):
             await runtime.executable("assistant").execute("hello")
     (run_id,) = observer.run_ids
     assert assert_one_life(observer.events, run_id).outcome == "failed"

@@ -382,7 +382,6 @@ REFUSED = {
     "bad arguments": (call("use_agent", agent="plain"), "name"),
     "no message": (use("plain", " "), "say what it is to do"),
     "missing variables": (skill("keyed"), "API_KEY is not set"),
-    "no such model": (skill("unmodelled"), "nowhere"),
 }
 
 
@@ -393,10 +392,7 @@ async def test_nothing_is_begun_by_a_call_that_is_refused(
 ) -> None:
     wrong, words = REFUSED[case]
     main = Recorder(wrong, "ok")
-    skills = (
-        Skill(name="keyed", description="d", instructions="i", variables=(KEY_VARIABLE,)),
-        Skill(name="unmodelled", description="d", instructions="i", model="nowhere:model"),
-    )
+    skills = (Skill(name="keyed", description="d", instructions="i", variables=(KEY_VARIABLE,)),)
     agents = (
         frame(main, agents=("main", "plain"), skills=skills),
         frame(ScriptedModel([]), name="plain"),

@@ -1,0 +1,57 @@
+"""What is wrong with prompts that a runtime is built with, besides the names they use."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.variables import placeholders
+from hubbub.agents.model import Model
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
+from hubbub.hub.near_misses import nearest
+
+__all__ = ["prompt_problems", "used_models"]
+
+
+def prompt_problems(
+    definitions: Definitions, model_problem: Callable[[str | Model], str]
+) -> Iterable[str]:
+    """What no run of these prompts could do without, each with its path.
+
+    ``model_problem`` says what is wrong with the value of a prompt's ``model``; ``""``: nothing.
+    """
+    for path, prompt in _prompts(definitions):
+        if prompt.model != CALLERS_MODEL and (problem := model_problem(prompt.model)):
+            yield f"{path}.model: {problem}"
+        if not prompt.name.startswith("skill:"):  # A skill's text may show braces to the model.
+            yield from _undeclared(path, prompt)
+
+
+def used_models(definitions: Definitions) -> tuple[str, ...]:
+    """The names of the models of all sides and skills; a prompt that no agent has uses none."""
+    models = (side.prompt.model for side in definitions.sides.values())
+    named = dict.fromkeys(each for each in models if isinstance(each, str))
+    named.pop(CALLERS_MODEL, None)
+    return tuple(named)
+
+
+def _prompts(definitions: Definitions) -> Iterator[tuple[str, PromptDefinition]]:
+    """Every prompt once, with its path."""
+    for name, prompt in definitions.prompts.items():
+        yield f"prompts.{name}", prompt
+    seen = {*definitions.prompts}
+    for (agent, which), side in definitions.sides.items():
+        if side.prompt.name not in seen:
+            seen.add(side.prompt.name)
+            yield f"agents.{agent}.{which}.prompt", side.prompt
+
+
+def _undeclared(path: str, prompt: PromptDefinition) -> Iterator[str]:
+    declared = [each.name for each in prompt.variables]
+    for name in sorted(placeholders(prompt.prompt).difference(declared)):
+        meant = nearest(name, declared)
+        hint = "" if meant is None else f"did you mean {{{{{meant}}}}}? Else "
+        yield (
+            f"{path}.prompt: {{{{{name}}}}} is not declared; {hint}add "
+            f'VariableDefinition(name="{name}", type="text") to its variables, and to show the '
+            f'braces to the model env={{"{name}": "{{{{{name}}}}}"}} as well'
+        )

@@ -1,0 +1,25 @@
+"""What somebody probably meant by a name that there is not."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+__all__ = ["did_you_mean", "nearest"]
+
+MAX_NAME: Final = 200
+"""Longer texts are compared with nothing: that would take long, and they are no names."""
+
+
+def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """The known name that ``name`` is most like, whatever its case; ``None`` where none is."""
+    if len(name) > MAX_NAME:
+        return None
+    by_lower = {each.lower(): each for each in known if len(each) <= MAX_NAME}
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=likeness)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence: ``; did you mean 'weather'?``, or nothing."""
+    found = nearest(name, known)
+    return "" if found is None else f"; did you mean {found!r}?"
