@@ -21,9 +21,9 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from hubbub.hub.errors import Closed
-from hubbub.hub.loop_watch import NoWatch, ThreadWatch
 from hubbub.hub.tasks.cancelling import ending_cancelled, is_on_asyncio, outlast
 from hubbub.hub.tasks.kept_threads import KeptThreads
+from hubbub.hub.tasks.loop_watch import Held, NoWatch, ThreadWatch
 
 __all__ = [
     "Blobs",
@@ -110,9 +110,11 @@ class Worker(Protocol):
 class LoopWatch(Protocol):
     """Where it is noticed that a function holds the event loop."""
 
-    def begin(self) -> Callable[[], None]:
-        """Warn of whoever holds the current loop for more than a second, until what is returned
-        is called, which may be done in any thread and more than once."""
+    def begin(self, held: Held) -> Callable[[], None]:
+        """Call ``held``, in any thread, with what holds the current loop for more than a second.
+
+        It ends when what is returned is called, in any thread and maybe more than once.
+        """
         ...
 
 

@@ -16,7 +16,12 @@ ALLOWED = {
     "runtime": {"runtime", "agents", "hub"},
     "channels": {"channels", "hub"},
 }
-PORTS = {"hub/loop_watch.py", "hub/ports.py", "hub/tasks/kept_threads.py", "hub/virtual.py"}
+PORTS = {
+    "hub/ports.py",
+    "hub/tasks/kept_threads.py",
+    "hub/tasks/loop_watch.py",
+    "hub/virtual.py",
+}
 """The modules of the ports: they may look at clocks, make ids, draw numbers and start threads."""
 THREADS = (
     # Reads keys in a thread where a loop cannot wait for them; its docstring says why.

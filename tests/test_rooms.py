@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent
 GROUND: Final = frozenset(
     f"hub/{name}.py"
     for name in (
-        "errors", "exports", "logs", "loop_watch", "masking/__init__",
-        "masking/exceptions", "masking/masker", "masking/readings", "near_misses", "ports",
-        "receipt", "task_host", "texts", "values", "virtual",
+        "errors", "exports", "logs", "masking/__init__", "masking/exceptions", "masking/masker",
+        "masking/readings", "near_misses", "ports", "receipt", "task_host", "texts", "values",
+        "virtual",
     )
 )  # fmt: skip
 """Small nouns of the hub that know nothing of events."""
@@ -161,7 +161,7 @@ FOREIGN: Final[dict[tuple[str, str], str]] = {
     ("agents/definitions/arguments.py", "_missing_"): "the documented hook of enum.Enum",
     ("agents/definitions/tools.py", "_getframe"):
         "how typing and collections find a caller's module; inspect.currentframe is the same call",
-    ("hub/loop_watch.py", "_current_frames"):
+    ("hub/tasks/loop_watch.py", "_current_frames"):
         "the documented way to see what another thread is doing",
     ("runtime/simulation/loop/lockstep.py", "_getframe"): "the same: inspect adds nothing to it",
     ("runtime/simulation/loop/seeded.py", "_core"):

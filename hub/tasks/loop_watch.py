@@ -1,6 +1,6 @@
 """Who holds the event loop: a thread asks the loop for a sign of life and looks when none comes.
 
-    the watch's thread    ask ──► wait ──► ask ──► wait ······► look: who is at work there? ──► warn
+    the watch's thread    ask ──► wait ──► ask ──► wait ······► look: who is at work there?
     the event loop             └► answer        └► (held by a handler)
 
 Nothing is counted or timed in the loop itself, so events, calls and steps cost nothing.  The loop
@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from threading import Event, Thread, get_ident
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio.lowlevel
 
-from hubbub.hub.logs import log
+__all__ = ["Held", "NoWatch", "ThreadWatch"]
 
-__all__ = ["NoWatch", "ThreadWatch"]
+Held: TypeAlias = Callable[[str, str], object]
+"""Takes the name of the function that holds the loop, and the file and line it has got to."""
 
 EVERY: Final = 0.2
 PATIENCE: Final = 0.8
@@ -30,7 +31,7 @@ _LIBRARIES: Final = sys.stdlib_module_names | {"anyio", "outcome", "sniffio", "t
 class NoWatch:
     """Does not watch: where time is virtual, code takes none."""
 
-    def begin(self) -> Callable[[], None]:
+    def begin(self, held: Held) -> Callable[[], None]:
         return _nothing
 
 
@@ -38,8 +39,8 @@ class ThreadWatch:
     """Watches from a thread of its own.
 
     Every ``every`` seconds it asks the loop for an answer; after ``patience`` seconds without one
-    it warns, in the log and once for each time, and names the function that hubbub has called.
-    What the program does in its own tasks, and hubbub by itself, is not warned of.
+    it calls ``held``, in its own thread and once for each time, with the function that hubbub has
+    called.  What the program does in its own tasks, and hubbub by itself, is not told of.
     """
 
     __slots__ = ("_every", "_patience")
@@ -48,11 +49,11 @@ class ThreadWatch:
         self._every = every
         self._patience = patience
 
-    def begin(self) -> Callable[[], None]:
+    def begin(self, held: Held) -> Callable[[], None]:
         token = anyio.lowlevel.current_token().native_token
         call_back = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe  # type: ignore[attr-defined]
         ended = Event()
-        args = (call_back, get_ident(), ended, self._every, self._patience)
+        args = (call_back, get_ident(), held, ended, self._every, self._patience)
         # A daemon: a program that ends without closing its hub must not hang at its exit.
         Thread(target=_watch, args=args, name="hubbub watch", daemon=True).start()
         return ended.set
@@ -63,8 +64,8 @@ def _nothing() -> None:
 
 
 def _watch(
-    call_back: Callable[[Callable[[], None]], object], thread: int, ended: Event, every: float,
-    patience: float,
+    call_back: Callable[[Callable[[], None]], object], thread: int, held: Held, ended: Event,
+    every: float, patience: float,
 ) -> None:  # fmt: skip
     while not ended.wait(every):
         answered = Event()
@@ -75,11 +76,7 @@ def _watch(
         if answered.wait(patience) or ended.is_set():
             continue
         if (found := _called_in(thread)) is not None:
-            name, place = found
-            log.warning(
-                "event_loop.held", by=name, at=place,
-                remedy="await what takes long, or let it run in a thread (a plain def tool does)",
-            )  # fmt: skip
+            held(*found)
         while not (answered.wait(patience) or ended.is_set()):
             pass
 

@@ -11,10 +11,10 @@ from support.agents import heard, model_agent
 
 from hubbub import CustomEvent, Hook, Hub, Runtime, agent, tool
 from hubbub.agents.model import ModelRequest
-from hubbub.hub import loop_watch
 from hubbub.hub.events import Event
-from hubbub.hub.loop_watch import NoWatch, ThreadWatch
 from hubbub.hub.ports import Ports
+from hubbub.hub.tasks import loop_watch
+from hubbub.hub.tasks.loop_watch import NoWatch, ThreadWatch
 from hubbub.hub.virtual import LoopClock, virtual_ports
 from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, call
 
