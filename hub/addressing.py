@@ -205,7 +205,9 @@ class Addressing:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
-        refusal = self._refusal_of(event.open_agent)
+        refusal = ""
+        if self.agents is not None and event.open_agent not in self.agents:
+            refusal = str(UnknownAgent(event.open_agent, self.agents))
         if event.variables:
             event = self._put_away(run_id, event, drop=bool(refusal))
         root, parent, name = event.root_run_id or run_id, event.parent_run_id, event.name
@@ -236,12 +238,6 @@ class Addressing:
             event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
             agents=self.agents,
         )  # fmt: skip
-
-    def _refusal_of(self, agent: str) -> str:
-        """Why no run of an agent can be opened; empty where one can, or nobody knows."""
-        if self.agents is None or agent in self.agents:
-            return ""
-        return str(UnknownAgent(agent, self.agents))
 
     def _put_away(self, run_id: str, event: SessionOpen, *, drop: bool = False) -> SessionOpen:
         """Move the values of variables where only the runtime looks."""

@@ -51,7 +51,8 @@ class Listeners:
     ) -> Subscription:
         """Call a plain handler during the dispatch."""
         check_labels(run_id=run_id, root_run_id=root_run_id)
-        self.warn(patterns)
+        if patterns.unmatched:
+            self.warn(patterns)
         subscription = Subscription(
             patterns, handler, self._dispatcher.detach, run_id=run_id, root_run_id=root_run_id,
             handler=handler,
@@ -66,7 +67,8 @@ class Listeners:
     ) -> EventStream:  # fmt: skip
         """Open a stream; ``inbox``: the messages of its run come from there."""
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
-        self.warn(patterns)
+        if patterns.unmatched:
+            self.warn(patterns)
         stream = EventStream(
             self._dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
             lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,
