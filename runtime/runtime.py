@@ -28,6 +28,7 @@ from hubbub.hub.errors import (
     BadValue,
     CallerError,
     Closed,
+    DefinitionError,
 )
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -133,6 +134,9 @@ class Runtime:
         check_counts(0, max_depth=max_depth, max_descendants=max_descendants, max_spawns=max_spawns)
         budgets = TreeBudgets(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self.definitions = Definitions(agents, prompts, tools, hooks, skills)
+        catalog = Catalog(models or {}, os.environ if environ is None else environ)
+        if problems := list(prompt_problems(self.definitions, catalog.model_problem)):
+            raise DefinitionError("definitions", problems)
         self.env = dict(env or {})
         self._owns_hub = hub is None
         if hub is None:
@@ -144,9 +148,6 @@ class Runtime:
         if default_agent:
             self.definitions.agent(default_agent)
         self._default_agent = default_agent
-        catalog = Catalog(models or {}, os.environ if environ is None else environ)
-        if problems := list(prompt_problems(self.definitions, catalog.model_problem)):
-            raise DefinitionError("definitions", problems)
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock)
         )
