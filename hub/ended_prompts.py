@@ -15,6 +15,7 @@ from hubbub.hub.events.event import ending_words
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal, Selection
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.texts import check_text
 
 __all__ = ["HUB_CLOSED", "EndedPrompts", "asker_of", "is_run_address"]
 
@@ -59,6 +60,7 @@ class EndedPrompts:
 
     def refuse(self, prompt_id: str) -> Receipt:
         """The rejection of a reply; it is settled later where that takes reading."""
+        check_text("prompt_id", prompt_id)
         reason = self._reasons.get(prompt_id, "")
         can_read = self._tasks.is_open and len(self._looked_up) < MAX_LOOKUPS
         if reason or not can_read or not is_run_address(asker_of(prompt_id)):

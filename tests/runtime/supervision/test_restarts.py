@@ -688,7 +688,7 @@ async def test_a_question_that_was_open_is_asked_again_and_the_old_one_takes_no_
         new = await prompt("Sure?")
         assert new != old
         late = await rt.hub.reply(old, "no")
-        assert (late.status, late.reason) == ("rejected", "unknown")
+        assert (late.status, late.reason) == ("rejected", "lost: the process stopped")
         assert (await rt.hub.reply(new, "yes")).accepted
         assert (await last_outcome(rt, run_id)).output == ["Ada", "yes"]
         assert len(lives.seen.all("session:prompt")) == 1, "what is known is not asked"
