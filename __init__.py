@@ -65,6 +65,7 @@ __all__ = [
     "VariableDefinition",
     "agent",
     "execute_turn",
+    "external_tool",
     "load_skills",
     "send_agent_message",
     "tool",
@@ -77,6 +78,7 @@ _EXPORTS: Final = {
         "SideConfig",
         "agent",
     ),
+    "hubbub.agents.definitions.external": ("external_tool",),
     "hubbub.agents.definitions.hooks": ("Hook",),
     "hubbub.agents.definitions.prompt": (
         "Immediate",
@@ -160,6 +162,7 @@ if TYPE_CHECKING:
         SideConfig,
         agent,
     )
+    from hubbub.agents.definitions.external import external_tool
     from hubbub.agents.definitions.hooks import Hook
     from hubbub.agents.definitions.prompt import (
         Immediate,

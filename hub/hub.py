@@ -11,7 +11,7 @@ Everything that happens and everything that is said goes through here, in one or
 * ``emit``, ``send_to_run``, ``open`` and ``reply`` are plain functions that act at the call.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self, overload
@@ -19,6 +19,7 @@ from typing import Any, Final, Self, overload
 import anyio
 from msgspec import Struct
 
+from hubbub.hub.asking import Asking
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Owner
@@ -66,7 +67,7 @@ class HubStatistics(Struct, frozen=True, kw_only=True):
     uncommitted: int
 
 
-class Hub:
+class Hub(Asking):
     """The hub.  ``async with Hub() as hub:`` opens it, and closes it at the end.
 
     ``journal`` keeps what is durable (default: memory), ``buffer`` bounds each stream and
@@ -358,46 +359,6 @@ class Hub:
     def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
         """Address ``event``, for an owner's own commits."""
         return self.addressing.delivery(event, to=to, by=by)
-
-    # ── asking ───────────────────────────────────────────────────────────────────────────────
-
-    async def ask(
-        self,
-        address: str,
-        question: str,
-        *,
-        options: Sequence[str] = (),
-        timeout: float | None = None,
-    ) -> Any:
-        """Ask and wait for the answer.
-
-        ``address`` is ``"user"`` (anybody who answers ``session:prompt`` events), a service such as
-        ``"runtime"``, or a run id: the run gets the question as a message with a ``prompt_id``
-        and answers with ``hub.reply``.  Raises ``PromptTimeout`` after ``timeout`` seconds,
-        ``PromptClosed`` when the run asked is gone, ``Closed`` when the hub closes, and what a
-        service raises.
-        """
-        self.pipeline.check("ask")
-        return await self.prompts.ask(address, question, options, timeout)
-
-    def reply(self, prompt_id: str, content: str, *, source: str = "") -> Receipt:
-        """Answer a prompt; the first reply wins, later and unknown ones are rejected."""
-        check_labels(prompt_id=prompt_id, source=source)
-        check_text("content", content)
-        if self.pipeline.is_closed:
-            receipt = Receipt()
-            receipt.settle("rejected", "hub closed")
-            return receipt
-        self.pipeline.check("reply")
-        return self.prompts.reply(prompt_id, content, source)
-
-    def serve(
-        self, address: str, handler: Callable[[str], Any | Awaitable[Any]]
-    ) -> Callable[[], None]:
-        """Answer what is asked of ``address``; returns a function that stops it."""
-        self.pipeline.check("serve")
-        check_label("address", address)
-        return self.prompts.serve(address, handler)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

@@ -63,7 +63,7 @@ MAX_TRAILING: Final = 10_000
 class OpenPrompts(Protocol):
     """The prompts of a hub, as the pipeline knows them."""
 
-    def reply(self, prompt_id: str, content: str, source: str) -> Receipt:
+    def reply(self, reply: SessionReply) -> Receipt:
         """Answer one."""
         ...
 
@@ -193,7 +193,7 @@ class Pipeline:
 
     def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
         """A reply that is emitted counts as one that is given by ``reply``."""
-        receipt = self.prompts.reply(event.prompt_id, event.content, event.source)
+        receipt = self.prompts.reply(event)
         was_sent = receipt.run_id != ""  # Then its rejection is a dead letter already.
 
         def settled(receipt: Receipt) -> None:

@@ -26,9 +26,11 @@ import anyio
 import anyio.lowlevel
 from msgspec import structs
 
-from hubbub.hub.ended_prompts import HUB_CLOSED, EndedPrompts, is_run_address
+from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, EndedPrompts, is_run_address
+from hubbub.hub.delivery.pending_prompt import Check, PendingPrompt, end_of, problem_of, read_reply
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import (
+    PromptKind,
     SessionMessage,
     SessionPrompt,
     SessionPromptEnd,
@@ -70,45 +72,14 @@ class Asker(Protocol):
         ...
 
 
-class _Prompt:
-    """A prompt that waits for its reply."""
-
-    __slots__ = ("answer", "asked", "asker", "ended", "id", "is_announced", "waiter")
-
-    def __init__(self, id_: str, asker: str, asked: str) -> None:
-        self.id = id_
-        self.asker = asker
-        self.asked = asked
-        self.answer: str | None = None
-        """The reply.  If a run asked, it may not have reached that run yet."""
-        self.ended = ""
-        """Why nobody can reply any more."""
-        self.is_announced = False
-        """Whether the hub's lane records it as open."""
-        self.waiter: anyio.Event | None = None
-
-    def end(self, reason: str) -> None:
-        self.ended = reason
-        self.wake()
-
-    def wake(self) -> None:
-        if self.waiter is not None:
-            self.waiter.set()
-
-    async def wait(self) -> None:
-        if not self.ended:
-            self.waiter = anyio.Event()
-            await self.waiter.wait()
-
-
 class Prompts:
     """The open prompts of one hub."""
 
     def __init__(self, pipeline: Pipeline, tasks: TaskHost) -> None:
         self._pipeline = pipeline
-        self._open: dict[str, _Prompt] = {}
-        self._of_run: dict[str, dict[str, _Prompt]] = {}
-        self._asleep: dict[str, list[_Prompt]] = {}
+        self._open: dict[str, PendingPrompt] = {}
+        self._of_run: dict[str, dict[str, PendingPrompt]] = {}
+        self._asleep: dict[str, list[PendingPrompt]] = {}
         """Prompts that end with their asker's run, whose end is not committed yet."""
         self._ended = EndedPrompts(pipeline.journal, tasks)
         self._stopping: dict[str, list[str]] = {}
@@ -148,7 +119,7 @@ class Prompts:
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._pipeline.dispatcher.number:x}.{self._number}"
         run_id = asker.run_id if asker is not None else ""
-        prompt = _Prompt(f"{run_id or 'hub'}.{number}", run_id, address)
+        prompt = PendingPrompt(f"{run_id or 'hub'}.{number}", run_id, address)
         self._register(prompt)
         try:
             self._announce(prompt, asker, question, options, timeout)
@@ -160,6 +131,10 @@ class Prompts:
             if asker is not None:
                 asker.end_prompt(SessionPromptEnd(prompt_id=prompt.id, reason=reason))
             self.end(prompt.id, reason)
+        return (await self._answer_of(prompt)).content
+
+    async def _answer_of(self, prompt: PendingPrompt) -> SessionReply:
+        """The reply to a prompt that is over."""
         if prompt.answer is None or prompt.ended != "answered":
             # Who is being cancelled for the same reason learns of that alone.
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -169,7 +144,7 @@ class Prompts:
         return prompt.answer
 
     def _announce(
-        self, prompt: _Prompt, asker: Asker | None, question: str, options: tuple[str, ...],
+        self, prompt: PendingPrompt, asker: Asker | None, question: str, options: tuple[str, ...],
         timeout: float | None,
     ) -> None:  # fmt: skip
         event = SessionPrompt(
@@ -182,11 +157,44 @@ class Prompts:
             prompt.is_announced = True
             self._write(event)
 
-    def pause(self, prompt_id: str, run_id: str) -> None:
-        """A run waits for the reply to a prompt, in its state and in no task of its own."""
-        self._register(_Prompt(prompt_id, run_id, "user"))
+    def hold(
+        self, prompt_id: str, run_id: str, kind: PromptKind = "question", check: Check = None
+    ) -> None:
+        """A run waits for the reply to a prompt, according to its record.
 
-    def _send(self, prompt: _Prompt, question: str) -> None:
+        Of a prompt that is open already, ``check`` is from now on how its replies are checked.
+        """
+        prompt = self._open.get(prompt_id)
+        if prompt is None:
+            self._register(PendingPrompt(prompt_id, run_id, "user", kind, check))
+        elif check is not None:
+            prompt.check = check
+
+    async def wait(self, prompt_id: str) -> SessionReply:
+        """The reply to a prompt that is held; raises ``PromptClosed`` where it ends without."""
+        prompt = self._open.get(prompt_id)
+        if prompt is None:
+            raise PromptClosed(prompt_id, self._ended.reason_of(prompt_id))
+        await prompt.wait()
+        return await self._answer_of(prompt)
+
+    def is_unanswered(self, prompt_id: str) -> bool:
+        """Whether a reply to it would count."""
+        prompt = self._open.get(prompt_id)
+        return prompt is not None and prompt.answer is None and not prompt.ended
+
+    def problem_of(self, reply: SessionReply) -> str:
+        """Why a reply does not fit its prompt; empty where it does."""
+        prompt = self._open.get(reply.prompt_id)
+        return problem_of(prompt, reply) if prompt is not None else ""
+
+    def answered(self, reply: SessionReply) -> None:
+        """A reply is on its way to its prompt's run, in a commit of another run."""
+        prompt = self._open.get(reply.prompt_id)
+        if prompt is not None and prompt.answer is None:
+            prompt.answer = reply
+
+    def _send(self, prompt: PendingPrompt, question: str) -> None:
         message = SessionMessage(content=question, source=prompt.asker, prompt_id=prompt.id)
         commit = self._pipeline.deliver(message, to=prompt.asked)
         if commit.status == "rejected":
@@ -194,11 +202,11 @@ class Prompts:
         elif commit.status == "pending":
             commit.watch(lambda receipt: self._rejected(prompt, receipt))
 
-    def _rejected(self, prompt: _Prompt, receipt: Receipt) -> None:
+    def _rejected(self, prompt: PendingPrompt, receipt: Receipt) -> None:
         if receipt.status == "rejected" and not prompt.ended:
             prompt.end(receipt.reason)
 
-    async def _wait(self, prompt: _Prompt, timeout: float | None) -> None:
+    async def _wait(self, prompt: PendingPrompt, timeout: float | None) -> None:
         # People take their time, and keep their place meanwhile; a run may have none yet.
         asks_run = is_run_address(prompt.asked)
         waiting = self._pipeline.dispatcher.waiting() if asks_run else nullcontext()
@@ -230,7 +238,7 @@ class Prompts:
         assert scope.cancelled_caught and timeout is not None
         raise PromptTimeout("of a service", timeout)
 
-    def _register(self, prompt: _Prompt) -> None:
+    def _register(self, prompt: PendingPrompt) -> None:
         self._open[prompt.id] = prompt
         for run_id in (prompt.asker, prompt.asked):
             if run_id:
@@ -245,8 +253,9 @@ class Prompts:
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
-    def reply(self, prompt_id: str, content: str, source: str) -> Receipt:
+    def reply(self, reply: SessionReply) -> Receipt:
         """Answer a prompt; the first reply wins."""
+        prompt_id = reply.prompt_id
         prompt = self._open.get(prompt_id)
         if prompt is None:
             return self._ended.refuse(prompt_id)
@@ -254,8 +263,10 @@ class Prompts:
             return Receipt("rejected", prompt.ended or "answered")
         if stops := self._stopping.get(prompt.asker):
             return Receipt("rejected", stops[0])
-        prompt.answer = content
-        event = SessionReply(prompt_id=prompt_id, content=content, source=source)
+        event = read_reply(prompt, reply)
+        if problem := problem_of(prompt, event):
+            return Receipt("rejected", problem)
+        prompt.answer = event
         if prompt.asker:
             # The asking run gets it through its inbox; by taking it, it ends the prompt.
             receipt = self._pipeline.deliver(event, to=prompt.asker)
@@ -267,7 +278,7 @@ class Prompts:
         if self._pipeline.dispatcher.has(SessionReply.type):
             now = self._pipeline.ports.clock.now()
             self._pipeline.emit_ephemeral(structs.replace(event, at=now))
-        self.end(prompt_id, "answered")
+        self.end(prompt_id, end_of(event))
         return Receipt("accepted")
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────

@@ -39,7 +39,7 @@ from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 from hubbub.runtime.activities.agent_messages import agent_for
-from hubbub.runtime.activities.interrupts import Interrupts
+from hubbub.runtime.activities.lasting_prompts import LastingPrompts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.spawn import Spawner
 from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
@@ -160,12 +160,12 @@ class Runtime:
         self._scheduler = Scheduler(services, self.outcomes, schedules)
         if not isinstance(restore, RestorePolicy):
             raise BadValue("restore", f"expected a RestorePolicy, not {restore!r}")
-        self._interrupts = Interrupts(services)
+        self._prompts = LastingPrompts(services, families)
 
         def compose(keeper: RunKeeper, conversations: ConversationKeeper) -> RunDependencies:
             return RunDependencies(
                 services, keeper, conversations, families, self.outcomes, self.others,
-                self._interrupts,
+                self._prompts,
             )  # fmt: skip
 
         self.runs = Supervisor(
@@ -206,7 +206,7 @@ class Runtime:
         self.hub.addressing.default_agent = self._default_agent
         self._stop_serving = self.hub.serve("runtime", self._answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
-        await self._interrupts.begin()
+        await self._prompts.begin()
         await self.runs.begin()
         await self._scheduler.begin()
         for problem in self.hub.journal.problems:

@@ -39,6 +39,7 @@ __all__ = [
     "by_point",
     "env_problems",
     "error_text",
+    "external_tool",
     "fill_prompt",
     "is_true",
     "mismatch",
@@ -80,6 +81,7 @@ _EXPORTS: Final = {
         "render_result",
         "tool",
     ),
+    "hubbub.agents.definitions.external": ("external_tool",),
     "hubbub.agents.definitions.hooks": (
         "HOOK_TIMEOUT",
         "Hook",
@@ -122,6 +124,7 @@ if TYPE_CHECKING:
         SessionToolBinding,
         SideConfig,
     )
+    from hubbub.agents.definitions.external import external_tool
     from hubbub.agents.definitions.hooks import (
         HOOK_TIMEOUT,
         NOTIFICATION_POINTS,

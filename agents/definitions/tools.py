@@ -19,6 +19,12 @@ from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar, overload
 import msgspec
 from msgspec import Struct, structs
 
+from hubbub.agents.definitions.approval import (
+    Approval,
+    Approves,
+    approval_problems,
+    read_approval,
+)
 from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, Arguments, BadArguments
 from hubbub.agents.definitions.signature import plain_function, read_signature
 from hubbub.agents.definitions.variables import VariableDefinition, variable_problems
@@ -41,6 +47,7 @@ __all__ = [
     "ToolResult",
     "alone",
     "error_text",
+    "name_problems",
     "render_failure",
     "render_result",
     "tool",
@@ -101,8 +108,17 @@ class Tool(Generic[P, R]):
     """What the tool reads from ``state.env``."""
     is_built_in: bool = False
     """Whether it comes with hubbub, so that a name that is built in is its own."""
+    approval: Approval | None = None
+    """When a person is asked before a call runs; None for never."""
+    is_external: bool = False
+    """Whether it has no function: its result comes from outside (``external_tool``)."""
     __test__: ClassVar[bool] = False
     """Whatever a tool is named, pytest takes it for no test."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person, or somebody elsewhere, is asked before a call has its result."""
+        return self.approval is not None or self.is_external
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -139,6 +155,8 @@ def tool(
     timeout: float | None = 300.0,
     idempotent: bool = False,
     variables: Iterable[VariableDefinition] = (),
+    approval: Approves = False,
+    approval_timeout: float | None = None,
 ) -> Tool[P, R]: ...
 
 
@@ -151,6 +169,8 @@ def tool(
     timeout: float | None = 300.0,
     idempotent: bool = False,
     variables: Iterable[VariableDefinition] = (),
+    approval: Approves = False,
+    approval_timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -162,6 +182,8 @@ def tool(
     timeout: float | None = 300.0,
     idempotent: bool = False,
     variables: Iterable[VariableDefinition] = (),
+    approval: Approves = False,
+    approval_timeout: float | None = None,
 ) -> Any:
     """Make a tool of a function, as ``@tool`` or ``@tool(timeout=10)``.
 
@@ -169,6 +191,15 @@ def tool(
     made again from its function.  Name and description come from it unless given: its
     ``__name__`` and its docstring's first paragraph.  ``variables`` are those it reads from
     ``state.env``; it is not called while a required one is not set.
+
+    ``approval``: before a call runs, a person is asked by a durable prompt, which shows the tool
+    and its arguments: of every call, or of those for which a function of the arguments (by
+    keywords; plain, then called in the loop like a hook, or async) returns something true; where
+    that raises, the person is asked.
+    Nothing runs unapproved.  The run waits in no task, over restarts, without end or for
+    ``approval_timeout`` seconds; ``hub.approve``, ``hub.deny`` and the user's next message, which
+    denies, answer.  What was approved runs once, by the rules of every call, and is not asked
+    about again.
 
         >>> @tool
         ... def weather(city: str) -> str:
@@ -186,8 +217,9 @@ def tool(
     def define(fn: Callable[..., Any]) -> Tool[..., Any]:
         given = {"name": name, "description": description}
         return _define(
-            fn, scope, timeout=timeout, idempotent=idempotent, variables=variables, **given
-        )
+            fn, scope, timeout=timeout, idempotent=idempotent, variables=variables,
+            approval=approval, approval_timeout=approval_timeout, **given,
+        )  # fmt: skip
 
     return define if fn is None else define(fn)
 
@@ -201,6 +233,8 @@ def _define(
     timeout: float | None,
     idempotent: bool,
     variables: Iterable[VariableDefinition],
+    approval: Approves,
+    approval_timeout: float | None,
 ) -> Tool[..., Any]:
     if isinstance(fn, Tool):
         fn = fn.fn
@@ -215,6 +249,7 @@ def _define(
     problems = _problems_of(name, description, function, timeout)
     problems += signature.problems
     problems += variable_problems("variables", variables)
+    problems += approval_problems(approval, approval_timeout, signature.parameters)
     if problems:
         raise DefinitionError(f"tool {name!r}", problems)
     return Tool(
@@ -229,15 +264,20 @@ def _define(
         spec=ToolSpec(name=name, description=description, schema=signature.schema),
         _arguments=Arguments(name, signature.parameters),
         variables=tuple(variables),
+        approval=read_approval(approval, approval_timeout, signature.parameters),
     )
 
 
-def _problems_of(name: str, description: str, function: Any, timeout: float | None) -> list[str]:
-    problems = []
+def name_problems(name: str) -> Iterable[str]:
+    """What is wrong with a tool's name."""
     if not isinstance(name, str):
-        problems.append(f"name: expected a text, not {type(name).__name__}")
+        yield f"name: expected a text, not {type(name).__name__}"
     elif not _NAME.fullmatch(name):
-        problems.append(f"name {name!r}: use 1 to 64 letters, digits, '_' and '-', or give name=…")
+        yield f"name {name!r}: use 1 to 64 letters, digits, '_' and '-', or give name=…"
+
+
+def _problems_of(name: str, description: str, function: Any, timeout: float | None) -> list[str]:
+    problems = list(name_problems(name))
     if problem := text_problem(description):
         problems.append(f"description: {problem}")
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)

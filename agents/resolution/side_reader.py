@@ -143,7 +143,15 @@ class SideReader:
             acts_as=self._which,
             agents=self._agents,
             skills=self._skills,
+            may_ask=any(each.asks for each in self._called()),
         )
+
+    def _called(self) -> Iterable[Tool[..., Any]]:
+        """The functions that calls are carried out by."""
+        yield from self._tools.values()
+        for skill in self._skills.values():
+            if isinstance(skill.passthrough, Tool):
+                yield skill.passthrough
 
     def _own(self) -> Iterable[str]:
         """The built-in tools by which the conversation changes hands, or pauses."""

@@ -6,8 +6,8 @@
 Rules
 -----
 * A word is the whole message, whatever its case and the blanks around it, said by a person.
-* With no frame above the main agent they are ordinary messages; unless it has paused for an
-  answer: then they are none, and the call that asked gets its error result.
+* With no frame above the main agent they are ordinary messages; unless it waits for a person: then
+  they are none, and what was asked is given up.
 * A word is acted upon and not heard: it enters no transcript.
 * They overtake what else waits, as control does: people who say them do not want to wait.
 """
@@ -52,7 +52,7 @@ def is_not_for_model(thread: Thread, item: SessionMessage) -> bool:
     While a call waits for a frame or for an answer, nothing but such words, and the answer itself,
     is taken.
     """
-    if thread.pause is not None:
+    if thread.open is not None and thread.frame is None:
         return True
     if thread.frame is not None or (thread.origin.frame and not thread.once):
         return bool(command_of(item))

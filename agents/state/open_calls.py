@@ -6,12 +6,16 @@ from msgspec.structs import replace
 
 from hubbub.agents.state.family import with_results
 from hubbub.agents.state.prompts import with_prompt, without_prompt
-from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.state.transcript import said
 from hubbub.hub import events as e
 from hubbub.hub.events import SessionResult
+from hubbub.hub.values import NULL
 
-__all__ = ["awaited", "begin_call", "change_call", "complete_call", "end_prompt", "open_prompt"]
+__all__ = [
+    "awaited", "begin_call", "change_call", "complete_call", "end_prompt", "open_prompt",
+    "waiting_for",
+]  # fmt: skip
 
 
 def awaited(thread: Thread, item: SessionResult) -> list[int]:
@@ -24,6 +28,14 @@ def awaited(thread: Thread, item: SessionResult) -> list[int]:
         and call.child == item.child_run_id
         and (item.final or call.key in item.answers)
     ]
+
+
+def waiting_for(thread: Thread, prompt_id: str) -> OpenCall | None:
+    """The open call that waits for the answer to a prompt."""
+    for call in thread.open.calls if thread.open is not None else ():
+        if call.status == "waiting" and not call.child and call.key == prompt_id:
+            return call
+    return None
 
 
 def change_call(thread: Thread, index: int, **changes: Any) -> Thread:
@@ -83,7 +95,17 @@ def open_prompt(thread: Thread, event: e.SessionPrompt) -> Thread:
 
 
 def end_prompt(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Thread:
-    """A prompt has its reply, or has ended without."""
+    """A prompt has its reply, or has ended without.  A call that was approved may begin."""
     if not thread.prompts:
         return thread
+    if isinstance(event, e.SessionReply) and event.decision == "approve":
+        thread = _approved(thread, event)
     return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
+
+
+def _approved(thread: Thread, reply: e.SessionReply) -> Thread:
+    call = waiting_for(thread, reply.prompt_id)
+    if call is None or call.asks != "approval":
+        return thread
+    given = "" if reply.arguments_json is NULL else bytes(reply.arguments_json).decode()
+    return change_call(thread, call.index, status="todo", key="", is_approved=True, given=given)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hubbub.hub import events as e
-from hubbub.hub.ended_prompts import is_run_address
+from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.events import PromptKind
 from hubbub.hub.values import NULL, Json, decode_value
 
@@ -68,14 +68,14 @@ class OpenPrompt(Struct, frozen=True, gc=False):
 Prompts = tuple[OpenPrompt, ...]
 
 
-class Asking(Protocol):
+class AskingThread(Protocol):
     """The thread of a run."""
 
     @property
     def prompts(self) -> Prompts: ...
 
 
-def open_prompts_of(thread: Asking) -> Prompts:
+def open_prompts_of(thread: AskingThread) -> Prompts:
     """What a run, by its thread, waits for people to answer: the oldest first."""
     return tuple([each for each in thread.prompts if not is_run_address(each.to)])
 

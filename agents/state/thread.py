@@ -32,8 +32,8 @@ class OpenCall(Struct, frozen=True, gc=False):
     """A tool call on its way to its one result.
 
     ``waiting``: the call's result is that of the session of ``child`` that takes ``key``, or, if
-    there is no child, the answer to the prompt ``key``.  ``ran``: its tool was called, with valid
-    arguments.
+    there is no child, the answer to the prompt ``key``; of one that needs approval, the answer
+    decides whether it begins.  ``ran``: its tool was called, with valid arguments.
     """
 
     index: int
@@ -52,6 +52,14 @@ class OpenCall(Struct, frozen=True, gc=False):
     """When the prompt is given up (µs since the epoch); never, where it is 0."""
     asks: PromptKind = "question"
     """What the prompt asks for."""
+    is_approved: bool = False
+    given: str = ""
+    """The arguments that it was approved with, where they are not the model's."""
+
+    @property
+    def runs_with(self) -> str:
+        """The arguments that its tool is called with."""
+        return self.given or self.arguments
 
 
 class OpenStep(Struct, frozen=True, gc=False):
@@ -74,7 +82,7 @@ class OpenStep(Struct, frozen=True, gc=False):
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is left to do here but to wait for children."""
+        """Whether nothing is left to do here but to wait for children, or for people."""
         waits = False
         for call in self.calls:
             if call.status == "started":
@@ -234,6 +242,14 @@ class Thread(Struct, frozen=True, gc=False):
     def pause(self) -> OpenCall | None:
         """The call of ``interrupt`` that waits for the user's answer, if one does."""
         return self.open.pause if self.open is not None else None
+
+    @property
+    def asks_user(self) -> bool:
+        """Whether the run itself waits for a person, such that the next words are the answer."""
+        for prompt in self.prompts:  # noqa: SIM110
+            if prompt.is_lasting:
+                return True
+        return False
 
     @property
     def converses(self) -> bool:

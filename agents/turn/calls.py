@@ -9,20 +9,29 @@ Rules
 * A call that ends the session or hands the conversation over is the last: the ones after it are
   skipped.  A step that holds such a call runs in order.
 * A handoff, ``complete`` and ``interrupt`` need nothing run: they are carried out as they begin.
+* Of all calls of a step that need a person's approval, or are carried out elsewhere, the prompts
+  are opened at once, in its commit, whether calls run in order or not.  One that is approved begins
+  in its turn; the answer may come before that.
 * A call whose start is on record but which is not running (after a crash) is *lost*: it is run
   again if its tool is declared idempotent, else its result says that it may have run.  One that
   only delegates has had no effect before its record, and is made again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
 from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.signature import Parameter
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
+from hubbub.agents.turn.signals import Held
 from hubbub.agents.turn.stop import terminal
+from hubbub.hub.delivery.pending_prompt import APPROVE, DENY
 from hubbub.hub.events import (
     AgentHandoff,
     AgentToolComplete,
@@ -32,10 +41,11 @@ from hubbub.hub.events import (
     SessionPrompt,
     SessionPromptEnd,
 )
+from hubbub.hub.values import Json
 
 __all__ = [
     "HANDED_OVER", "MAX_CALLS", "PAUSE_SECONDS", "answer", "begin_calls", "given_up", "lost_calls",
-    "popped", "refuse_open_calls",
+    "notes_of_approval",    "popped", "refuse_open_calls",
 ]  # fmt: skip
 
 MAX_CALLS: Final = 128
@@ -64,21 +74,29 @@ _ARGUMENTS: Final[Mapping[str, Arguments]] = {
 }
 
 
-def begin_calls(thread: Thread, side: ActiveSide) -> list[Event]:
-    """The starts, the refusals and the handoff that are due in the open step."""
+def begin_calls(thread: Thread, side: ActiveSide, held: Sequence[Held] = ()) -> list[Event]:
+    """The starts, the refusals, the prompts and the handoff that are due in the open step."""
     step = thread.open
     if step is None:
         return []
     begun: list[Event] = []
     skipped = ""
+    is_blocked = False
     for call in step.calls:
         if call.status == "done":
             skipped = skipped or _ends(call, side)
         elif skipped:
+            begun += given_up(thread, step, call, f"skipped: {skipped}")
             begun.append(answer(thread, step, call, f"skipped: {skipped}"))
         elif call.status in ("started", "waiting"):
-            if not step.parallel:
-                break
+            is_blocked = not step.parallel
+        elif side.may_ask and (asked := _ask(thread, step, call, side, held)):
+            begun += asked
+            is_blocked = is_blocked or not (
+                step.parallel or isinstance(asked[-1], AgentToolComplete)
+            )
+        elif is_blocked:
+            continue
         elif refusal := _refusal(thread, call, side):
             begun.append(answer(thread, step, call, refusal))
         elif call.name in side.handoffs:
@@ -89,11 +107,12 @@ def begin_calls(thread: Thread, side: ActiveSide) -> list[Event]:
             skipped = f"the session ended with {COMPLETE}"
         elif call.name == INTERRUPT:
             begun += _interrupt(thread, step, call, side)
-            break
+            is_blocked = True
         else:
             begun.append(_start(thread, step, call, side))
-            if not step.parallel:
-                break
+            is_blocked = not step.parallel
+        if is_blocked and not side.may_ask:
+            break  # Nothing behind it asks.
     return begun
 
 
@@ -130,7 +149,7 @@ def _start(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> 
         step=step.number,
         index=call.index,
         name=call.name,
-        arguments=call.arguments,
+        arguments=call.given or call.arguments,
         side=thread.side,
         label=side.config.label,
         turn=thread.turn,
@@ -154,17 +173,80 @@ def _interrupt(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide)
     """Pause for the user's answer: the prompt is on record, and so is until when it waits."""
     given = _ARGUMENTS[INTERRUPT].parse(call.arguments)
     yield _start(thread, step, call, side)
-    yield SessionPrompt(
+    yield _prompt(
+        thread, step, call, side, question=given["prompt"],
+        options=tuple(given.get("options", ())), timeout=PAUSE_SECONDS,
+    )  # fmt: skip
+
+
+def _ask(
+    thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide, held: Sequence[Held]
+) -> list[Event]:
+    """What is written of a call that a person is asked about; nothing where it simply runs."""
+    if call.is_approved or call.index >= MAX_CALLS:
+        return []
+    tool = side.tool_of(call.name, call.arguments)
+    if tool is None or not tool.asks:
+        return []
+    found = next((each for each in held if each.index == call.index), None)
+    if found is not None and found.problem:
+        return [answer(thread, step, call, found.problem)]
+    needs_one = tool.is_external or found is not None
+    # Of a predicate only what it said when the model made the call counts.
+    if not needs_one and (tool.approval is None or tool.approval.predicate is not None):
+        return []
+    try:
+        parse_arguments(call.arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return []  # Its error result says so.
+    if tool.is_external:
+        return [_start(thread, step, call, side), _external(thread, step, call, side, tool)]
+    return [_approval(thread, step, call, side, tool)]
+
+
+def _approval(
+    thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide, tool: Tool[..., Any]
+) -> SessionPrompt:
+    timeout = tool.approval.timeout if tool.approval is not None else None
+    return _prompt(
+        thread, step, call, side, question=f"May {call.name} run?", options=(APPROVE, DENY),
+        timeout=timeout, kind="approval", tool=call.name, arguments_json=_json_of(call),
+    )  # fmt: skip
+
+
+def _external(
+    thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide, tool: Tool[..., Any]
+) -> SessionPrompt:
+    return _prompt(
+        thread, step, call, side, question=f"What is the result of {call.name}?",
+        timeout=tool.timeout, kind="external", tool=call.name, arguments_json=_json_of(call),
+    )  # fmt: skip
+
+
+def _json_of(call: OpenCall) -> Json:
+    return Json((call.arguments or "{}").encode())
+
+
+def _prompt(
+    thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide, **asked: Any
+) -> SessionPrompt:
+    """A prompt that a call waits for; its id is the same whoever writes it."""
+    return SessionPrompt(
         prompt_id=f"{thread.origin.run_id}.call_{step.number}_{call.index}",
-        question=given["prompt"],
-        options=tuple(given.get("options", ())),
-        timeout=PAUSE_SECONDS,
         pauses=True,
         side=thread.side,
         label=side.config.label,
         turn=thread.turn,
         call_id=f"{step.number}.{call.index}",
+        **asked,
     )
+
+
+def notes_of_approval(call: OpenCall) -> tuple[str, ...]:
+    """What the model reads beside the result of a call that was approved with other arguments."""
+    if not call.given:
+        return ()
+    return (f"The person who approved this call changed its arguments; it ran with: {call.given}",)
 
 
 def refuse_open_calls(thread: Thread, reason: str, depth: int | None = None) -> Iterator[Event]:
@@ -219,7 +301,7 @@ def lost_calls(thread: Thread, side: ActiveSide) -> Iterator[Event]:
             delegates = side.delegates(call.name, call.arguments)
             if not delegates and (tool is None or not tool.idempotent):
                 assert step is not None
-                yield answer(thread, step, call, LOST, ran=True)
+                yield answer(thread, step, call, LOST, ran=True, notes=notes_of_approval(call))
 
 
 def answer(

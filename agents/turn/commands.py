@@ -1,13 +1,25 @@
-"""What a person says while it is not simply heard: words, and the answer to a question.
+"""What a person says while it is not simply heard, and answers to what calls ask people for.
 
     cancel, stop, /stop   the main agent's turn ends, and with it the frames above it; a frame
                           passes the word on to the main agent
     /back                 the frame on top is popped
-    anything else         where ``interrupt`` has paused the run: the result of that call;
-                          a word is its error result, where there is no frame to leave
+    anything else         while calls are open: the answer to what people are asked for; a word
+                          gives that up, where there is no frame to leave
 
-Every open call gets its result in the commit that takes the word, and the word is on record there.
+    a call of     its reply                denied             a person's message   nobody in time
+    ────────────  ───────────────────────  ─────────────────  ───────────────────  ──────────────
+    interrupt     the result               an error           the result           an error
+    an approval   approved: the call       an error with the  denies               an error
+                  begins in its turn       reason
+    external      the result               an error           denies               an error
+
+What a word or an answer does is in the commit that takes it, and it is on record there.  What a
+tool or code has asked for itself gets its answer as a reply, also where a message is the answer:
+which replies a message means is found outside (``Taken.replies``).
 """
+
+from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,16 +27,25 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.area import attachment_note
 from hubbub.agents.state.commands import CANCELLED, SENT_BACK, command_of
 from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.open_calls import waiting_for
+from hubbub.agents.state.prompts import ends_of, find_prompt
 from hubbub.agents.state.thread import OpenCall, Thread
-from hubbub.agents.turn.calls import answer, given_up
+from hubbub.agents.turn.calls import PAUSE_SECONDS, answer, given_up
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, interruption
 from hubbub.agents.turn.signals import Decision
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
+from hubbub.hub.delivery.pending_prompt import end_of
 from hubbub.hub.events import Event
 
-__all__ = ["answer_pause", "apply_command"]
+__all__ = ["answers_by_closing", "answers_by_reply", "apply_command"]
+
+CLOSED: Final = "the conversation was closed"
+"""Why what is asked for ends when a run is closed."""
+
+DENIED: Final = "not run: denied"
+NO_RESULT: Final = "no result"
 
 
 def apply_command(
@@ -50,30 +71,97 @@ def apply_command(
         taken = e.SessionTaken(items=items)
         end = end_run(fold_all(thread, (taken,)), "interrupted", SENT_BACK)
         return replace(end, events=(taken, *end.events))
-    pause = thread.pause
-    if pause is None:
+    if thread.open is None or thread.frame is not None:
         return None
-    said = items[0]
-    events: list[Event] = [e.SessionTaken(items=items)]
-    events += answer_pause(
-        thread, pause, CANCELLED if word else said.content, is_error=bool(word),
-        reason=CANCELLED if word else "answered", notes=attachment_note(said.attachments),
-    )  # fmt: skip
+    answers = _answers_by_message(thread, items[0])
+    events: list[Event] = [e.SessionTaken(items=items), *answers]
+    if not answers:  # It answers what is asked elsewhere.
+        return Decision(tuple(events), status="active")
     side = definitions.side(thread.agent, thread.acts_as)
     return go_on(fold_all(thread, events), events, side, waiting, definitions)
 
 
-def answer_pause(
+def answers_by_reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> list[Event]:
+    """What the reply to an open prompt does, or that there was none in time."""
+    key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
+    prompt = find_prompt(thread.prompts, key)
+    if prompt is None:
+        return []
+    call = waiting_for(thread, key)
+    if call is None:
+        reason = end_of(item) if isinstance(item, e.SessionReply) else "expired"
+        return list(ends_of((prompt,), reason, thread.turn))
+    if isinstance(item, e.SessionTimer):
+        return _answered(thread, call, _expired(call), reason="expired")
+    if item.decision == "deny":
+        return _answered(thread, call, _refused(call, item.content), reason="denied")
+    if call.asks == "approval":  # What it is taken with says that it may begin.
+        return list(ends_of((prompt,), "approved", thread.turn))
+    return _answered(thread, call, item.content, is_error=item.is_error, reason="answered")
+
+
+def _answers_by_message(thread: Thread, said: e.SessionMessage) -> list[Event]:
+    """What a person's words do to every call that waits for a person."""
+    word = CANCELLED if command_of(said) else ""
+    events: list[Event] = []
+    for call in _waiting(thread):
+        if word:
+            events += _answered(thread, call, word, reason=word)
+        elif call.asks == "question":
+            notes = attachment_note(said.attachments)
+            events += _answered(
+                thread, call, said.content, is_error=False, reason="answered", notes=notes
+            )
+        else:
+            events += _answered(thread, call, _refused(call, said.content), reason="denied")
+    return events
+
+
+def answers_by_closing(thread: Thread) -> list[Event]:
+    """What is given up because nobody is there any more who could be asked."""
+    events: list[Event] = []
+    for call in _waiting(thread):
+        if call.asks != "question":
+            events += _answered(thread, call, _refused(call, CLOSED), reason=CLOSED)
+    asked = tuple([each for each in thread.prompts if each.ordinal])
+    return [*events, *ends_of(asked, CLOSED, thread.turn)]
+
+
+def _waiting(thread: Thread) -> Iterable[OpenCall]:
+    calls = thread.open.calls if thread.open is not None else ()
+    return [call for call in calls if call.status == "waiting" and not call.child]
+
+
+def _expired(call: OpenCall) -> str:
+    if call.asks == "question":
+        return f"no answer came within {PAUSE_SECONDS:g} s; go on without it"
+    if call.asks == "approval":
+        return "not run: nobody approved it in time"
+    return "no result came in time"
+
+
+def _refused(call: OpenCall, reason: str) -> str:
+    if call.asks == "approval":
+        return _with(reason, DENIED)
+    return _with(reason, NO_RESULT if call.asks == "external" else "denied")
+
+
+def _with(reason: str, what: str) -> str:
+    return f"{what}: {reason}" if reason.strip() else what
+
+
+def _answered(
     thread: Thread,
     call: OpenCall,
     text: str,
     *,
-    is_error: bool = False,
-    reason: str = "",
+    reason: str,
+    is_error: bool = True,
     notes: tuple[str, ...] = (),
 ) -> list[Event]:
     """The result of a call that waited for an answer; channels take the question away."""
     step = thread.open
     assert step is not None
-    closing = given_up(thread, step, call, reason) if reason else ()
-    return [*closing, answer(thread, step, call, text, is_error=is_error, ran=True, notes=notes)]
+    closing = given_up(thread, step, call, reason)
+    ran = call.asks != "approval"
+    return [*closing, answer(thread, step, call, text, is_error=is_error, ran=ran, notes=notes)]

@@ -10,9 +10,9 @@ Rules, in this order
    continue.  Then results are taken, before messages.
 3. Open calls are executed: all at once if the step was parallel, else one after another.  Until
    each has its result, the model is not asked and no message is taken.  A run that waits only for
-   children has no task.  While a frame has the conversation, user messages are lent to it: they
-   are taken by the frame without an open call.  If a call waits for the user's answer, the next
-   user message is that answer.
+   children or people has no task.  While a frame has the conversation, user messages are lent to
+   it: they are taken by the frame without an open call.  If a person is asked for something, by
+   this run or by one that it waits for, the next user message is the answer.
 4. Subagents that start with a prompt are started before its first step; blocking ones delay it.
 5. All waiting messages are taken before the model is asked, in a session by the side they are for.
    A message that arrives during a model call waits for its end: the model has not seen it, so the
@@ -55,8 +55,9 @@ __all__ = [
     "needs_record",
 ]
 
-Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back"]
-"""Kinds of item.  A user's message is a ``message`` and ``said``; some are commands."""
+Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back", "answer"]
+"""Kinds of item.  A user's message is a ``message`` and ``said``; some are commands.  It is an
+``answer``, too, while a run that this one waits for asks a person."""
 
 
 class CallModel(Struct, frozen=True, gc=False):
@@ -188,8 +189,16 @@ def decide(
         return _TAKE["result"]
     if thread.open is not None:
         under_way = _under_way(thread.open)
-        return Do(under_way) if under_way else _waits(thread.open, waiting)
+        if "said" in waiting:
+            if (frame := thread.open.frame) is None:
+                if thread.asks_user or "answer" in waiting:
+                    return _TAKE["said"]
+            elif not under_way:
+                return Lend(frame.child)
+        return Do(under_way) if under_way else _WAIT
     if thread.in_session and thread.family.starts and thread.family.holds:
+        if "answer" in waiting:
+            return _TAKE["said"]
         due = _starts(thread)
         return Do(due) if due else _WAIT
     if thread.once and thread.session and not thread.in_session and thread.has_one_session:
@@ -209,22 +218,11 @@ def _command_due(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop"
     """The waiting user command that this run must execute, if there is one."""
     is_below = thread.frame is not None
     is_frame = thread.origin.frame > 0 and thread.converses
-    if "stop" in waiting and (is_below or is_frame or thread.pause is not None):
+    if "stop" in waiting and (is_below or is_frame or thread.asks_user):
         return "stop"
-    if "back" in waiting and not is_below and (is_frame or thread.pause is not None):
+    if "back" in waiting and not is_below and (is_frame or thread.asks_user):
         return "back"
     return ""
-
-
-def _waits(step: OpenStep, waiting: frozenset[Kind]) -> Command:
-    """The command for a run whose open calls wait for others."""
-    if "said" in waiting:
-        if step.pause is not None:
-            return _TAKE["said"]
-        frame = step.frame
-        if frame is not None:
-            return Lend(frame.child)
-    return _WAIT
 
 
 def is_wanted(thread: Thread, activity: Activity) -> bool:
@@ -257,7 +255,7 @@ def _next_step(thread: Thread) -> CallModel:
 def _under_way(step: OpenStep) -> tuple[Activity, ...]:
     started = tuple(
         [
-            RunTool(step.number, call.index, call.name, call.arguments)
+            RunTool(step.number, call.index, call.name, call.given or call.arguments)
             for call in step.calls
             if call.status == "started"
         ]

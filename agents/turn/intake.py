@@ -25,9 +25,8 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.family import Deferred, notes_of, reports_to_side
 from hubbub.agents.state.fold import fold, fold_all, placed_files
 from hubbub.agents.state.open_calls import awaited
-from hubbub.agents.state.prompts import ends_of, find_prompt
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.calls import PAUSE_SECONDS, answer, popped
+from hubbub.agents.turn.calls import answer, popped
 from hubbub.agents.turn.child_calls import (
     Budget,
     ChildRequest,
@@ -36,7 +35,7 @@ from hubbub.agents.turn.child_calls import (
     refusal_of_creation,
     start_of,
 )
-from hubbub.agents.turn.commands import answer_pause, apply_command
+from hubbub.agents.turn.commands import answers_by_closing, answers_by_reply, apply_command
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, interruption
 from hubbub.agents.turn.signals import Decision, taken_items
@@ -231,9 +230,11 @@ def _with_results(
             after = fold_all(after, booted)
             mail = (*mail, *started)
         elif isinstance(item, e.SessionReply | e.SessionTimer):
-            replied = _reply(sofar, item)
+            replied = answers_by_reply(sofar, item)
             answers += replied
             sofar = fold_all(sofar, replied)
+        elif isinstance(item, e.SessionClose) and after.asks_user and not answers:
+            answers += answers_by_closing(after)
     events += answers
     after = fold_all(after, answers)
     side = definitions.find_side(after.agent, after.acts_as)
@@ -284,21 +285,6 @@ def _late_replies(thread: Thread, items: tuple[InLane, ...]) -> tuple[e.SessionR
                 late.append(item)
             open_.discard(item.prompt_id)
     return tuple(late)
-
-
-def _reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> list[Event]:
-    """What the answer to a prompt does, or that there is none."""
-    key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
-    prompt = find_prompt(thread.prompts, key)
-    if prompt is not None and not prompt.is_held and isinstance(item, e.SessionReply):
-        return list(ends_of((prompt,), "answered", thread.turn))
-    call = thread.pause
-    if call is None or call.key != key:
-        return []
-    if isinstance(item, e.SessionReply):
-        return answer_pause(thread, call, item.content, reason="answered")
-    text = f"no answer came within {PAUSE_SECONDS:g} s; go on without it"
-    return answer_pause(thread, call, text, is_error=True, reason="expired")
 
 
 def _boot(

@@ -46,6 +46,7 @@ from hubbub.agents.turn.signals import (
 )
 from hubbub.agents.turn.steps import failed, finished, replied
 from hubbub.hub import events as e
+from hubbub.hub.store.journal import RunStatus
 
 __all__ = ["interpret"]
 
@@ -64,13 +65,15 @@ def interpret(
     match signal:
         case Taken(items=items, budget=budget):
             decision = take(thread, items, definitions, waiting, budget or _BUDGET)
+            if signal.replies:
+                decision = replace(decision, mail=(*decision.mail, *signal.replies))
         case ModelReplied(reply=reply, turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
             side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
                 thread, definitions
             )
-            decision = replied(thread, reply, side, waiting, definitions)
+            decision = replied(thread, reply, side, waiting, definitions, signal.held)
             for call in signal.looked_up:
                 decision = also_delegated(decision, call, side, waiting, definitions)
         case ModelFailed(turn=turn):
@@ -110,9 +113,17 @@ def interpret(
     if thread.origin.reports or (thread.phase == "new" and decision.status == "ended"):
         decision = reported(thread, decision)
     if decision.status == "active" and (decision.mail or thread.family.children):
-        after = decision.after or fold_all(thread, decision.events)
-        decision = replace(decision, after=after, status="waiting" if after.waits else "active")
+        decision = _with_status(thread, decision)
     return decision
+
+
+def _with_status(thread: Thread, decision: Decision) -> Decision:
+    """The decision, and whether the run then only waits."""
+    after = decision.after or fold_all(thread, decision.events)
+    status: RunStatus = "waiting" if after.waits else "active"
+    # What opens a prompt is folded when it is stamped: that says until when it waits.
+    known = after if decision.after is not None or after.prompts is thread.prompts else None
+    return replace(decision, after=known, status=status)
 
 
 def _side(thread: Thread, definitions: Definitions) -> ActiveSide:

@@ -13,7 +13,7 @@ from hubbub.agents.model import ModelReply
 from hubbub.agents.retry import Failure
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import Budget, ChildRequest
-from hubbub.hub.events import Event, InLane, Variable
+from hubbub.hub.events import Event, InLane, PromptKind, SessionReply, Variable
 from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Decision",
     "Delegated",
     "FrameUnavailable",
+    "Held",
     "HooksCalled",
     "LoopFailed",
     "ModelFailed",
@@ -40,6 +41,8 @@ class Taken(Struct, frozen=True, gc=False):
 
     items: tuple[InLane, ...]
     budget: Budget | None = None
+    replies: tuple[tuple[str, SessionReply], ...] = ()
+    """What a person's words among the items answer besides: open prompts, by the run that asks."""
 
 
 class ModelFailed(Struct, frozen=True, gc=False):
@@ -87,6 +90,17 @@ class Delegated(Struct, frozen=True, gc=False, kw_only=True):
     budget: Budget | None = None
 
 
+class Held(Struct, frozen=True, gc=False):
+    """Call ``index`` of a reply does not simply run: a person is asked for ``asks`` first.
+
+    Where there is a ``problem``, that is its result, and nobody is asked.
+    """
+
+    index: int
+    asks: PromptKind
+    problem: str = ""
+
+
 class ModelReplied(Struct, frozen=True, gc=False):
     """The model call of the next step succeeded, in turn ``turn``.
 
@@ -97,6 +111,8 @@ class ModelReplied(Struct, frozen=True, gc=False):
     reply: ModelReply
     turn: int
     looked_up: tuple[Delegated, ...] = ()
+    held: tuple[Held, ...] = ()
+    """Those of its calls that need a person's approval, or are carried out elsewhere."""
 
 
 class Restored(Struct, frozen=True, gc=False):

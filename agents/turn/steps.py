@@ -13,22 +13,25 @@ Rules
   answered.
 """
 
+from collections.abc import Sequence
+
 from hubbub.agents.model import ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import Failure, retry_delay
 from hubbub.agents.state.area import attachment_note
 from hubbub.agents.state.fold import fold_all
-from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.state.transcript import NO_MESSAGE, other_side
-from hubbub.agents.turn.calls import answer, begin_calls
+from hubbub.agents.turn.calls import answer, begin_calls, notes_of_approval
 from hubbub.agents.turn.child_calls import activation
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_session, session_end
-from hubbub.agents.turn.signals import Decision, ToolFinished
+from hubbub.agents.turn.signals import Decision, Held, ToolFinished
 from hubbub.agents.turn.stop import EndSession, EndTurn, message_of, stop_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
+from hubbub.hub.store.journal import RunStatus
 
 __all__ = ["failed", "finished", "go_on", "replied"]
 
@@ -39,6 +42,7 @@ def replied(
     side: ActiveSide,
     waiting: frozenset[Kind],
     definitions: Definitions,
+    held: Sequence[Held] = (),
 ) -> Decision:
     """The model has answered."""
     if reply.is_empty and reply.stop_reason not in ("refusal", "length"):
@@ -65,7 +69,7 @@ def replied(
             label=label, parallel=parallel,
         )
     )  # fmt: skip
-    return go_on(fold_all(thread, events), events, side, waiting, definitions)
+    return go_on(fold_all(thread, events), events, side, waiting, definitions, held)
 
 
 def finished(
@@ -85,12 +89,12 @@ def finished(
             thread, step, call, signal.output, is_error=signal.is_error, ran=signal.ran,
             label=side.config.label,
             attachments=signal.attachments,
-            notes=attachment_note(signal.attachments) if signal.attachments else (),
+            notes=_notes(call, signal) if signal.attachments or call.given else (),
         )
     ]  # fmt: skip
     binding = side.bindings.get(call.name)
     if binding is not None and binding[0] == "session_status" and not signal.is_error:
-        text = message_of(binding[1], call.arguments, signal.output)
+        text = message_of(binding[1], call.runs_with, signal.output)
         events.append(
             e.AgentStatus(
                 status=text, turn=thread.turn, side=side.name, label=side.config.label,
@@ -98,6 +102,12 @@ def finished(
             )
         )  # fmt: skip
     return go_on(fold_all(thread, events), events, side, waiting, definitions)
+
+
+def _notes(call: OpenCall, signal: ToolFinished) -> tuple[str, ...]:
+    """What the model reads beside a result."""
+    attached = attachment_note(signal.attachments) if signal.attachments else ()
+    return (*notes_of_approval(call), *attached)
 
 
 def failed(thread: Thread, failure: Failure, waiting: frozenset[Kind]) -> Decision:
@@ -123,20 +133,24 @@ def go_on(
     side: ActiveSide,
     waiting: frozenset[Kind],
     definitions: Definitions,
+    held: Sequence[Held] = (),
 ) -> Decision:
     """Add to ``events``, which are folded into ``after``, what follows from them at once."""
     agent = after.agent
     if after.open is not None:
-        begun = begin_calls(after, side)
+        begun = begin_calls(after, side, held)
         if begun:
             events += begun
             after = fold_all(after, begun)
     renamed = after.agent if after.agent != agent else ""
     if after.open is not None or not after.in_session:
-        if events and events[-1].__class__ is e.SessionPrompt:
-            # Until when it waits is known when the record is stamped.
-            return Decision(tuple(events), status="waiting", agent=renamed)
-        return Decision(tuple(events), status="active", after=after, agent=renamed)
+        status: RunStatus = "active"
+        if after.prompts:
+            status = "waiting" if after.waits else "active"
+            if any(event.__class__ is e.SessionPrompt for event in events):
+                # Until when it waits is known when the record is stamped.
+                return Decision(tuple(events), status=status, agent=renamed)
+        return Decision(tuple(events), status=status, after=after, agent=renamed)
     stop = stop_of(after, side)
     if renamed:
         stop = _after_handoff(after, stop, definitions)

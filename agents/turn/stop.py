@@ -86,11 +86,11 @@ def terminal(call: OpenCall, side: ActiveSide) -> bool:
 
 def _end_by(call: OpenCall, thread: Thread, side: ActiveSide) -> EndSession:
     which, binding = side.bindings[call.name]
-    paths = paths_of(binding, call.arguments)
+    paths = paths_of(binding, call.runs_with)
     files, absent = find_files(thread.area, paths) if paths else ((), ())
     if absent:  # The tool itself has deleted one: all or none.
         files = ()
-    content = message_of(binding, call.arguments, call.output)
+    content = message_of(binding, call.runs_with, call.output)
     if which == "session_stop":
         return EndSession("completed", content=content, files=files)
     return EndSession("failed", content, content, files)

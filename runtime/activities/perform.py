@@ -58,7 +58,7 @@ from hubbub.agents.turn.signals import (
     ToolFinished,
 )
 from hubbub.agents.turn.stop import paths_of
-from hubbub.agents.turn.takeover import message_of_skill, request_of
+from hubbub.agents.turn.takeover import request_of
 from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
@@ -67,6 +67,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained, is_of
+from hubbub.runtime.activities.approvals import parsed, with_held_calls
 from hubbub.runtime.activities.call_tool import invoke
 from hubbub.runtime.activities.child_lookup import look_up_call, look_up_frame, look_up_start
 from hubbub.runtime.activities.deltas import Deltas
@@ -277,10 +278,10 @@ async def _run_tool(
     if has_needs and (problem := _not_ready(tool, activity, at)):
         return ToolResult(problem, is_error=True), False
     try:
-        arguments = activity.arguments
-        if activity.name == USE_SKILL:  # What carries the skill out takes the message alone.
-            arguments = message_of_skill(arguments)
-        kwargs = tool.parse(arguments)
+        if activity.name == USE_SKILL:
+            kwargs = parsed(tool, activity.name, activity.arguments)
+        else:
+            kwargs = tool.parse(activity.arguments)
     except BadArguments as error:
         return render_failure(error), False
     offload = at.services.hub.ports.offload
@@ -336,7 +337,8 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             if side.hooks:
                 reply = await filtered_reply(side, at.state(), reply, run_id)
             delegated = () if side.is_plain else _delegations(reply, at)
-            return ModelReplied(reply, activity.turn, delegated)
+            replied = ModelReplied(reply, activity.turn, delegated)
+            return await with_held_calls(replied, at) if side.may_ask else replied
         # What cannot be kept it has not said.
         if not (garbled := garbled_words(reply)):
             return _no_reply(model, problem, activity, run_id)

@@ -179,6 +179,10 @@ class Families:
             reached += [run for run in below if run not in reached]
         return other in reached[1:]
 
+    def waits_directly(self, run_id: str, child: str) -> bool:
+        """Whether ``run_id`` itself waits for ``child``: by a call, or in code."""
+        return child in self._waited_by(run_id) or child in self._code_waits.get(run_id, ())
+
     @contextmanager
     def waiting_for(self, run_id: str, other: str) -> Iterator[None]:
         """The code of ``run_id`` (if it is any run's) waits for ``other``, for the time being."""

@@ -13,9 +13,11 @@ from hubbub.agents.turn.decide import Kind, kind_of
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import InLane, SessionMessage, SessionResult
 
-__all__ = ["KINDS", "Mailbox"]
+__all__ = ["ANSWER", "KINDS", "SAID", "Mailbox"]
 
-_ORDER: Final[tuple[Kind, ...]] = ("control", "result", "message", "said", "stop", "back")
+_ORDER: Final[tuple[Kind, ...]] = (
+    "control", "result", "message", "said", "stop", "back", "answer",
+)  # fmt: skip
 
 KINDS: Final[tuple[frozenset[Kind], ...]] = tuple(
     frozenset([kind for bit, kind in enumerate(_ORDER) if bits >> bit & 1])
@@ -23,6 +25,8 @@ KINDS: Final[tuple[frozenset[Kind], ...]] = tuple(
 )
 """Which kinds wait, by one bit each, so that asking the core allocates nothing."""
 
+SAID: Final = 8
+ANSWER: Final = 64
 _MESSAGES: Final = 4
 _SAID: Final = {"": 8, "stop": 24, "back": 40}
 _STOP: Final = 16

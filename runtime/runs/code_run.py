@@ -29,6 +29,7 @@ from hubbub.agents.state.prompts import LOST, ends_of, find_prompt
 from hubbub.agents.state.thread import FAILURES
 from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
+from hubbub.hub.delivery.pending_prompt import end_of
 from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.logs import log
@@ -128,7 +129,7 @@ class CodeRun:
         if prompt is None or self._handle is None:  # An earlier execution asked.
             self._append((e.SessionDropped(items=(item,), reason=PROMPT_ENDED),), taken=(item,))
         else:
-            end = ends_of((prompt,), "answered")
+            end = ends_of((prompt,), end_of(item))
             self._append((e.SessionTaken(items=(item,)), *end), taken=(item,))
 
     def pass_deadline(self) -> None:

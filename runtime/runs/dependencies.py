@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hubbub.runtime.activities.interrupts import Interrupts
+from hubbub.runtime.activities.lasting_prompts import LastingPrompts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import ConversationKeeper, RunKeeper
@@ -22,4 +22,4 @@ class RunDependencies:
     families: Families
     outcomes: Outcomes
     others: OtherRuns
-    interrupts: Interrupts
+    prompts: LastingPrompts

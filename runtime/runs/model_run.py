@@ -59,7 +59,7 @@ from hubbub.hub.store.journal import Commit, Delivery
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.kernel.inline import InlineCaller
-from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
+from hubbub.runtime.kernel.mailbox import ANSWER, KINDS, SAID, Mailbox
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
 from hubbub.runtime.runs.dependencies import RunDependencies
 
@@ -106,6 +106,8 @@ class ModelRun:
         """Whether an answer of the model is on its way to the store."""
         self.lane = lane
         self.thread = thread
+        if thread.prompts:
+            shared.prompts.found(lane, thread)
         self.side: ActiveSide | None = self._definitions.find_side(
             thread.agent or lane.agent, thread.acts_as
         )
@@ -218,6 +220,9 @@ class ModelRun:
                 waits = bool(mail.control) | bool(mail.results) << 1 | said
                 if self.thread.origin.frame and (lent := self._lent) is not None:
                     waits |= lent.lends
+                if waits & SAID and self.lane.root_run_id in self._shared.prompts.by_root:
+                    first = self.waiting_items("said")[0]
+                    waits |= ANSWER * self._shared.prompts.awaits_answer(self.lane, first)
                 waiting = KINDS[waits]
                 if self.signals:
                     self._signal(self.signals.popleft(), waiting)
@@ -233,13 +238,10 @@ class ModelRun:
                     case Do(activities=activities):
                         self._tasks.ensure(activities)
                         return
-                    case AwaitChildren():
+                    case AwaitChildren() | Lend():
                         self._tasks.ensure(())
                         self._keeper.waits(self.lane.run_id)
-                        return
-                    case Lend(frame_run_id=frame):
-                        self._tasks.ensure(())
-                        self._keeper.waits(self.lane.run_id)
+                        frame = command.frame_run_id if isinstance(command, Lend) else ""
                         break
                     case Conclude():
                         self._signal(Concluded(), waiting)
@@ -287,6 +289,8 @@ class ModelRun:
             self._received(signal)
         if mail.kept:  # What the end of a call releases is still to be told.
             waiting = waiting | _RESULTS
+        if signal.__class__ is Taken and self.lane.root_run_id in self._shared.prompts.by_root:
+            signal = self._shared.prompts.with_replies(self.lane, self.thread, signal)
         decision = interpret(self.thread, signal, self._definitions, waiting)
         if not decision.events:
             return
@@ -324,7 +328,7 @@ class ModelRun:
         if side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
         if before.prompts is not thread.prompts:
-            self._shared.interrupts.follow(before, thread, commit)
+            self._shared.prompts.follow(self.lane, before.prompts, thread, commit)
         if side is not None and side.hooks:
             self.hook_events += hook_events_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:

@@ -22,7 +22,7 @@ from attacks.scale import scale
 from hubbub import AgentDefinition, Hub, PromptDefinition, RunState, Runtime, SideConfig, agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub import events as e
-from hubbub.hub.ended_prompts import asker_of
+from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import HubbubError, PromptTimeout
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal

@@ -1,0 +1,62 @@
+"""``external_tool``: a tool without a function, whose result comes from outside.
+
+    the model calls it ──► a prompt of kind ``external`` ──► hub.reply(prompt_id, result)
+
+What carries it out, a browser, a person, another system, listens to ``session:prompt``.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from hubbub.agents.definitions.arguments import Arguments
+from hubbub.agents.definitions.schema import read_schema
+from hubbub.agents.definitions.tools import Tool, ToolError, name_problems
+from hubbub.agents.model import ToolSpec
+from hubbub.hub.errors import DefinitionError
+from hubbub.hub.texts import text_problem
+
+__all__ = ["external_tool"]
+
+
+def external_tool(
+    name: str,
+    schema: Mapping[str, Any] | type | None = None,
+    *,
+    description: str = "",
+    timeout: float | None = None,
+) -> Tool[..., str]:
+    """Make a tool that is carried out elsewhere.
+
+    ``schema`` is a JSON schema of an object, or a Struct, dataclass or TypedDict type; without one
+    the tool takes nothing.  The model's arguments are validated by it: a call that does not fit
+    gets an error result and is shown to nobody.
+
+    A call opens a durable ``session:prompt`` with ``kind="external"``, the tool's name and the
+    arguments, in the commit of its step.  The run then waits in no task, over restarts, until
+    ``hub.reply(prompt_id, result)`` (``is_error=True`` for a failure), ``hub.deny`` or, if one is
+    given, until ``timeout`` seconds have passed; a user's next message ends the wait, too.  The
+    first reply counts.  An interruption and the end of the run end it.
+
+    Raises ``DefinitionError`` with everything that is wrong.
+    """
+    problems = list(name_problems(name))
+    if problem := text_problem(description):
+        problems.append(f"description: {problem}")
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
+        problems.append(f"timeout {timeout!r}: use seconds above 0, or None for no limit")
+    given = {"type": "object", "properties": {}} if schema is None else schema
+    parameters, shown, wrong = read_schema(given)
+    problems += [f"schema: {each}" for each in wrong]
+    if problems:
+        raise DefinitionError(f"external tool {name!r}", problems)
+
+    def elsewhere(**_: Any) -> str:
+        raise ToolError(f"{name} is an external tool: it is carried out elsewhere")
+
+    return Tool(
+        name=name, description=description, schema=shown, timeout=timeout, idempotent=False,
+        fn=elsewhere, is_async=False, state_parameter=None,
+        spec=ToolSpec(name=name, description=description, schema=shown),
+        _arguments=Arguments(name, parameters), is_external=True,
+    )  # fmt: skip

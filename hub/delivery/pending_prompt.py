@@ -1,0 +1,95 @@
+"""``PendingPrompt``: a prompt that waits for its reply, and which replies it takes.
+
+kind       a reply with text                      ``approve``     ``deny``
+─────────  ─────────────────────────────────────  ──────────────  ─────────────────────────
+question   the answer, if it fits the schema      rejected        ends without an answer
+approval   ``approve`` approves, all else denies  approved        denied, with the reason
+external   the result, or with ``is_error`` the   rejected        an error, with the reason
+           failure
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+from msgspec import structs
+
+from hubbub.hub.events import PromptKind, SessionReply
+
+__all__ = ["APPROVE", "DENY", "Check", "PendingPrompt", "end_of", "problem_of", "read_reply"]
+
+APPROVE: Final = "approve"
+DENY: Final = "deny"
+"""What a reply to an approval may be; any other text denies, too, and is the reason."""
+
+Check = Callable[[SessionReply], str] | None
+"""Why a reply does not fit its prompt; empty where it does."""
+
+
+class PendingPrompt:
+    """A prompt that waits for its reply."""
+
+    __slots__ = (
+        "answer", "asked", "asker", "check", "ended", "id", "is_announced", "kind", "waiter",
+    )  # fmt: skip
+
+    def __init__(
+        self, id_: str, asker: str, asked: str, kind: PromptKind = "question", check: Check = None
+    ) -> None:
+        self.id = id_
+        self.asker = asker
+        self.asked = asked
+        self.kind = kind
+        self.check = check
+        self.answer: SessionReply | None = None
+        """The reply, which has yet to reach the asker's run, if it is one."""
+        self.ended = ""
+        """Why nobody can reply any more."""
+        self.is_announced = False
+        """Whether the hub's lane says that it is open."""
+        self.waiter: anyio.Event | None = None
+
+    def end(self, reason: str) -> None:
+        self.ended = reason
+        self.wake()
+
+    def wake(self) -> None:
+        if self.waiter is not None:
+            self.waiter.set()
+
+    async def wait(self) -> None:
+        if not self.ended:
+            self.waiter = anyio.Event()
+            await self.waiter.wait()
+
+
+def read_reply(prompt: PendingPrompt, reply: SessionReply) -> SessionReply:
+    """A reply as it is delivered: what a text decides is said outright."""
+    event = SessionReply(
+        prompt_id=reply.prompt_id, content=reply.content, source=reply.source,
+        decision=reply.decision, arguments_json=reply.arguments_json, is_error=reply.is_error,
+    )  # fmt: skip
+    if prompt.kind != "approval" or event.decision:
+        return event
+    if event.content == APPROVE:
+        return structs.replace(event, content="", decision="approve")
+    reason = "" if event.content == DENY else event.content
+    return structs.replace(event, content=reason, decision="deny")
+
+
+def problem_of(prompt: PendingPrompt, reply: SessionReply) -> str:
+    """Why a reply does not fit its prompt; empty where it does."""
+    if reply.decision == "deny":
+        return ""
+    if reply.decision == "approve" and prompt.kind != "approval":
+        return "there is nothing to approve: reply with the answer"
+    if reply.is_error and prompt.kind != "external":
+        return "only the result of an external tool can be an error; deny the prompt instead"
+    return prompt.check(reply) if prompt.check is not None else ""
+
+
+def end_of(reply: SessionReply) -> str:
+    """The reason by which a question ends that has this reply."""
+    if reply.decision != "deny":
+        return "answered"
+    return f"denied: {reply.content}" if reply.content.strip() else "denied"

@@ -1,0 +1,229 @@
+"""``LastingPrompts``: the prompts of one runtime's runs that outlive a process.
+
+    a prompt opens ─► a note in the same commit, a prompt that can be replied to, a timer
+    it ends        ─► all three go; nobody answers in time ─► ``session:timer`` to the run
+
+The note is what the next runtime on the store finds; the run itself stays where it is.
+
+What a person says to a conversation answers the prompts of every run below it, too
+(``replies_to``): those that were open when it was said.
+"""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.definitions.arguments import BadArguments
+from hubbub.agents.state.commands import CANCELLED, command_of
+from hubbub.agents.state.prompts import OpenPrompt, Prompts, find_prompt
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.signals import Taken
+from hubbub.hub import events as e
+from hubbub.hub.addressing import is_from_user
+from hubbub.hub.delivery.ended_prompts import asker_of
+from hubbub.hub.events import InLane, PromptKind, SessionMessage, SessionReply
+from hubbub.hub.logs import log
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Commit
+from hubbub.hub.values import NULL
+from hubbub.runtime.activities.approvals import parsed
+from hubbub.runtime.kernel.families import Families
+from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.kernel.timers import Timer
+
+__all__ = ["LastingPrompts"]
+
+NOTE: Final = "pause/"
+
+
+class LastingPrompt(Struct, frozen=True, omit_defaults=True):
+    """What is kept of a prompt: who asks, where in its tree, and how replies are checked."""
+
+    prompt_id: str
+    kind: PromptKind = "question"
+    above: tuple[str, ...] = ()
+    """The runs above the one that asks, its parent first."""
+    since: int = 0
+    expires_at: int = 0
+    """µs since the epoch; 0 for never."""
+    agent: str = ""
+    side: str = ""
+    tool: str = ""
+
+    @property
+    def run_id(self) -> str:
+        return asker_of(self.prompt_id)
+
+    @property
+    def root_run_id(self) -> str:
+        return self.above[-1] if self.above else self.run_id
+
+
+class LastingPrompts:
+    """Kept in memory by prompt and by tree, in the store by its notes."""
+
+    __slots__ = ("_families", "_services", "_timers", "by_root")
+
+    def __init__(self, services: Services, families: Families) -> None:
+        self._services = services
+        self._families = families
+        self._timers: dict[str, Timer] = {}
+        self.by_root: dict[str, dict[str, LastingPrompt]] = {}
+
+    async def begin(self) -> None:
+        """Go on waiting where an earlier runtime did."""
+        for key, note in (await self._services.hub.journal.notes(NOTE)).items():
+            prompt_id = key.removeprefix(NOTE)
+            if not note:
+                continue
+            try:
+                self._open(_read_note(prompt_id, note))
+            except ValueError as error:
+                log.warning("pause.unreadable", prompt_id=prompt_id, error=str(error))
+
+    # ── coming and going ─────────────────────────────────────────────────────────────────────
+
+    def follow(self, lane: OwnLane, before: Prompts, after: Thread, commit: Commit) -> None:
+        """A run's open prompts are about to change; ``commit`` says so."""
+        notes: dict[str, str] = {}
+        for event in commit.events:
+            if isinstance(event, e.SessionPromptEnd):
+                # No reply is accepted from here on.
+                self._services.hub.prompts.end(event.prompt_id, event.reason)
+        for prompt in before:
+            if prompt.is_lasting and find_prompt(after.prompts, prompt.prompt_id) is None:
+                notes[NOTE + prompt.prompt_id] = ""
+                self._forget(prompt.prompt_id)
+        for prompt in after.prompts:
+            if prompt.is_lasting and find_prompt(before, prompt.prompt_id) is None:
+                kept = _kept(prompt, lane, after.agent, after.acts_as)
+                notes[NOTE + prompt.prompt_id] = _note_of(kept, prompt)
+                self._open(kept)
+        if notes:
+            commit.notes = {**(commit.notes or {}), **notes}
+
+    def found(self, lane: OwnLane, thread: Thread) -> None:
+        """A run has come into memory: its prompts may be unknown, where it was brought here."""
+        for prompt in thread.prompts:
+            if prompt.is_lasting:
+                self._open(_kept(prompt, lane, thread.agent, thread.acts_as))
+
+    def _open(self, kept: LastingPrompt) -> None:
+        tree = self.by_root.setdefault(kept.root_run_id, {})
+        if kept.prompt_id in tree:
+            return
+        tree[kept.prompt_id] = kept
+        hub = self._services.hub
+        hub.prompts.hold(kept.prompt_id, kept.run_id, kept.kind, partial(self._check, kept))
+        if kept.expires_at:
+            seconds = max(0.0, (kept.expires_at - hub.ports.clock.now()) / 1_000_000)
+            expire = partial(self._expire, kept)
+            self._timers[kept.prompt_id] = self._services.timers.after(seconds, expire)
+
+    def _expire(self, kept: LastingPrompt) -> None:
+        hub = self._services.hub
+        if not hub.is_closed and not self._services.phase.is_leaving:
+            hub.pipeline.deliver(e.SessionTimer(timer=kept.prompt_id), to=kept.run_id)
+
+    def _forget(self, prompt_id: str) -> None:
+        self._services.hub.prompts.end(prompt_id, "closed")
+        for root_run_id, tree in tuple(self.by_root.items()):
+            if tree.pop(prompt_id, None) is not None and not tree:
+                del self.by_root[root_run_id]
+        timer = self._timers.pop(prompt_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    # ── how replies are checked ──────────────────────────────────────────────────────────────
+
+    def _check(self, kept: LastingPrompt, reply: SessionReply) -> str:
+        """Why a reply does not fit; empty where it does."""
+        if kept.kind != "approval" or reply.arguments_json is NULL:
+            return ""
+        side = self._services.definitions.find_side(kept.agent, kept.side)
+        arguments = bytes(reply.arguments_json).decode()
+        tool = side.tool_of(kept.tool, arguments) if side is not None else None
+        if tool is None:
+            return f"there is no tool {kept.tool!r} any more"
+        try:
+            parsed(tool, kept.tool, arguments)
+        except BadArguments as problem:
+            return "; ".join(problem.problems)
+        return ""
+
+    # ── what a person's words answer ─────────────────────────────────────────────────────────
+
+    def awaits_answer(self, lane: OwnLane, said: InLane) -> bool:
+        """Whether what a person says is an answer to a run that ``lane``'s run waits for."""
+        return any(
+            self._families.waits_directly(lane.run_id, _child_below(kept, lane.run_id))
+            for kept in self._asked_before(lane, said)
+        )
+
+    def with_replies(self, lane: OwnLane, thread: Thread, taken: Taken) -> Taken:
+        """What a run takes, with what a person's words among it answer: what other runs of its
+        tree ask, and the run's own tools."""
+        is_said = (x for x in taken.items if isinstance(x, SessionMessage) and is_from_user(x))
+        if (said := next(is_said, None)) is None:
+            return taken
+        prompts, tree = self._services.hub.prompts, self.by_root[lane.root_run_id].values()
+        kept = [x for x in tree if x.run_id == lane.run_id and _asks_itself(thread, x)]
+        if lane.parent_run_id is None or thread.converses:
+            kept += self._asked_before(lane, said)
+        replies = [
+            (x.run_id, self._reply(x, said)) for x in kept if prompts.is_unanswered(x.prompt_id)
+        ]
+        for _, reply in replies:
+            prompts.answered(reply)
+        return msgspec.structs.replace(taken, replies=tuple(replies))
+
+    def _asked_before(self, lane: OwnLane, said: InLane) -> list[LastingPrompt]:
+        unanswered = self._services.hub.prompts.is_unanswered
+        return [
+            kept
+            for kept in self.by_root.get(lane.root_run_id, {}).values()
+            if kept.run_id != lane.run_id and kept.since <= said.at and unanswered(kept.prompt_id)
+        ]
+
+    def _reply(self, kept: LastingPrompt, said: SessionMessage) -> SessionReply:
+        reply = SessionReply(prompt_id=kept.prompt_id, content=said.content, source=said.source)
+        if command_of(said):
+            return msgspec.structs.replace(reply, content=CANCELLED, decision="deny")
+        if kept.kind == "question" and not self._services.hub.prompts.problem_of(reply):
+            return reply
+        return msgspec.structs.replace(reply, decision="deny")
+
+
+def _asks_itself(thread: Thread, kept: LastingPrompt) -> bool:
+    """Whether a tool of the run has asked, rather than a call, which is answered in its status."""
+    prompt = find_prompt(thread.prompts, kept.prompt_id)
+    return prompt is not None and not prompt.is_held
+
+
+def _child_below(kept: LastingPrompt, run_id: str) -> str:
+    """The child of ``run_id`` that asks, or below which the run is that does."""
+    path = (kept.run_id, *kept.above)
+    return path[path.index(run_id) - 1] if run_id in kept.above else ""
+
+
+def _kept(prompt: OpenPrompt, lane: OwnLane, agent: str, side: str) -> LastingPrompt:
+    above = tuple([run_id for run_id, _ in lane.ancestors])
+    return LastingPrompt(
+        prompt.prompt_id, prompt.kind, above, prompt.since, prompt.expires_at,
+        agent, side, prompt.tool,
+    )  # fmt: skip
+
+
+def _note_of(kept: LastingPrompt, prompt: OpenPrompt) -> str:
+    """A call that pauses is noted by its end alone, as in stores of versions before."""
+    if prompt.is_held and prompt.kind == "question":
+        return str(prompt.expires_at)
+    return msgspec.json.encode(kept).decode()
+
+
+def _read_note(prompt_id: str, note: str) -> LastingPrompt:
+    if note.startswith("{"):
+        return msgspec.json.decode(note, type=LastingPrompt)
+    return LastingPrompt(prompt_id, expires_at=int(note))
