@@ -9,6 +9,7 @@ Reading order: ``runtime`` (composition), then the rooms:
     ``schedules``    cron and heartbeat
     ``models``       names, scripted models, and providers over HTTP
     ``stores``       SQLite, and agents' folders behind it
+    ``finding``      conversations, agents and schedules, found in a store without a runtime
     ``inspection``   what a store holds: shown, exported, imported, checked, copied
     ``cli``          the command line over a store
     ``loading``      skills and agents from files
@@ -21,9 +22,19 @@ from typing import TYPE_CHECKING, Final
 
 from hubbub.hub.exports import exports_of
 
-__all__ = ["ExecutableAgent", "Run", "RunContext", "RunOutcome", "Runtime"]
+__all__ = [
+    "Awaited",
+    "Conversation",
+    "Conversations",
+    "ExecutableAgent",
+    "Run",
+    "RunContext",
+    "RunOutcome",
+    "Runtime",
+]
 
 _EXPORTS: Final = {
+    "hubbub.runtime.finding.conversations": ("Conversation", "Conversations", "Awaited"),
     "hubbub.runtime.kernel.handle": ("Run",),
     "hubbub.runtime.kernel.outcome": ("RunOutcome",),
     "hubbub.runtime.runs.context": ("RunContext",),
@@ -32,6 +43,7 @@ _EXPORTS: Final = {
 }
 
 if TYPE_CHECKING:
+    from hubbub.runtime.finding.conversations import Awaited, Conversation, Conversations
     from hubbub.runtime.kernel.handle import Run
     from hubbub.runtime.kernel.outcome import RunOutcome
     from hubbub.runtime.runs.context import RunContext

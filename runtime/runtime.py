@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.hooks import Hook
@@ -30,6 +29,7 @@ from hubbub.hub.errors import (
     Closed,
     DefinitionError,
 )
+from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -50,6 +50,9 @@ from hubbub.runtime.arguments import (
     check_parts,
     check_values,
 )
+from hubbub.runtime.finding.conversations import Conversations
+from hubbub.runtime.finding.finder import Finder
+from hubbub.runtime.finding.published import PublishedAgent, publish
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.families import Families
@@ -173,6 +176,11 @@ class Runtime:
             max_live=max_live, keep=keep, restore=restore,
         )  # fmt: skip
         self._calls = InlineCalls(services, self.outcomes, self.runs)
+        self._finder = Finder(hub)
+        agents = map(self.definitions.agent, self.definitions.names)
+        publish(hub.journal, [
+            PublishedAgent(name=x.name, title=x.title, description=x.description) for x in agents
+        ])  # fmt: skip
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None
@@ -204,7 +212,7 @@ class Runtime:
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
         self.hub.addressing.default_agent = self._default_agent
-        self._stop_serving = self.hub.serve("runtime", self._answer)
+        self._stop_serving = self.hub.serve("runtime", self._finder.answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
         await self._prompts.begin()
         await self.runs.begin()
@@ -340,6 +348,38 @@ class Runtime:
         self.phase.check_open()
         return await agent_for(self.hub.journal, strategy)
 
+    # ── finding, without starting anything ───────────────────────────────────────────────────
+
+    async def conversations(
+        self, *, agent: str = "", status: str = "", before: str = "", after: str = "",
+        limit: int = 50,
+    ) -> Conversations:  # fmt: skip
+        """A page of the conversations in the store, the one that was spoken to last first.
+
+        Roots that people or programs speak to, ended ones included: no children, no schedules'
+        runs, nothing asked by ``run``.  Of one ``agent`` (by name), of one ``status`` (``active``,
+        ``waiting``, ``parked``, ``ended``), ``before`` a cursor (``page.next`` goes on) or
+        ``after`` one.  See ``Conversation``.  The work for a page is bounded.  Raises ``BadValue``.
+        """
+        self.phase.check_open()
+        return await self._finder.conversations(
+            agent=agent, status=status, before=before, after=after, limit=limit
+        )
+
+    async def find(self, key: str | Descriptor) -> Run | None:
+        """The open conversation of a session key or a descriptor; ``None`` if there is none.
+
+        Starts nothing.  Raises ``BadValue`` for what is neither.
+        """
+        self.phase.check_open()
+        info = await self._finder.find(key)
+        return None if info is None else Run.of(self.outcomes, info)
+
+    async def handle(self, run_id: str) -> Run:
+        """The handle of a run, ended or not.  Starts nothing; raises ``UnknownRun``."""
+        self.phase.check_open()
+        return Run.of(self.outcomes, await self._finder.run(run_id))
+
     # ── variables for a child that waits ──────────────────────────────────────────────
 
     async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
@@ -379,22 +419,6 @@ class Runtime:
     async def finished(self, run_id: str) -> RunOutcome:
         """See ``Run.finished``."""
         return await self.outcomes.finished(run_id)
-
-    async def _answer(self, question: str) -> Any:
-        """What channels may ask at the address ``runtime``."""
-        verb, _, argument = question.partition(" ")
-        match verb:
-            case "runs":
-                return [msgspec.to_builtins(info) for info in await self.hub.journal.runs()]
-            case "run":
-                info = await self.hub.journal.info(argument)
-                return None if info is None else msgspec.to_builtins(info)
-            case "statistics":
-                return msgspec.to_builtins(self.hub.statistics())
-            case "agents":
-                return list(self.definitions.names)
-            case _:
-                raise BadValue("runtime", 'ask "runs", "run RUN_ID", "agents" or "statistics"')
 
 
 def _check_env(env: Mapping[str, str] | None) -> None:

@@ -259,6 +259,7 @@ CONSUMERS: Final = {
 """By file.  "own" is a run's own lane, "in" what its inbox holds, "none" what is not kept."""
 
 NARROW: Final = {
+    "runtime/finding/conversations.py": "looks for the first words, and for open prompts",
     "agents/state/asked_turn.py": "follows the sessions of a tree, and who has the conversation",
     "agents/turn/crash_limit.py": "counts restores, and asks of what was taken whether it waited",
     "agents/turn/prompt_endings.py": "asks whether a commit ends a prompt",

@@ -76,9 +76,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/runs": (*KERNEL, "runtime/activities"),
     "runtime/supervision": (*KERNEL, "runtime/runs"),
     "runtime/schedules": (*HUB, "agents/definitions", "runtime/kernel"),
+    "runtime/finding": (*HUB, "runtime/schedules"),
     "runtime": (
         *KERNEL, "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
-        "runtime/stores",
+        "runtime/finding", "runtime/stores",
     ),
     "runtime/standalone": (
         *KERNEL, "agents/standalone", "runtime/activities", "runtime/runs",
@@ -94,7 +95,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/demo/chat": (*KERNEL, "runtime", "runtime/loading", "runtime/demo", "runtime/text"),
     "runtime/cli": (
         *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
-        "runtime/schedules", "runtime/loading", "runtime/demo", "runtime/demo/assets",
+        "runtime/schedules", "runtime/finding", "runtime/loading", "runtime/demo",
+        "runtime/demo/assets",
         "runtime/demo/chat", *STORES,
     ),
     f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),

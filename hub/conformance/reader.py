@@ -26,7 +26,7 @@ from hubbub.hub.conformance.steps import (
 )
 from hubbub.hub.events import AgentComplete, AgentStatus, CustomEvent, Event
 from hubbub.hub.events.codec import decode_event
-from hubbub.hub.events.descriptors import SubagentDescriptor, UserDescriptor
+from hubbub.hub.events.descriptors import CronDescriptor, SubagentDescriptor, UserDescriptor
 from hubbub.hub.store.journal import Commit, RunInfo
 from hubbub.hub.store.reader import (
     AcceptedRow,
@@ -148,6 +148,45 @@ async def check_reader_finds_runs(make_journal: MakeJournal) -> None:
         assert [*reader.find("web_1_2", "key")] == [*await store.find("web_1_2", "key")] == [A_RUN]
 
 
+async def check_reader_lists_roots_by_when_they_were_spoken_to(make_journal: MakeJournal) -> None:
+    """Roots of people and programs, ended ones too, the one spoken to last first, page by page."""
+    async with _filled(make_journal) as (store, reader):
+        await open_run(store, "cron", descriptor=CronDescriptor(id="daily"))
+        await write(store, B_RUN, 0, AgentComplete(outcome="completed"), taken=(1,), status="ended")
+        whole = reader.spoken_to(10)
+        places = [(row.recent, row.born) for row in whole]
+        assert sorted(row.run_id for row in whole) == sorted((A_RUN, C_RUN))
+        assert places == sorted(places, reverse=True)
+        assert [*reader.spoken_to(1)] == [*whole[:1]]
+        assert [*reader.spoken_to(10, before=places[0])] == [*whole[1:]]
+        assert [*reader.spoken_to(10, after=places[1])] == [*whole[:1]]
+        assert [*reader.spoken_to(1, after=(-1, -1))] == [*whole[1:]]
+        assert [*reader.spoken_to(10, before=places[1])] == []
+        live = reader.tree(A_RUN, live=True)
+        assert [row.run_id for row in live] == [A_RUN] and len(reader.tree(A_RUN)) == 2
+
+
+async def check_reader_reads_lanes_from_either_end(make_journal: MakeJournal) -> None:
+    """The first and the last events of a run, and nothing of the hub's lane."""
+    async with _filled(make_journal) as (_, reader):
+        both = [x.event for x in events_in(reader, A_RUN) if x.event.lane != "hub"]
+        assert [*reader.lanes(A_RUN, 100)] == both
+        assert [*reader.lanes(A_RUN, 2)] == both[:2]
+        assert [*reader.lanes(A_RUN, 100, backwards=True)] == both[::-1]
+        assert [*reader.lanes(A_RUN, 2, backwards=True)] == both[:-3:-1]
+        assert [*reader.lanes("nobody", 2)] == []
+
+
+async def check_store_is_inspected_and_publishes(make_journal: MakeJournal) -> None:
+    """What is published is there for every reader; what is inspected is what a reader sees."""
+    async with _filled(make_journal) as (store, reader):
+        store.publish({"a/b": "published", "f": "g"})
+        await store.flush()
+        assert reader.notes() == {"a/b": "published", "d": "e", "f": "g"}
+        assert await store.inspect(lambda each: each.notes("f")) == {"f": "g"}
+        assert await store.inspect(lambda each: each.row(A_RUN)) == reader.row(A_RUN)
+
+
 async def check_reader_finds_events(make_journal: MakeJournal) -> None:
     """The last of some types in an own lane, and any item of an in lane."""
     async with _filled(make_journal) as (store, reader):
@@ -204,6 +243,9 @@ READER_CHECKS: Final[tuple[Check, ...]] = (
     check_reader_sees_what_is_committed_later,
     check_rows_say_what_the_journal_says,
     check_reader_finds_runs,
+    check_reader_lists_roots_by_when_they_were_spoken_to,
+    check_reader_reads_lanes_from_either_end,
+    check_store_is_inspected_and_publishes,
     check_reader_finds_events,
     check_reader_sees_inboxes_keys_and_notes,
     check_reader_reads_contents,

@@ -5,7 +5,8 @@ being done when ``submit`` returns.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,6 +19,8 @@ from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["LateJournal"]
+
+T = TypeVar("T")
 
 
 class LateJournal:
@@ -58,6 +61,12 @@ class LateJournal:
 
     def reader(self) -> StoreReader:
         return self._inner.reader()
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        self._inner.publish(notes)
+
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        return await self._inner.inspect(look)
 
     async def open(self) -> None:
         self._work, self._idle = anyio.Event(), anyio.Event()

@@ -2,10 +2,10 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
@@ -15,8 +15,11 @@ from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Sel
 from hubbub.hub.store.ledger import Ledger, Writes
 from hubbub.hub.store.memory_reader import MemoryReader
 from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
+from hubbub.hub.store.reader import StoreReader
 
 __all__ = ["MemoryJournal"]
+
+T = TypeVar("T")
 
 _CHUNK_BITS: Final = 10
 _CHUNK: Final = 1 << _CHUNK_BITS
@@ -146,6 +149,12 @@ class MemoryJournal:
             self._chunks[index] = None
         elif (chunk := self._chunks[index]) is not None:
             chunk[offset] = None
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        self._notes.update(notes)
+
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        return look(self.reader())
 
     def reader(self) -> MemoryReader:
         """A reader of what is kept; call it where the store is used."""

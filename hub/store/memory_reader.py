@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from heapq import nlargest, nsmallest
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +13,15 @@ from hubbub.hub.events.codec import encode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun
 from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
-from hubbub.hub.store.reader import AcceptedRow, Backup, EventRow, RunRow, WaitingRow
+from hubbub.hub.store.reader import (
+    SPOKEN_TO,
+    AcceptedRow,
+    Backup,
+    EventRow,
+    Recency,
+    RunRow,
+    WaitingRow,
+)
 
 __all__ = ["MemoryReader"]
 
@@ -72,9 +81,25 @@ class MemoryReader:
     def roots(self) -> Mapping[str, str]:
         return {row.run_id: row.root_run_id for row in self._rows.by_id.values()}
 
-    def tree(self, root_run_id: str) -> Sequence[RunRow]:
+    def tree(self, root_run_id: str, *, live: bool = False) -> Sequence[RunRow]:
         found = map(self._rows.find, self._rows.tree(root_run_id))
-        return [_run_row(row) for row in found if row is not None]
+        rows = (row for row in found if row is not None)
+        return [_run_row(row) for row in rows if not live or row.status != "ended"]
+
+    def spoken_to(
+        self, limit: int, *, before: Recency | None = None, after: Recency | None = None
+    ) -> Sequence[RunRow]:
+        rows = (
+            row
+            for row in self._rows.by_id.values()
+            if row.parent_run_id is None
+            and kind_of_descriptor(row.descriptor) in SPOKEN_TO
+            and (before is None or _recency(row) < before)
+            and (after is None or _recency(row) > after)
+        )
+        if after is None:
+            return [_run_row(row) for row in nlargest(limit, rows, key=_recency)]
+        return [_run_row(row) for row in nsmallest(limit, rows, key=_recency)][::-1]
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
         rows = [x for x in self._rows.by_id.values() if not live or x.status != "ended"]
@@ -104,6 +129,11 @@ class MemoryReader:
         row = self._rows.find(run_id)
         newest = reversed(row.events) if row is not None else ()
         return next((x for x in newest if x.lane == "own" and x.type in types), None)
+
+    def lanes(self, run_id: str, limit: int, *, backwards: bool = False) -> Sequence[Event]:
+        row = self._rows.find(run_id)
+        events = row.events if row is not None else []
+        return events[: -limit - 1 : -1] if backwards else events[:limit]
 
     # ── events and inboxes ───────────────────────────────────────────────────────────────────
 
@@ -167,6 +197,10 @@ class MemoryReader:
 
     def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup:
         raise OperatorError("a store in memory has no backup; give the runtime store='sqlite:PATH'")
+
+
+def _recency(row: MemoryRow) -> Recency:
+    return row.recent, row.positions[0]
 
 
 def _places(row: MemoryRow) -> dict[int, int]:

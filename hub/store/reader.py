@@ -15,7 +15,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -26,9 +26,13 @@ from hubbub.hub.events.descriptors import read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo
 
 __all__ = [
-    "IMPORTED", "AcceptedRow", "Backup", "EventRow", "RunRow", "StoreReader", "StoreUnreadable",
-    "Stored", "WaitingRow", "decoded", "events_in", "info_of", "own_lane",
+    "IMPORTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow", "Recency", "RunRow",
+    "StoreReader", "StoreUnreadable", "Stored", "WaitingRow", "decoded", "events_in", "info_of",
+    "own_lane",
 ]  # fmt: skip
+
+SPOKEN_TO: Final = ("", "user")
+"""The kinds of descriptor (``RunRow.kind``) of the roots that people and programs speak to."""
 
 IMPORTED: Final = "imported/"
 """Begins the notes that name the store where an imported run has been: its own parents and root
@@ -100,6 +104,11 @@ class RunRow(Struct, frozen=True, kw_only=True):
     """When a user spoke to it last (µs); 0 for never."""
 
 
+Recency: TypeAlias = tuple[int, int]
+"""When a run was spoken to last, and where it began (``RunRow.recent``, ``born``): in this order
+no two runs are alike."""
+
+
 class WaitingRow(Struct, frozen=True):
     """An item that waits in an inbox; ``body`` is ``None`` where no such item stands."""
 
@@ -168,8 +177,21 @@ class StoreReader(Protocol):
         """The root of every run."""
         ...
 
-    def tree(self, root_run_id: str) -> Sequence[RunRow]:
-        """A root, if it is there, and the runs below it, by creation."""
+    def tree(self, root_run_id: str, *, live: bool = False) -> Sequence[RunRow]:
+        """A root, if it is there, and the runs below it, by creation; those that are ``live``, or
+        all."""
+        ...
+
+    def spoken_to(
+        self, limit: int, *, before: Recency | None = None, after: Recency | None = None
+    ) -> Sequence[RunRow]:
+        """Up to ``limit`` roots of people and programs, schedules' apart, ended ones included: the
+        one that somebody spoke to last first.
+
+        With ``before`` those that were spoken to earlier than that; with ``after`` later, the
+        nearest of them.  However many runs there are, no more are read than are returned, in a
+        store that keeps them in this order.
+        """
         ...
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
@@ -202,6 +224,11 @@ class StoreReader(Protocol):
 
         Raises ``StoreFailed`` for an event that cannot be read.
         """
+        ...
+
+    def lanes(self, run_id: str, limit: int, *, backwards: bool = False) -> Sequence[Event]:
+        """Up to ``limit`` events of a run's two lanes, in the store's order: the first ones, or
+        the last one first.  Raises ``StoreFailed`` for an event that cannot be read."""
         ...
 
     # ── events and inboxes ───────────────────────────────────────────────────────────────────

@@ -6,13 +6,16 @@ blobs      contents of files, by digest
 reader     the whole record, for inspection: ``StoreReader``
 """
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from hubbub.hub.ports import Keeper
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.reader import StoreReader
 
 __all__ = ["Store"]
+
+T = TypeVar("T")
 
 
 class Store(Journal, Keeper, Protocol):
@@ -27,6 +30,22 @@ class Store(Journal, Keeper, Protocol):
         """Drop what is submitted and not being written yet; nothing is reported.
 
         For a process that is to end as though it were killed: nothing but ``aclose`` follows.
+        """
+        ...
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        """Keep texts by key, in the place of what stood there, for who only reads the store.
+
+        It is no commit: nobody is told, and nothing waits for it.  A durable store's are durable
+        no later than the next commit.
+        """
+        ...
+
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        """What ``look`` finds in the whole record, called where reading may block.
+
+        It sees what subscribers have, and no part of what is being written.  Raises what ``look``
+        raises, and ``StoreFailed`` or ``StoreUnreadable`` where the store cannot be read.
         """
         ...
 

@@ -1,12 +1,14 @@
 """``Run``: a handle on a run, for the code that started it."""
 
 from collections.abc import Callable
+from typing import Self
 
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
@@ -42,6 +44,11 @@ class Run:
         """The cursor after the run's ``session:open``."""
         self.duplicate = False
         """Whether ``start`` has added nothing: it was the same start, or message, as before."""
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, info: RunInfo) -> Self:
+        """A handle on a run that the store knows."""
+        return cls(outcomes, info.run_id, info.agent, is_root=info.parent_run_id is None)
 
     async def result(self) -> RunOutcome:
         """The latest session's outcome, once everything accepted so far is handled.

@@ -56,8 +56,8 @@ REFUSALS = (BadValue, BadPath, BadPattern, DefinitionError, VariablesRefused)
 """How a call says that it takes no such text."""
 
 LABELS = frozenset((
-    "address", "after", "agent", "agent_id", "agent_name", "call_id", "correlation_id", "folder",
-    "key",
+    "address", "after", "agent", "agent_id", "agent_name", "before", "call_id", "correlation_id",
+    "folder", "key",
     "name", "parent_run_id", "path", "pattern", "prompt_id", "reference", "request_id",
     "root_run_id", "run_id", "session_key", "source", "strategy", "type_", "types",
 ))  # fmt: skip

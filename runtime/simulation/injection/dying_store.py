@@ -14,6 +14,7 @@ commits up to the death, in their order; of a batch that was torn, all or nothin
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import anyio
 
@@ -26,6 +27,8 @@ from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.story.faults import CrashMoment
 
 __all__ = ["DyingJournal"]
+
+T = TypeVar("T")
 
 
 class DyingJournal:
@@ -167,6 +170,14 @@ class DyingJournal:
 
     def reader(self) -> StoreReader:
         return self.inner.reader()
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        if not self.is_dead:
+            self.inner.publish(notes)
+
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        await self._alive()
+        return await self.inner.inspect(look)
 
     def forget_submitted(self) -> None:
         """Drop what the inner store has not begun to write."""

@@ -5,8 +5,10 @@ Runs in the store's reading thread, or, for the command line, wherever it is cal
 
 import sqlite3
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
@@ -16,10 +18,66 @@ from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
 from hubbub.runtime.stores.sqlite.addresses import candidates
 from hubbub.runtime.stores.sqlite.rows import check_row
 
-__all__ = ["SqliteReader"]
+__all__ = ["SqliteReader", "SqliteReads"]
+
+T = TypeVar("T")
 
 PAGE: Final = 20_000
 """Events that one read looks at, at most."""
+
+
+class SqliteReads(ABC):
+    """What a store is asked while it is open (``Journal``), found in its reading thread."""
+
+    tip: int
+    _reader: "SqliteReader"
+
+    @abstractmethod
+    async def _ask(self, read: Callable[[], T]) -> T:
+        """What the reading thread finds."""
+
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        """A run, as of one moment; of its own lane the events after number ``after``."""
+        return await self._ask(partial(self._reader.load, run_id, after))
+
+    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        """The last event in a run's own lane that is of one of these types."""
+        return await self._ask(partial(self._reader.latest, run_id, types))
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        """What the store knows of a run; ``None`` for an unknown one."""
+        return await self._ask(partial(self._reader.info, run_id))
+
+    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
+        """Every live run (or every run), of one tree or of all, by creation."""
+        return await self._ask(partial(self._reader.runs, live=live, root_run_id=root_run_id))
+
+    async def ready(self) -> Sequence[str]:
+        """Runs with work to do: active ones, and parked ones with mail."""
+        return await self._ask(self._reader.ready)
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        """Live runs that are due at a certain time, and that time."""
+        return await self._ask(self._reader.timed)
+
+    async def find(self, to: str, by: Addressing) -> Sequence[str]:
+        """The runs that a delivery addressed like this would be meant for."""
+        return await self._ask(partial(self._reader.find, to, by))
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        """What commits have noted under keys that begin with ``prefix``."""
+        return await self._ask(partial(self._reader.notes, prefix))
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events after a position, and the position reached."""
+        end = self.tip if until is None else min(until, self.tip)
+        return await self._ask(partial(self._reader.read, selection, after, end, limit))
+
+    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
+        """The position of the event of that identity, or ``None`` when it is not kept."""
+        return await self._ask(partial(self._reader.position, run_id, lane, seq))
 
 
 class SqliteReader:

@@ -36,8 +36,8 @@ from hubbub.runtime.stores.sqlite.migrations import (
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "connect", "connect_read_only", "is_damage",
-    "is_io_error", "mark_failed", "prepare", "store_failure",
+    "IS_SPOKEN_TO", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "connect",
+    "connect_read_only", "is_damage", "is_io_error", "mark_failed", "prepare", "store_failure",
 ]  # fmt: skip
 
 APPLICATION: Final = 0x68756221
@@ -200,7 +200,8 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
         db.executescript(f"{script} PRAGMA user_version={newest()}; COMMIT;")
     _check_format(db, path)
     upgrade(db, path)
-    db.execute(_IDENTITY)
+    for index in _ADDED:
+        db.execute(index)
     # What a killed process has left in the log, and the tables, are on the disk from here on.
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -255,11 +256,23 @@ def _copy_log(path: Path) -> None:
         sync_folder(path.parent)
 
 
-_IDENTITY: Final = """
-CREATE INDEX IF NOT EXISTS run_identity ON run(descriptor)
-  WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat')
-"""
-"""Also for files that an older program made; it keeps the index up to date like any other."""
+KEEP_NOTE: Final = (
+    "INSERT INTO note VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value "
+    "WHERE value <> excluded.value"
+)
+"""Keeps a text by its key; writes nothing where it stands there."""
+
+IS_SPOKEN_TO: Final = "parent_run_id IS NULL AND kind IN ('', 'user')"
+"""Roots of people and programs."""
+
+_ADDED: Final = (
+    """
+    CREATE INDEX IF NOT EXISTS run_identity ON run(descriptor)
+      WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat')
+    """,
+    f"CREATE INDEX IF NOT EXISTS run_spoken_to ON run(recent, born) WHERE {IS_SPOKEN_TO}",
+)
+"""Also for files that an older program made; it keeps an index up to date like any other."""
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:

@@ -23,10 +23,9 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports, Worker
-from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.mirror import Mirror
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.task_host import TaskHost
@@ -36,15 +35,16 @@ from hubbub.runtime.stores.sqlite.damage import check_indexes, opening, reading_
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.intake import SqliteIntake
 from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.reader import SqliteReader
+from hubbub.runtime.stores.sqlite.reader import SqliteReads
 from hubbub.runtime.stores.sqlite.schema import (
+    KEEP_NOTE,
     connect,
     connect_read_only,
     mark_failed,
     store_failure,
 )
 from hubbub.runtime.stores.sqlite.secrets import StoredSecrets
-from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
+from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader, open_sqlite_reader
 from hubbub.runtime.stores.sqlite.watch import StoreFileLost, StoreWatch
 from hubbub.runtime.stores.sqlite.writer import Applied, Depths, Operation, SqliteWriter
 
@@ -68,7 +68,7 @@ LOOK: Final = 1.0
 """Seconds of idleness after which the writing thread looks whether its files are there."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteReads):
     """A ``Journal`` in a folder, which also keeps values of variables and contents of files.
 
     ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
@@ -93,7 +93,6 @@ class SqliteStore:
         self.name = "sqlite"
         self.failure = ""
         self.problems: Sequence[str] = ()
-        """What the mirror has found wrong when the store was opened, one line each."""
         self.tip = 0
         self._depths: Depths = (0, 0, 0)
         self._lock = StoreLock(self.folder.database)
@@ -103,6 +102,7 @@ class SqliteStore:
         self._is_attended = False
         self._is_forgetful = False
         self._is_open = False
+        self._published: dict[str, str] = {}
         self._work = anyio.Event()
         self._idle: anyio.Event | None = None
         self._told: anyio.Event | None = None
@@ -164,6 +164,7 @@ class SqliteStore:
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('store', ?)", (new_name,))
             select = "SELECT value FROM meta WHERE key = 'store'"
             self.name = self._db.execute(select).fetchone()[0]
+            self._db.executemany(KEEP_NOTE, self._published.items())
             check_indexes(self._db, path)
             if self._mirror is not None:
                 self.problems = self._mirror.adopt(SqliteIntake(self._db, self.folder))
@@ -174,7 +175,8 @@ class SqliteStore:
 
     def _open_reader(self) -> None:
         with opening(self.folder.database):
-            self._reader = SqliteReader(connect_read_only(self.folder.database))
+            self._record = SqliteStoreReader(self.folder, connect_read_only(self.folder.database))
+            self._reader = self._record.runs
             self.secrets.restore(self._reader.secrets())
 
     async def aclose(self) -> None:
@@ -231,6 +233,12 @@ class SqliteStore:
                 commit.done(commit)
             return
         self._enqueue(commit)
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        """Keep texts for who only reads the store; before it is open, with the opening."""
+        if self._is_open:
+            self._enqueue(Commit(notes=notes))
+        self._published |= notes
 
     def forget_submitted(self) -> None:
         """Drop what is submitted, or will be, and is not being written yet; nobody is told."""
@@ -385,62 +393,26 @@ class SqliteStore:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        """What ``look`` finds in the whole record, in the reading thread."""
+        return await self._read(lambda: look(self._record))
+
     def reader(self) -> StoreReader:
         """A reader with a connection of its own."""
         return open_sqlite_reader(self.folder)
 
-    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
-        """A run, as of one moment; of its own lane the events after number ``after``."""
-        return await self._ask(partial(self._reader.load, run_id, after))
-
-    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
-        """The last event in a run's own lane that is of one of these types."""
-        return await self._ask(partial(self._reader.latest, run_id, types))
-
-    async def info(self, run_id: str) -> RunInfo | None:
-        """What the store knows of a run; ``None`` for an unknown one."""
-        return await self._ask(partial(self._reader.info, run_id))
-
-    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
-        """Every live run (or every run), of one tree or of all, by creation."""
-        return await self._ask(partial(self._reader.runs, live=live, root_run_id=root_run_id))
-
-    async def ready(self) -> Sequence[str]:
-        """Runs with work to do: active ones, and parked ones with mail."""
-        return await self._ask(self._reader.ready)
-
-    async def timed(self) -> Sequence[tuple[str, int]]:
-        """Live runs that are due at a certain time, and that time."""
-        return await self._ask(self._reader.timed)
-
-    async def find(self, to: str, by: Addressing) -> Sequence[str]:
-        """The runs that a delivery addressed like this would be meant for."""
-        return await self._ask(partial(self._reader.find, to, by))
-
-    async def notes(self, prefix: str = "") -> Mapping[str, str]:
-        """What commits have noted under keys that begin with ``prefix``."""
-        return await self._ask(partial(self._reader.notes, prefix))
-
-    async def read(
-        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
-    ) -> tuple[Sequence[Event], int]:
-        """Up to ``limit`` events after a position, and the position reached."""
-        end = self.tip if until is None else min(until, self.tip)
-        return await self._ask(partial(self._reader.read, selection, after, end, limit))
-
-    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
-        """The position of the event of that identity, or ``None`` when it is not kept."""
-        return await self._ask(partial(self._reader.position, run_id, lane, seq))
-
     async def _ask(self, read: Callable[[], T]) -> T:
         """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""
         with reading_on(self.folder.database):
-            found = await self._reading.run(read)
-            if self._is_writing:
-                # Subscribers do not have the batch under way yet; readers must not be ahead.
-                self._told = self._told or anyio.Event()
-                await self._told.wait()
-            return found
+            return await self._read(read)
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        found = await self._reading.run(read)
+        if self._is_writing:
+            # Subscribers do not have the batch under way yet; readers must not be ahead.
+            self._told = self._told or anyio.Event()
+            await self._told.wait()
+        return found
 
     def depths(self) -> Depths:
         """Live runs, parked runs, and items waiting in all inboxes."""

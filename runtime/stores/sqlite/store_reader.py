@@ -19,6 +19,7 @@ from hubbub.hub.store.reader import (
     AcceptedRow,
     Backup,
     EventRow,
+    Recency,
     RunRow,
     StoreUnreadable,
     WaitingRow,
@@ -29,7 +30,7 @@ from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.reader import SqliteReader
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
-from hubbub.runtime.stores.sqlite.schema import connect_read_only, store_failure
+from hubbub.runtime.stores.sqlite.schema import IS_SPOKEN_TO, connect_read_only, store_failure
 
 __all__ = ["SqliteStoreReader", "open_sqlite_reader", "reading"]
 
@@ -56,7 +57,8 @@ class SqliteStoreReader:
     def __init__(self, folder: DataFolder, db: sqlite3.Connection) -> None:
         self._folder = folder
         self._db = db
-        self._runs = SqliteReader(db)
+        self.runs = SqliteReader(db)
+        """What a runtime reads, by the same connection."""
         self._names: dict[Any, str] = {0: ""}
         """Runs by the numbers that stand for them."""
 
@@ -112,13 +114,25 @@ class SqliteStoreReader:
     def roots(self) -> Mapping[str, str]:
         return dict(self._all("SELECT run_id, root_run_id FROM run"))
 
-    def tree(self, root_run_id: str) -> Sequence[RunRow]:
+    def tree(self, root_run_id: str, *, live: bool = False) -> Sequence[RunRow]:
         select = (
             f"{_SELECT_RUN} WHERE run.number IN (SELECT number FROM address WHERE run_id = ?1 "
             "UNION ALL SELECT number FROM run WHERE root_run_id = ?1 AND parent_run_id IS NOT NULL)"
-            " ORDER BY born"
+            f"{' AND status <> ?2' if live else ''} ORDER BY born"
         )
-        return [_row(found) for found in self._all(select, (root_run_id,))]
+        values = (root_run_id, "ended") if live else (root_run_id,)
+        return [_row(found) for found in self._all(select, values)]
+
+    def spoken_to(
+        self, limit: int, *, before: Recency | None = None, after: Recency | None = None
+    ) -> Sequence[RunRow]:
+        where, values = IS_SPOKEN_TO, [*(before or ()), *(after or ()), limit]
+        where += " AND (recent, born) < (?, ?)" if before else ""
+        where += " AND (recent, born) > (?, ?)" if after else ""
+        order = "ASC" if after else "DESC"
+        select = f"{_SELECT_RUN} WHERE {where} ORDER BY recent {order}, born {order} LIMIT ?"
+        found = [_row(row) for row in self._all(select, values)]
+        return found[::-1] if after else found
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
         where = "status <> 'ended'" if live else "1"
@@ -152,13 +166,13 @@ class SqliteStoreReader:
 
     def find(self, to: str, by: Addressing) -> Sequence[str]:
         with reading(self._folder.database):
-            return self._runs.find(to, by)
+            return self.runs.find(to, by)
 
     def load(self, run_id: str) -> LoadedRun | None:
         with reading(self._folder.database):
             if self._db.in_transaction:
-                return self._runs.look(run_id)
-            return self._runs.load(run_id)
+                return self.runs.look(run_id)
+            return self.runs.load(run_id)
 
     def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         select = (
@@ -167,6 +181,13 @@ class SqliteStoreReader:
         )
         found = self._all(select, (run_id, *types))
         return decoded(self, *found[0]) if found else None
+
+    def lanes(self, run_id: str, limit: int, *, backwards: bool = False) -> Sequence[Event]:
+        select = (
+            f"SELECT position, CAST(body AS BLOB) FROM event WHERE {_OF_RUN} AND lane <> 'hub' "
+            f"ORDER BY position {'DESC' if backwards else 'ASC'} LIMIT ?"
+        )
+        return [decoded(self, *found) for found in self._all(select, (run_id, limit))]
 
     # ── events and inboxes ───────────────────────────────────────────────────────────────────
 
@@ -228,7 +249,7 @@ class SqliteStoreReader:
 
     def notes(self, prefix: str = "") -> Mapping[str, str]:
         with reading(self._folder.database):
-            return self._runs.notes(prefix)
+            return self.runs.notes(prefix)
 
     # ── contents of files ────────────────────────────────────────────────────────────────────
 

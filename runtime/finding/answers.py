@@ -1,0 +1,126 @@
+"""What can be asked at the address ``runtime``, answered from a store.
+
+A runtime serves these itself; a process that only shares its store serves them by
+
+    hub.serve("runtime", lambda question: answer(reader, question, now))
+
+with the same answers: plain data, as JSON has it.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events.descriptors import (
+    CronDescriptor,
+    Descriptor,
+    HeartbeatDescriptor,
+    SubagentDescriptor,
+    UserDescriptor,
+    encode_descriptor,
+    read_descriptor,
+)
+from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.reader import StoreReader, info_of
+from hubbub.hub.texts import check_label
+from hubbub.runtime.finding.conversations import list_conversations
+from hubbub.runtime.finding.published import published_agents
+from hubbub.runtime.schedules.status import NOTES, schedule_statuses
+
+__all__ = ["QUESTIONS", "answer", "find_conversation", "run_info"]
+
+QUESTIONS: Final = (
+    '"runs", "run RUN_ID", "find KEY", "conversations {JSON}", "agents", "agent NAME" or '
+    '"schedules"'
+)
+"""What ``answer`` answers, in words."""
+
+_FILTERS: Final = frozenset(("agent", "status", "before", "after", "limit"))
+
+
+def answer(store: StoreReader, question: str, now: int) -> Any:
+    """The answer to a question, as JSON has it.
+
+        runs                   every live run, by creation
+        run RUN_ID             a run, ended or not; null for none
+        find KEY               the open run of a session key, or of a descriptor's JSON; null
+        conversations {JSON}   a page: {"conversations": […], "next": CURSOR}; the JSON object
+                               has agent, status, before, after, limit, and may be left out
+        agents                 the names of the agents that the last runtime had
+        agent NAME             name, title and description of one of them; null
+        schedules              what the store remembers of each
+
+    Raises ``BadValue`` for other questions.  ``now`` is µs since the Unix epoch.
+    """
+    verb, _, argument = question.partition(" ")
+    match verb:
+        case "runs":
+            rows = map(store.row, store.find("", "every"))
+            return [_plain(info_of(row)) for row in rows if row is not None]
+        case "run":
+            return _plain(run_info(store, argument))
+        case "find":
+            return _plain(find_conversation(store, argument))
+        case "conversations":
+            return _plain(list_conversations(store, **_filters(argument)))
+        case "agents":
+            return [each.name for each in published_agents(store)]
+        case "agent":
+            found = (x for x in published_agents(store) if x.name == argument)
+            return _plain(next(found, None))
+        case "schedules":
+            statuses = schedule_statuses(store.notes(NOTES), now)
+            return [_plain(each) for each in statuses]
+        case _:
+            raise BadValue("runtime", f"ask {QUESTIONS}")
+
+
+def run_info(store: StoreReader, run_id: str) -> RunInfo | None:
+    """What the store knows of a run."""
+    row = store.row(run_id)
+    return None if row is None else info_of(row)
+
+
+def find_conversation(store: StoreReader, key: str | Descriptor) -> RunInfo | None:
+    """The open run of a session key, or of a descriptor or its JSON text.
+
+    A subagent's descriptor finds the run of its id, while that lives.  Raises ``BadValue`` for a
+    descriptor of no agent type.
+    """
+    if isinstance(key, str):
+        check_label("key", key)
+        if not key.lstrip().startswith("{"):
+            return _only(store, store.find(key, "key"))
+        key = read_descriptor(key)
+    elif not isinstance(
+        key, UserDescriptor | CronDescriptor | HeartbeatDescriptor | SubagentDescriptor
+    ):
+        raise BadValue("key", f"expected a session key or a descriptor, not {key!r}")
+    if isinstance(key, SubagentDescriptor):
+        info = run_info(store, key.id)
+        return None if info is None or info.status == "ended" else info
+    text = bytes(encode_descriptor(key)).decode()
+    return _only(store, store.find(text, "descriptor"))
+
+
+def _plain(value: object) -> Any:
+    """The value as who reads its JSON has it."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _only(store: StoreReader, found: Any) -> RunInfo | None:
+    return run_info(store, found[0]) if found else None
+
+
+def _filters(argument: str) -> dict[str, Any]:
+    if not argument.strip():
+        return {}
+    try:
+        found = msgspec.json.decode(argument, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadValue("conversations", f"expected a JSON object behind it ({error})") from None
+    if unknown := found.keys() - _FILTERS:
+        wrong = ", ".join(sorted(unknown))
+        raise BadValue("conversations", f"there is no {wrong}; give {', '.join(sorted(_FILTERS))}")
+    return found
