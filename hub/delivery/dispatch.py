@@ -64,8 +64,11 @@ class Owner(Protocol):
         """Whether a run waits, maybe through others, for another."""
         ...
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """What the caller does inside only waits for what somebody else will do."""
+    def waiting(self, is_heard: Callable[[], bool] | None = None) -> AbstractContextManager[None]:
+        """What the caller does inside only waits for what somebody else will do.
+
+        With ``is_heard`` a run's code keeps nobody from leaving until that is true.
+        """
         ...
 
     def masker(self, *run_ids: str) -> Masker:
@@ -262,9 +265,9 @@ class Dispatcher:
         after = getattr(event, "after_seq", None)
         return after is not None and self._floors.get(event.run_id) != after
 
-    def waiting(self) -> AbstractContextManager[None]:
+    def waiting(self, is_heard: Callable[[], bool] | None = None) -> AbstractContextManager[None]:
         """The code at hand waits; the owner of runs may let others continue meanwhile."""
-        return nullcontext() if self.owner is None else self.owner.waiting()
+        return nullcontext() if self.owner is None else self.owner.waiting(is_heard)
 
     def masker(self, *run_ids: str) -> Masker:
         """What is said of failures that concern these runs goes through it."""

@@ -217,7 +217,7 @@ class EventStream:
                 if self.subscription.handler is not None:
                     await waiter.wait()
                     continue
-                with self._dispatcher.waiting():
+                with self._dispatcher.waiting(waiter.is_set):
                     await waiter.wait()
 
     def _begin(self, inbox: Inbox) -> None:

@@ -12,11 +12,13 @@ model's run that waits leaves memory, unless it must be there to lend what was s
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final
+from typing import Final, TypeAlias
 
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 
-__all__ = ["Capacity"]
+__all__ = ["Capacity", "IsHeard"]
+
+IsHeard: TypeAlias = Callable[[], bool]
 
 _NOBODY: Final = nullcontext()
 
@@ -27,25 +29,36 @@ class Capacity:
     A run waits as soon as one of its tasks does, whatever the others are at.
     """
 
-    __slots__ = ("_on_wait", "most", "waits")
+    __slots__ = ("_keeping_nobody", "_on_wait", "most", "waits")
 
-    def __init__(self, most: int, on_wait: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        most: int,
+        on_wait: Callable[[str], object],
+        keeping_nobody: Callable[[IsHeard], AbstractContextManager[None]],
+    ) -> None:
         self.most = most
         self._on_wait = on_wait
+        self._keeping_nobody = keeping_nobody
+        """Inside, the run does not keep the runtime from being left, until what it waits for."""
         self.waits: dict[str, int] = {}
         """The runs that wait, and in how many of their tasks."""
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """What the current code does inside only waits, if it is a run's."""
+    def waiting(self, is_heard: IsHeard | None = None) -> AbstractContextManager[None]:
+        """What the current code does inside only waits, if it is a run's.
+
+        With ``is_heard`` the run also keeps nobody from leaving, until that is true.
+        """
         run_id = CURRENT_RUN.get()
-        return self._waiting(run_id) if run_id else _NOBODY
+        return self._waiting(run_id, is_heard) if run_id else _NOBODY
 
     @contextmanager
-    def _waiting(self, run_id: str) -> Iterator[None]:
+    def _waiting(self, run_id: str, is_heard: IsHeard | None) -> Iterator[None]:
         self.waits[run_id] = self.waits.get(run_id, 0) + 1
         self._on_wait(run_id)
         try:
-            yield
+            with nullcontext() if is_heard is None else self._keeping_nobody(is_heard):
+                yield
         finally:
             left = self.waits.pop(run_id, 0) - 1
             if left > 0:

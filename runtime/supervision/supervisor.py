@@ -43,7 +43,7 @@ from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
-from hubbub.runtime.supervision.capacity import Capacity
+from hubbub.runtime.supervision.capacity import Capacity, IsHeard
 from hubbub.runtime.supervision.deadlines import Deadlines
 from hubbub.runtime.supervision.ended import EndedRuns
 from hubbub.runtime.supervision.lending import Lending
@@ -87,7 +87,7 @@ class Supervisor:
         self._families = families
         self._outcomes = outcomes
         outcomes.supervised_by(self)
-        self._capacity = Capacity(max_live, self._look_for_capacity)
+        self._capacity = Capacity(max_live, self._look_for_capacity, outcomes.waiting)
         self._deadlines = Deadlines(services, live, self._wake_overdue)
         self._ended = EndedRuns(services, keep)
         self._ready: OrderedDict[str, list[InLane]] = OrderedDict()
@@ -280,9 +280,9 @@ class Supervisor:
         if self._ready:
             self.look_for_ready()
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """Inside, the current code only waits for what others will do."""
-        return self._capacity.waiting()
+    def waiting(self, is_heard: IsHeard | None = None) -> AbstractContextManager[None]:
+        """See ``Capacity.waiting``."""
+        return self._capacity.waiting(is_heard)
 
     def waits(self, run_id: str) -> None:
         """A run has nothing to do until one of its children reports."""

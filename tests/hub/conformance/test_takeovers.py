@@ -38,7 +38,7 @@ class Woken:
     def waits_for(self, run_id: str, other: str) -> bool:
         return False
 
-    def waiting(self) -> AbstractContextManager[None]:
+    def waiting(self, is_heard: Any = None) -> AbstractContextManager[None]:
         return nullcontext()
 
     def masker(self, *run_ids: str) -> Masker:

@@ -364,6 +364,13 @@ async def waits_for_end(input: Any, ctx: RunContext) -> Any:
     return (await ctx.spawn("waits-for-a-child").finished()).output
 
 
+@agent("waits-for-events", on_restart="resume")
+async def waits_for_events(input: Any, ctx: RunContext) -> None:
+    async with ctx.spawn("asker").events() as events:
+        async for _ in events:
+            pass
+
+
 def tool_that_waits() -> AgentDefinition:
     @tool(timeout=None)
     async def delegate(state: RunState) -> str:
@@ -385,7 +392,7 @@ def runs_another(runtime: Callable[[], Runtime]) -> AgentDefinition:
     "name",
     [
         "asker", "asks-by-the-hub", "waits-for-a-child", "waits-for-its-end", "assistant",
-        "executes-another",
+        "executes-another", "waits-for-events",
     ],
 )  # fmt: skip
 async def test_who_only_waits_for_a_run_that_waits_for_a_person_keeps_nobody(
@@ -393,7 +400,8 @@ async def test_who_only_waits_for_a_run_that_waits_for_a_person_keeps_nobody(
 ) -> None:
     executes = runs_another(lambda: runtime)
     agents = [
-        asker, asks_by_hub, waits_for_child, waits_for_end, executes, tool_that_waits()
+        asker, asks_by_hub, waits_for_child, waits_for_end, executes, tool_that_waits(),
+        waits_for_events,
     ]  # fmt: skip
     async with Runtime(agents, store=journal, ports=ports) as runtime:
         await runtime.start(name, "x")
@@ -424,3 +432,27 @@ async def test_who_waits_for_a_child_at_work_gets_on_within_the_grace(
     assert ports.clock.monotonic() - before == pytest.approx(2, abs=0.1)
     async with Runtime([digger, above], store=journal, ports=ports) as runtime:
         assert (await runtime.result(run.run_id)).output == "gold, polished"
+
+
+@pytest.mark.spec("R-16")
+async def test_who_waits_for_the_events_of_a_child_at_work_hears_them_within_the_grace(
+    journal: Journal, ports: Ports
+) -> None:
+    heard: list[str] = []
+
+    @agent("digger")
+    async def digger(input: Any, ctx: RunContext) -> str:
+        await anyio.sleep(2)
+        return "gold"
+
+    @agent("above", on_restart="resume")
+    async def above(input: Any, ctx: RunContext) -> None:
+        async with ctx.spawn("digger").events() as events:
+            heard.extend([event.type async for event in events])
+
+    async with Runtime([digger, above], store=journal, ports=ports) as runtime:
+        await runtime.start("above")
+        await anyio.sleep(1)
+        before = ports.clock.monotonic()
+    assert ports.clock.monotonic() - before == pytest.approx(1, abs=0.1)
+    assert heard[-1] == "agent:complete"
