@@ -27,6 +27,7 @@ from hubbub import (
     Skill,
     SubagentToolConfig,
     agent,
+    external_tool,
     tool,
 )  # fmt: skip
 from hubbub.agents.definitions.hooks import Hook
@@ -64,15 +65,15 @@ LABELS = frozenset((
 """Parameters that name something: NUL is refused, too."""
 
 TEXTS = frozenset((
-    "content", "default", "descriptor", "env", "fields", "input", "message", "model", "options",
-    "question", "reason", "status", "system", "text", "value", "values",
+    "arguments", "content", "default", "descriptor", "env", "fields", "input", "message", "model",
+    "options", "question", "reason", "status", "system", "text", "value", "values",
 ))  # fmt: skip
 """Parameters that say something."""
 
 OTHERS = frozenset((
-    "args", "buffer", "event", "fn", "handler", "idle_timeout", "is_new", "kwargs", "limit",
-    "lossless", "max_steps", "number", "once", "owner", "parallel_tool_calls", "partial", "result",
-    "run_ids", "timeout", "tools", "type", "until",
+    "args", "buffer", "event", "fn", "handler", "idle_timeout", "is_error", "is_new", "kwargs",
+    "limit", "lossless", "max_steps", "number", "once", "owner", "parallel_tool_calls", "partial",
+    "result", "run_ids", "timeout", "tools", "type", "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 
@@ -89,7 +90,8 @@ HARMLESS = {
 def sane(parameter: str, world: "World") -> Any:
     """A value that a call takes, for the parameters that are not under attack."""
     known: dict[str, Any] = {
-        "address": "runtime", "agent": "echo", "agent_name": "echo", "content": "hello",
+        "address": "runtime", "agent": "echo", "agent_name": "echo", "arguments": {},
+        "content": "hello",
         "event": CustomEvent.of("test:sane"), "fn": lambda: 1, "handler": lambda event: None,
         "key": "key", "message": "hello", "model": ScriptedModel(["hi"]), "name": "NAME",
         "owner": None, "parent_run_id": world.other, "path": "a.txt", "pattern": "test:sane",
@@ -105,6 +107,8 @@ def sane(parameter: str, world: "World") -> Any:
 def hostile(parameter: str, text: str) -> Iterator[Any]:
     """What an attacker gives for a parameter."""
     match parameter:
+        case "arguments":
+            yield from ({"a": text}, {"a": [text]}, {text: 1})
         case "env" | "values":
             yield {"NAME": text}
             yield {text: "value"}
@@ -338,6 +342,10 @@ def test_parts_of_definitions_are_looked_at_too() -> None:
         lambda: tool(act, name=HALF),
         lambda: tool(act, description=HALF),
         lambda: tool(act, variables=[VariableDefinition(name="A", description=HALF)]),
+        lambda: external_tool(HALF),
+        lambda: external_tool("pick", description=HALF),
+        lambda: external_tool("pick", {"type": "object", "properties": {HALF: {}}}),
+        lambda: external_tool("pick", {"type": "object", "title": HALF}),
         lambda: Runtime([echo], env={"A": HALF}, store="memory"),
         lambda: Runtime([echo], models={HALF: ScriptedModel([])}, store="memory"),
         lambda: Runtime([echo], default_agent=HALF, store="memory"),

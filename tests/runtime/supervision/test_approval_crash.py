@@ -168,7 +168,7 @@ class Shop:
         assert texts == ["Done."]
 
 
-@pytest.mark.spec("P-10", "H-10")
+@pytest.mark.spec("U-03", "U-04", "P-10", "H-10")
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("store", ["memory", "late", "sqlite"])
 async def test_killed_after_any_commit_nothing_unapproved_runs_and_no_answer_is_lost(
