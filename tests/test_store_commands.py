@@ -30,7 +30,10 @@ from support.frames import Talk, complete, frame, use
 from support.frames import open_runtime as frames_runtime
 from support.stores import SECRET, Filled, fill, open_runtime
 
-COMMANDS = ("runs", "show", "tail", "export", "import", "replay", "fsck", "backup", "schedules")
+COMMANDS = (
+    "conversations", "runs", "show", "tail", "export", "import", "replay", "fsck", "backup",
+    "schedules",
+)  # fmt: skip
 
 
 class Store:
@@ -150,6 +153,23 @@ def test_runs_shows_live_runs_and_with_all_every_run_under_its_parent(store: Sto
     assert every[0].startswith(store.runs.done) and "ended (completed)" in every[0]
     assert every[1].startswith(store.runs.parent)
     assert every[2].startswith(f"└─ {store.runs.child}") and "ended (completed)" in every[2]
+
+
+@pytest.mark.spec("U-06")
+def test_conversations_are_listed_with_what_they_wait_for(store: Store) -> None:
+    header, *lines = store.out("conversations").splitlines()
+    assert header.split() == ["key", "agent", "status", "waits", "for", "last", "run", "title"]
+    told = store.json("conversations")
+    assert told["next"] == "" and len(told["conversations"]) == len(lines) >= 2
+    chat = next(x for x in told["conversations"] if x["run_id"] == store.runs.chat)
+    assert chat["title"] and any(chat["title"][:20] in line for line in lines)
+    first = store.json("conversations", "--limit", "1")
+    rest = store.json("conversations", "--before", first["next"])
+    assert first["conversations"] + rest["conversations"] == told["conversations"]
+    assert store.out("conversations", "--limit", "1").splitlines()[-1].endswith(" goes on")
+    assert store.out("conversations", "--agent", "nobody") == "no conversations\n"
+    code, _, err = store("conversations", "--status", "idle")
+    assert code == 2 and is_one_line(err) and "active, waiting, parked, ended" in err
 
 
 def test_runs_says_how_many_trees_it_leaves_out(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The commands over a store: ``hubbub runs | show | tail | export | import | replay | …``.
+"""The commands over a store: ``hubbub conversations | runs | show | tail | export | replay | …``.
 
 Plain functions for cyclopts.  They print, and report progress, through ``CommandScreen``;
 errors are raised, and the command line prints each as one line.
@@ -7,6 +7,7 @@ errors are raised, and the command line prints each as one line.
 from collections.abc import Callable, Mapping
 
 from hubbub.runtime.cli.care_commands import backup_command, fsck_command
+from hubbub.runtime.cli.conversations_command import conversations_command
 from hubbub.runtime.cli.export_commands import export_command, import_command
 from hubbub.runtime.cli.look_commands import (
     replay_command,
@@ -24,6 +25,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
     """The commands by name, in the order in which help lists them."""
     write, notice = screen.write, screen.notice
     return {
+        "conversations": conversations_command(write),
         "runs": runs_command(write),
         "show": show_command(write),
         "tail": tail_command(write, screen.loop),

@@ -13,6 +13,7 @@ from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
 from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import Json
+from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.event_words import Said, headline
 from hubbub.runtime.inspection.replay import Replayed
 from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
@@ -20,13 +21,14 @@ from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.text import printable
 
 __all__ = [
-    "backup_line", "event_line", "replay_lines", "report_lines", "run_lines", "schedule_lines",
-    "short",
+    "backup_line", "conversation_lines", "event_line", "replay_lines", "report_lines", "run_lines",
+    "schedule_lines", "short",
 ]  # fmt: skip
 
 WIDTH: Final = 300
 """Characters of a text in a conversation, unless all are asked for."""
 NARROW: Final = 100
+SHORTEST: Final = 60
 
 MAX_INDENT: Final = 10
 """Frames that a text is indented by."""
@@ -69,6 +71,33 @@ def _status(run: ShownRun) -> str:
     if run.status == "ended":
         return f"ended ({run.outcome})" if run.outcome else "ended"
     return f"{_STATUS.get(run.status, run.status)}{_INBOX.get(run.inbox, '')}"
+
+
+def conversation_lines(page: Conversations, now: int) -> Iterator[str]:
+    """A table of conversations."""
+    if page.conversations:
+        header = ("key", "agent", "status", "waits for", "last", "run", "title")
+        yield from _table(header, [_conversation_row(each, now) for each in page])
+    else:
+        yield "no conversations" if not page.next else "none among those looked at"
+    if page.next:
+        yield f"… and more; --before {page.next} goes on"
+
+
+def _conversation_row(one: Conversation, now: int) -> tuple[str, ...]:
+    return (
+        one.key, one.agent, one.status, short(_waits(one), SHORTEST), _ago(one.last_activity, now),
+        one.run_id, one.title,
+    )  # fmt: skip
+
+
+def _waits(one: Conversation) -> str:
+    if one.waits_for:
+        first, *others = one.waits_for
+        what = first.tool or first.question or first.run_id
+        more = f" (+{len(others)})" if others else ""
+        return f"{first.kind}: {what}{more}"
+    return "the user" if one.status in ("parked", "waiting") else ""
 
 
 def schedule_lines(statuses: Sequence[ScheduleStatus], now: int) -> Iterator[str]:

@@ -15,8 +15,9 @@ from typing import Final, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from hubbub.hub import events as e
+from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.errors import BadValue, StoreFailed
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, PromptKind
 from hubbub.hub.store.reader import Recency, RunRow, StoreReader
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import NULL
@@ -45,16 +46,19 @@ Status: TypeAlias = Literal["active", "waiting", "parked", "ended"]
 class Awaited(Struct, frozen=True, kw_only=True):
     """Something that a conversation waits for.
 
-    ``kind`` is ``question``, or another kind of prompt, or ``child``.  A prompt has its
-    ``prompt_id``, by which ``hub.reply`` answers it, its ``question`` and ``options``; ``run_id``
-    is the run that asks, or the child.
+    ``kind`` is ``question``, ``approval`` (may ``tool`` run with these ``arguments``?),
+    ``external`` (the result of ``tool``), or ``child``.  What people are asked has a ``prompt_id``,
+    by which ``hub.reply`` and its like answer it.  ``run_id`` is the run that asks, or the child.
+    ``arguments`` is JSON text, empty for none.
     """
 
-    kind: str
+    kind: PromptKind | Literal["child"]
     run_id: str
     prompt_id: str = ""
     question: str = ""
     options: tuple[str, ...] = ()
+    tool: str = ""
+    arguments: str = ""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -252,7 +256,7 @@ def _waits(store: StoreReader, row: RunRow) -> Iterator[Awaited]:
     if row.status == "waiting" and not asks:
         for each in tree:
             if each.parent_run_id == row.run_id and each.status in ("active", "waiting"):
-                yield Awaited(kind="child", run_id=each.run_id, question="")
+                yield Awaited(kind="child", run_id=each.run_id)
 
 
 def _open_prompts(store: StoreReader, run_id: str) -> Sequence[Awaited]:
@@ -272,11 +276,18 @@ def _open_prompts(store: StoreReader, run_id: str) -> Sequence[Awaited]:
             ended.add(event.prompt_id)
         elif isinstance(event, e.SessionTaken):
             ended.update(x.prompt_id for x in event.items if isinstance(x, e.SessionReply))
-        elif isinstance(event, e.SessionPrompt) and event.prompt_id not in ended:
+        elif (
+            isinstance(event, e.SessionPrompt)
+            and event.prompt_id not in ended
+            and not is_run_address(event.to)
+        ):
             found.append(
                 Awaited(
-                    kind=getattr(event, "kind", "question"), run_id=run_id,
-                    prompt_id=event.prompt_id, question=event.question, options=event.options,
+                    kind=event.kind, run_id=run_id, prompt_id=event.prompt_id,
+                    question=event.question, options=event.options, tool=event.tool,
+                    arguments=""
+                    if event.arguments_json is NULL
+                    else bytes(event.arguments_json).decode(),
                 )
             )  # fmt: skip
     return found[::-1]

@@ -12,7 +12,16 @@ import pytest
 from support.agents import echo_model, model_agent
 from support.frames import complete, frame, use
 
-from hubbub import Cron, FunctionModel, Message, Runtime, ScriptedModel, agent, tool
+from hubbub import (
+    Cron,
+    FunctionModel,
+    Message,
+    Runtime,
+    ScriptedModel,
+    agent,
+    external_tool,
+    tool,
+)
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.hub.errors import BadValue, UnknownRun
 from hubbub.hub.events.descriptors import SubagentDescriptor, UserDescriptor
@@ -27,6 +36,8 @@ from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import open_reader, sqlite_store
 
 pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
 
 Ask = Callable[[str], Awaitable[Any]]
 
@@ -176,6 +187,31 @@ async def test_a_conversation_says_what_it_waits_for(asked: Callable[..., Any]) 
         await run.result()
         assert (await ask("conversations"))["conversations"][0]["waits_for"] == []
         assert await listed(ask) == [("k", "bot", "parked", "ask")]
+
+
+@pytest.mark.spec("U-06")
+async def test_approvals_and_external_calls_are_waited_for(asked: Callable[..., Any]) -> None:
+    @tool(approval=True)
+    async def refund(order: int) -> str:
+        """Pay back."""
+        return f"refunded {order}"
+
+    script = [reply("", call("refund", order=7), call("pick", what="it")), "Done."]
+    desk = model_agent(ScriptedModel(script), refund, external_tool("pick", SCHEMA), name="desk")
+    async with asked(desk) as (rt, ask):
+        run = await rt.start("desk", "Refund 7.", session_key="k")
+        await anyio.sleep(1)
+        waits = (await ask("conversations"))["conversations"][0]["waits_for"]
+        assert [(x["kind"], x["tool"], json.loads(x["arguments"])) for x in waits] == [
+            ("approval", "refund", {"order": 7}), ("external", "pick", {"what": "it"}),
+        ]  # fmt: skip
+        await rt.hub.approve(waits[0]["prompt_id"])
+        await anyio.sleep(1)
+        (left,) = (await ask("conversations"))["conversations"][0]["waits_for"]
+        assert left == waits[1]
+        await rt.hub.reply(left["prompt_id"], "this")
+        assert (await run.result()).output == "Done."
+        assert (await ask("conversations"))["conversations"][0]["waits_for"] == []
 
 
 @pytest.mark.spec("U-06")
