@@ -13,6 +13,7 @@
     │   ├── PromptTimeout
     │   ├── PromptClosed
     │   ├── BadPattern
+    │   ├── EventsMissed
     │   ├── BadValue
     │   ├── BadPath
     │   ├── NoSuchFile
@@ -51,6 +52,7 @@ __all__ = [
     "ChildChanged",
     "Closed",
     "DefinitionError",
+    "EventsMissed",
     "HubbubError",
     "InboxInUse",
     "InsideStep",
@@ -201,6 +203,21 @@ class BadPattern(CallerError):
             "write '*', 'agent:start', 'agent:*', or a list of these"
             if meant is None
             else f"pattern {pattern!r}: no event has such a type; did you mean {meant!r}?"
+        )
+
+
+class EventsMissed(CallerError):
+    """A stream of classes has missed events; it may be read on, or opened ``after=cursor``."""
+
+    def __init__(self, dropped: int, reason: str, cursor: str) -> None:
+        self.dropped = dropped
+        self.reason = reason
+        self.cursor = cursor
+        what = f"{dropped} events" if dropped else "events"
+        why = f" ({reason})" if reason else ""
+        super().__init__(
+            f"the stream has missed {what}{why}; read faster, give lossless=True or a larger "
+            "buffer, or name HubGap among the classes to get this as an event"
         )
 
 

@@ -14,7 +14,7 @@ Everything that happens and everything that is said goes through here, in one or
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import Any, Final, Self
 
 import anyio
 from msgspec import Struct
@@ -26,6 +26,7 @@ from hubbub.hub.delivery.dispatch import Owner
 from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
+from hubbub.hub.delivery.subscribing import Kinds, Subscribing, read_pattern
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
     Event,
@@ -67,7 +68,7 @@ class HubStatistics(Struct, frozen=True, kw_only=True):
     uncommitted: int
 
 
-class Hub(Asking):
+class Hub(Asking, Subscribing):
     """The hub.  ``async with Hub() as hub:`` opens it, and closes it at the end.
 
     ``journal`` keeps what is durable (default: memory), ``buffer`` bounds each stream and
@@ -152,67 +153,58 @@ class Hub(Asking):
 
     # ── listening ────────────────────────────────────────────────────────────────────────────
 
-    @overload
-    def subscribe(
-        self, pattern: Pattern, handler: None = None, *, run_id: str | None = None,
-        root_run_id: str | None = None, after: str | None = None, lossless: bool = False,
-        buffer: int | None = None,
-    ) -> EventStream: ...  # fmt: skip
-
-    @overload
-    def subscribe(
-        self, pattern: Pattern, handler: Handler, *, run_id: str | None = None,
-        root_run_id: str | None = None, after: str | None = None, lossless: bool = False,
-        buffer: int | None = None,
-    ) -> Subscription: ...  # fmt: skip
-
-    def subscribe(
+    def _listen(
         self,
         pattern: Pattern,
-        handler: Handler | None = None,
+        kinds: Kinds,
+        handler: Handler | None,
         *,
         run_id: str | None = None,
         root_run_id: str | None = None,
         after: str | None = None,
         lossless: bool = False,
         buffer: int | None = None,
-    ) -> EventStream | Subscription:
-        """Listen to events whose type matches ``pattern``.
-
-        Without a handler, returns a stream for ``async for``.  A plain handler is called during
-        the dispatch; an async one is fed by a bounded stream of its own, one event at a time.
-        ``run_id`` selects one run, ``root_run_id`` a run and all its descendants. ``after``
-        replays the journal from a cursor (``"start"``: everything kept) and goes live without gap
-        or duplicate; a plain handler with ``after`` is fed like an async one. Raises
-        ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``.
-        """
+    ) -> EventStream[Any] | Subscription:
+        """See ``subscribe``."""
         self.pipeline.check("subscribe")
         patterns = patterns_of(pattern, handler, buffer)
         if handler is not None and after is None and not is_async(handler):
-            return self.listeners.call(patterns, handler, run_id=run_id, root_run_id=root_run_id)
+            return self.listeners.call(
+                patterns, handler, run_id=run_id, root_run_id=root_run_id, kinds=kinds
+            )
         stream = self.listeners.stream(
             patterns, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless,
-            buffer=buffer,
+            buffer=buffer, kinds=() if handler is not None else kinds,
         )  # fmt: skip
         if handler is None:
             return stream
-        return self.listeners.feed(stream, handler, self.tasks.start)
+        return self.listeners.feed(stream, handler, self.tasks.start, kinds)
 
     def subscribe_until(
         self,
-        pattern: Pattern,
+        pattern: Any,
         until: Callable[[Event], bool],
+        enders: tuple[type[Event], ...] = (),
         *,
         run_id: str | None = None,
         root_run_id: str | None = None,
         after: str | None = None,
         lossless: bool = False,
-    ) -> EventStream:
-        """A stream that ends after the first event for which ``until`` is true."""
-        stream = self.subscribe(
-            pattern, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless
-        )
-        stream.end_after(until)
+    ) -> EventStream[Any]:
+        """A stream that ends after the first event for which ``until`` is true.
+
+        Events of the classes ``enders`` are looked at even if ``pattern`` does not name them; such
+        a one ends the stream and is not yielded.
+        """
+        pattern, kinds = read_pattern(pattern)
+        named = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+        stream = self._listen(
+            (*named, *(each.type for each in enders)), kinds, None, run_id=run_id,
+            root_run_id=root_run_id, after=after, lossless=lossless,
+        )  # fmt: skip
+        assert isinstance(stream, EventStream)
+        shown = Patterns(pattern)
+        stream.end_after(until, None if all(shown.match(x.type) for x in enders) else shown)
         return stream
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:

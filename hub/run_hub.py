@@ -8,16 +8,18 @@ Subscriptions made here end with the run.
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, Unpack
 
 import anyio
 from msgspec import structs
 
 from hubbub.hub.delivery import scope
-from hubbub.hub.delivery.audience import Subscription
+from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.listening import Handler, is_async, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
+from hubbub.hub.delivery.stream import EventStream
+from hubbub.hub.delivery.subscribing import Kinds, Listening, Subscribing
 from hubbub.hub.errors import BadValue, ReservedEvent, WaitCycle
 from hubbub.hub.events import (
     Event,
@@ -88,8 +90,17 @@ class RunScope(Protocol):
         ...
 
 
-class RunHub:
-    """The hub through a run's scope.  Everything else is as on ``Hub``."""
+class RunHub(Subscribing):
+    """The hub through a run's scope.  Everything else is as on ``Hub``.
+
+    What is subscribed here listens until the run ends.  Where ``session:message`` (or its class) is
+    named, alone or in a list, and another run or tree is not asked for, ``subscribe`` makes the one
+    reader of the run's inbox, with a handler, plain or async, or as a stream: messages to this run
+    come in order, those accepted before included, one at a time, each consumed when the handler
+    returns or the next is asked for.  ``after``, ``lossless`` and ``buffer`` are for what is
+    observed besides: other types, and messages to other runs.  A wildcard (``session:*``) names no
+    type: it only observes.  It raises ``InboxInUse`` while there is another reader.
+    """
 
     __slots__ = ("_fields", "_pipeline", "_run", "hub")
 
@@ -161,61 +172,44 @@ class RunHub:
             return
         self._run.write(structs.replace(event, **placed) if placed else event, done)
 
-    def subscribe(
+    def _listen(
         self,
         pattern: Pattern,
-        handler: Handler | None = None,
-        *,
-        run_id: str | None = None,
-        root_run_id: str | None = None,
-        after: str | None = None,
-        lossless: bool = False,
-        buffer: int | None = None,
-    ) -> Any:
-        """Listen, until the run ends.
-
-        Where ``session:message`` is named, alone or in a list, and another run or tree is not
-        asked for, this is the one reader of the run's inbox, with a handler, plain or
-        async, or as a stream: messages to this run come in order, those accepted before
-        included, one at a time, each consumed when the handler returns or the next is asked for.
-        ``after``, ``lossless`` and ``buffer`` are for what is observed besides: other types, and
-        messages to other runs.  A wildcard (``session:*``) names no type: it only observes.
-        Raises ``InboxInUse`` while there is another reader.
-        """
+        kinds: Kinds,
+        handler: Handler | None,
+        **how: Unpack[Listening],
+    ) -> EventStream[Any] | Subscription:
+        """See ``subscribe``."""
         if not isinstance(pattern, str) and isinstance(pattern, Iterable):
             pattern = tuple(pattern)
         lane = self._run.lane
-        options: dict[str, Any] = {
-            "run_id": run_id, "root_run_id": root_run_id, "after": after, "lossless": lossless,
-            "buffer": buffer,
-        }  # fmt: skip
         self._pipeline.check("subscribe")
-        patterns = patterns_of(pattern, handler, buffer)
+        patterns = patterns_of(pattern, handler, how.get("buffer"))
         is_reader = (
             SessionMessage.type in patterns.exact
-            and run_id in (None, lane.run_id)
-            and root_run_id in (None, lane.root_run_id)
+            and how.get("run_id") in (None, lane.run_id)
+            and how.get("root_run_id") in (None, lane.root_run_id)
         )
-        subscription: Any
         if is_reader:
-            subscription = self._read_inbox(patterns, handler, options)
+            subscription = self._read_inbox(patterns, kinds, handler, how)
         else:
-            subscription = self.hub.subscribe(pattern, handler, **options)
-            if handler is not None:
+            subscription = self.hub._listen(pattern, kinds, handler, **how)
+            if isinstance(subscription, Subscription):
                 subscription.by = lane.run_id
         self._run.keep(subscription)
         return subscription
 
     def _read_inbox(
-        self, patterns: Patterns, handler: Handler | None, options: dict[str, Any]
-    ) -> Closable:
+        self, patterns: Patterns, kinds: Kinds, handler: Handler | None, how: Listening
+    ) -> EventStream[Any] | Subscription:
+        options: dict[str, Any] = {"run_id": None, "root_run_id": None, **how}
         inbox, listeners = self._run.read_inbox(for_handler=handler is not None), self.hub.listeners
         if handler is None:
-            return listeners.stream(patterns, inbox=inbox, **options)
+            return listeners.stream(patterns, inbox=inbox, kinds=kinds, **options)
         own = inbox.run_id
-        if is_async(handler) or options["after"] is not None:
+        if is_async(handler) or options.get("after") is not None:
             stream = listeners.stream(patterns, inbox=inbox, **options)
-            subscription = listeners.feed(stream, handler, self._run.host)
+            subscription = listeners.feed(stream, handler, self._run.host, kinds)
             subscription.by = own
             return subscription
         # What a plain handler observes comes to it during the dispatch.
@@ -229,11 +223,12 @@ class RunHub:
                 handler(event)
 
         both = RunSubscription(
-            listeners.feed(messages, handler, self._run.host),
+            listeners.feed(messages, handler, self._run.host, kinds),
             listeners.call(
-                patterns, observe, run_id=options["run_id"], root_run_id=options["root_run_id"]
+                patterns, observe, run_id=options["run_id"], root_run_id=options["root_run_id"],
+                kinds=kinds,
             ),
-        )
+        )  # fmt: skip
         for part in both.parts:
             part.by = own
         return both
@@ -342,21 +337,18 @@ class RunHub:
         return self.hub.statistics()
 
 
-class RunSubscription:
+class RunSubscription(Subscription):
     """Two subscriptions left together."""
 
     __slots__ = ("parts",)
 
     def __init__(self, *parts: Subscription) -> None:
+        super().__init__(parts[0].patterns, ignore_event, self._leave_parts)
         self.parts = parts
 
-    def close(self) -> None:
-        """Leave both."""
+    def _leave_parts(self, _: Subscription) -> None:
         for part in self.parts:
             part.close()
-
-    def __call__(self) -> None:
-        self.close()
 
 
 def refuse_reserved(event: Event, reserved: frozenset[type]) -> None:

@@ -7,15 +7,17 @@ an async handler, or a past   a stream, and a task that calls the handler for ea
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import Any, Final, TypeAlias
 
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.patterns import MAX_PATTERNS, Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
-from hubbub.hub.errors import BadValue, Closed
-from hubbub.hub.events import Event
+from hubbub.hub.errors import BadValue, Closed, EventsMissed
+from hubbub.hub.events import CATALOGUE, Event, HubGap
+from hubbub.hub.events.codec import event_as
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.texts import check_labels
@@ -24,6 +26,8 @@ __all__ = ["Handler", "Listeners", "is_async", "patterns_of"]
 
 Handler: TypeAlias = Callable[[Event], Any]
 """What a subscription calls with each event; awaited if it returns an awaitable."""
+
+_KNOWN: Final[frozenset[type[Event]]] = frozenset(CATALOGUE)
 
 
 class Listeners:
@@ -47,14 +51,16 @@ class Listeners:
                 )  # fmt: skip
 
     def call(
-        self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None
-    ) -> Subscription:
+        self, patterns: Patterns, handler: Handler, *, run_id: str | None, root_run_id: str | None,
+        kinds: tuple[type[Event], ...] = (),
+    ) -> Subscription:  # fmt: skip
         """Call a plain handler during the dispatch."""
         check_labels(run_id=run_id, root_run_id=root_run_id)
         if patterns.unmatched:
             self.warn(patterns)
+        deliver = handler if _KNOWN.issuperset(kinds) else _of_kinds(handler, kinds)
         subscription = Subscription(
-            patterns, handler, self._dispatcher.detach, run_id=run_id, root_run_id=root_run_id,
+            patterns, deliver, self._dispatcher.detach, run_id=run_id, root_run_id=root_run_id,
             handler=handler,
         )  # fmt: skip
         self._dispatcher.attach(subscription)
@@ -63,35 +69,37 @@ class Listeners:
     def stream(
         self, patterns: Patterns, *, buffer: int | None = None, lossless: bool = False,
         after: str | None = None, run_id: str | None, root_run_id: str | None,
-        inbox: Inbox | None = None,
-    ) -> EventStream:  # fmt: skip
+        inbox: Inbox | None = None, kinds: tuple[type[Event], ...] = (),
+    ) -> EventStream[Any]:  # fmt: skip
         """Open a stream; ``inbox``: the messages of its run come from there."""
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
         if patterns.unmatched:
             self.warn(patterns)
-        stream = EventStream(
+        stream: EventStream[Any] = EventStream(
             self._dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
-            lossless=lossless, buffer=buffer or self._buffer, inbox=inbox,
+            lossless=lossless, buffer=buffer or self._buffer, inbox=inbox, kinds=kinds,
         )  # fmt: skip
         self._dispatcher.streams[stream] = None
         return stream
 
     def feed(
-        self, stream: EventStream, handler: Handler, start: Callable[..., object]
-    ) -> Subscription:
+        self, stream: EventStream[Any], handler: Handler, start: Callable[..., object],
+        kinds: tuple[type[Event], ...] = (),
+    ) -> Subscription:  # fmt: skip
         """Call a handler for each event of a stream, in a task that ``start`` begins.
 
         Raises what ``start`` raises; where that is ``Closed``, the stream is closed.
         """
         try:
-            start(self._consume(stream, handler), name="hubbub handler")
+            called = _of_kinds(handler, kinds) if kinds else handler
+            start(self._consume(stream, called), name="hubbub handler")
         except Closed:
             stream.close()
             raise
         stream.subscription.handler = handler
         return stream.subscription
 
-    async def _consume(self, stream: EventStream, handler: Handler) -> None:
+    async def _consume(self, stream: EventStream[Any], handler: Handler) -> None:
         async with stream:
             async for event in stream:
                 try:
@@ -102,6 +110,20 @@ class Listeners:
                     if not is_contained(error):
                         raise
                     self._dispatcher.report(error, event, handler, stream.subscription.by)
+
+
+def _of_kinds(handler: Handler, kinds: tuple[type[Event], ...]) -> Handler:
+    """The handler, called with events of these classes only; what is none is raised instead."""
+
+    @wraps(handler, updated=())
+    def call(event: Event) -> Any:
+        if isinstance(event, kinds):
+            return handler(event)
+        if isinstance(event, HubGap):
+            raise EventsMissed(event.dropped, event.reason, event.cursor)
+        return handler(event_as(event, kinds))
+
+    return call
 
 
 def patterns_of(pattern: Pattern, handler: object, buffer: int | None) -> Patterns:

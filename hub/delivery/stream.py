@@ -8,7 +8,7 @@ position, with no await in between: nothing is missed, nothing comes twice.
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 
@@ -16,11 +16,15 @@ from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.patterns import Patterns
+from hubbub.hub.errors import EventsMissed
 from hubbub.hub.events import Event, HubGap, SessionMessage
+from hubbub.hub.events.codec import event_as
 from hubbub.hub.store.cursor import cursor_at, cursor_of, place
 from hubbub.hub.store.journal import Selection
 
 __all__ = ["EventStream"]
+
+E = TypeVar("E", bound=Event)
 
 _MESSAGES: Final = frozenset((SessionMessage.type,))
 
@@ -28,13 +32,16 @@ PAGE: Final = 500
 """Events read from the journal at a time."""
 
 
-class EventStream:
+class EventStream(Generic[E]):
     """Events in order, as an async iterator and context manager.
 
     Live from the moment ``subscribe`` returned.  Ends when the hub closes or ``close`` is
     called, after what is buffered.  A consumer that falls more than ``buffer`` events behind
     gets one ``HubGap`` in the place of what it missed, or, with ``lossless=True``, reads the
     missing durable events from the journal.  One consumer at a time.
+
+    A stream of classes (``EventStream[AgentText]``) yields nothing else: it raises
+    ``EventsMissed`` in the place of the gap, and can be read on after it.
 
     With an ``inbox``, the messages of its run come from there: none is observed besides, missed
     or put off by what else the stream observes, which comes in turn with them.  Such a stream
@@ -49,6 +56,7 @@ class EventStream:
         "_dropped",
         "_had_message",
         "_inbox",
+        "_kinds",
         "_last",
         "_limit",
         "_lossless",
@@ -57,6 +65,7 @@ class EventStream:
         "_reading",
         "_room",
         "_selection",
+        "_shown",
         "_start",
         "_until",
         "_waiter",
@@ -75,8 +84,10 @@ class EventStream:
         lossless: bool,
         buffer: int,
         inbox: Inbox | None = None,
+        kinds: tuple[type[Event], ...] = (),
     ) -> None:
         self._dispatcher = dispatcher
+        self._kinds = kinds
         self._inbox = inbox
         self._had_message = False
         """Whether a message was yielded last, and not something observed."""
@@ -95,6 +106,7 @@ class EventStream:
         self._start = self._position = dispatcher.dispatched
         self._reading = after is not None
         self._until: Callable[[Event], bool] | None = None
+        self._shown: Patterns | None = None
         push = self._push if inbox is None else self._push_others
         self.subscription = Subscription(
             patterns, push, lambda _: self.close(), run_id=run_id, root_run_id=root_run_id
@@ -163,9 +175,13 @@ class EventStream:
         self._buffer.clear()
         self._dropped = 0
 
-    def end_after(self, until: Callable[[Event], bool]) -> None:
-        """Make the first event for which ``until`` is true the last one."""
+    def end_after(self, until: Callable[[Event], bool], shown: Patterns | None = None) -> None:
+        """Make the first event for which ``until`` is true the last one.
+
+        What is not among those ``shown`` was only listened to for that, and is not yielded.
+        """
         self._until = until
+        self._shown = shown
 
     # ── the consumer's side ──────────────────────────────────────────────────────────────────
 
@@ -184,30 +200,37 @@ class EventStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> E:
         buffer, inbox = self._buffer, self._inbox
         if inbox is not None:
             self._begin(inbox)
         while True:
             if inbox is not None and (message := self._message(inbox)) is not None:
-                return message
+                return message  # type: ignore[return-value]  # Its patterns name messages.
             if buffer:
                 event = buffer.popleft()
                 if event.lane:
                     self._last = event
                 elif event.__class__ in self._partial and self._dispatcher.is_void(event):
                     continue
-                if self._until is not None and self._until(event):
-                    self._end()
-                return event
+                if self._until is not None:
+                    if self._until(event):
+                        self._end()
+                    if self._shown is not None and not self._shown.match(event.type):
+                        if self._closed:
+                            raise StopAsyncIteration
+                        continue
+                if self._kinds and not isinstance(event, self._kinds):
+                    event = event_as(event, self._kinds)
+                return event  # type: ignore[return-value]  # Of the classes that were named.
             if self._dropped:
                 if (gap := self._reach_gap()) is not None:
-                    return gap
+                    return self._told(gap)
             elif self._closed or (inbox is not None and inbox.is_over):
                 raise StopAsyncIteration
             elif self._reading:
                 if (gap := await self._read_on()) is not None:
-                    return gap
+                    return self._told(gap)
             else:
                 self._waiter = waiter = anyio.Event()
                 if inbox is not None:
@@ -249,6 +272,12 @@ class EventStream:
             return self._gap(reason="closed")
         self._reading = True
         return None
+
+    def _told(self, gap: HubGap) -> E:
+        """The gap in the place of what was missed; raised where the stream yields no such class."""
+        if self._kinds and not isinstance(gap, self._kinds):
+            raise EventsMissed(gap.dropped, gap.reason, gap.cursor)
+        return gap  # type: ignore[return-value]  # Of the classes that were named.
 
     def _gap(self, **facts: Any) -> HubGap:
         dispatcher = self._dispatcher

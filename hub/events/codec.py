@@ -10,7 +10,7 @@
 """
 
 from functools import cache
-from typing import Any, Final, Union
+from typing import Any, Final, TypeVar, Union
 
 import msgspec
 from msgspec import Struct, structs
@@ -21,7 +21,12 @@ from hubbub.hub.events.event import CustomEvent, Event
 from hubbub.hub.texts import check_label, check_text, readable
 from hubbub.hub.values import NULL, Json, decode_hook, decode_value, encode_hook
 
-__all__ = ["UnknownEvent", "check_event", "check_texts", "decode_event", "encode_event"]
+__all__ = [
+    "UnknownEvent", "check_event", "check_texts", "decode_event", "encode_event", "event_as",
+]  # fmt: skip
+
+
+E = TypeVar("E", bound=Event)
 
 
 class UnknownEvent(Event, tag="unknown"):
@@ -139,6 +144,20 @@ def decode_event(data: bytes | bytearray | memoryview | str) -> Event:
     if name in _RESERVED:
         raise BadValue(f"event {name!r}", problem)
     return _decode_named(name, fields, data)
+
+
+def event_as(event: Event, kinds: tuple[type[E], ...]) -> E:
+    """An event of a class that is the caller's own, read as that class.
+
+    Raises ``BadValue`` for one that has the class's type, and not its fields.
+    """
+    kind = next((each for each in kinds if each.type == event.type), None)
+    if kind is None:
+        raise BadValue(event.type, f"expected {' or '.join(each.__name__ for each in kinds)}")
+    try:
+        return msgspec.json.decode(encode_event(event), type=kind, dec_hook=decode_hook)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise BadValue(event.type, f"no {kind.__name__}: {error}") from None
 
 
 def _decode_named(

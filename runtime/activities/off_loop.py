@@ -21,7 +21,7 @@ from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import Closed, WrongThread
 from hubbub.hub.hub import Hub
-from hubbub.hub.run_hub import RunHub, RunSubscription
+from hubbub.hub.run_hub import RunHub
 from hubbub.hub.tasks.raised import exit_in
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
@@ -115,7 +115,7 @@ class _Stream(OffLoop):
 _LIVE: Final[tuple[tuple[type[OffLoop], tuple[type, ...]], ...]] = (
     (OffLoop, (ThreadState, Outside, RunHub, Hub, FileArea, KeyArea, Run)),
     (_Mapping, (Environment,)),
-    (_Subscription, (Subscription, RunSubscription)),
+    (_Subscription, (Subscription,)),
     (_Stream, (EventStream,)),
 )
 """What must not be touched from a thread, and how it is seen there."""

@@ -15,7 +15,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import ChildRequest, refusal_of_creation
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import Closed, VariablesRefused
-from hubbub.hub.events import AgentChild, AgentComplete, SessionOpen, SessionVariables
+from hubbub.hub.events import AgentChild, AgentComplete, Event, SessionOpen, SessionVariables
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import readable, text_problem
@@ -96,7 +96,7 @@ _FATES: Final = (SessionOpen.type, AgentChild.type, AgentComplete.type)
 
 
 async def _wait_started(
-    events: EventStream, request_id: str, parent_run_id: str, child_run_id: str
+    events: EventStream[Event], request_id: str, parent_run_id: str, child_run_id: str
 ) -> None:
     """Wait until the parent has taken the variables at its next boundary and started the child."""
     async for event in events:

@@ -1,8 +1,9 @@
 """``Run``: a handle on a run, for the code that started it."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self, TypeVar, overload
 
+from hubbub.hub.delivery.patterns import Pattern
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
 from hubbub.hub.hub import Hub
@@ -14,6 +15,10 @@ from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 
 __all__ = ["Run", "terminate_tree"]
+
+
+E = TypeVar("E", bound=Event)
+E2 = TypeVar("E2", bound=Event)
 
 
 class Run:
@@ -87,18 +92,31 @@ class Run:
         self.will_read()
         return await self._outcomes.ask(self.run_id, message, source)
 
-    def events(self, *, lossless: bool = True) -> EventStream:
+    @overload
+    def events(self, kind: type[E], /, *, lossless: bool = True) -> EventStream[E]: ...
+    @overload
+    def events(
+        self, kind: tuple[type[E], type[E2]], /, *, lossless: bool = True
+    ) -> EventStream[E | E2]: ...
+    @overload
+    def events(self, kind: tuple[type[E], ...], /, *, lossless: bool = True) -> EventStream[E]: ...
+    @overload
+    def events(self, kind: Pattern = "*", /, *, lossless: bool = True) -> EventStream[Event]: ...
+
+    def events(self, kind: Any = "*", /, *, lossless: bool = True) -> EventStream[Any]:
         """The run's events from its beginning on, as a stream; of a root with its whole tree's.
 
+        All, or those of a class, of several, or of a pattern, as ``hub.subscribe`` takes them.
         Ends after the run's terminal event.  Past durable events come from the journal.
         """
         run_id = self.run_id
         self.will_read()
         return self._hub.subscribe_until(
-            "*",
+            kind,
             lambda event: (
                 isinstance(event, AgentComplete) and event.run_id == run_id and event.lane == "own"
             ),
+            (AgentComplete,),
             run_id=None if self.is_root else run_id,
             root_run_id=run_id if self.is_root else None,
             after=self.cursor or "start",
