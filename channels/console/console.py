@@ -12,6 +12,10 @@ Rules
   to the conversation all the same: who hears it, and what ``stop`` or ``/back`` mean, is decided
   where the agents run.
 * While a question is open, the next line is its answer; an option may be given by its number.
+* A tool that needs approval, or whose result comes from outside, is shown with its arguments and
+  how to answer (see ``answers``).  Only words that say so approve; what is no answer is the user's
+  next message, which denies.  Of several prompts the oldest is shown, and answered, first; an
+  approval within half a second of its being shown was meant for something else and does not count.
 * Ctrl-C interrupts the turn at work, of the agent that has the conversation.  A child that
   waits for the user is sent back to the main agent by it, with those below.  At main
   two presses within two seconds leave; the first drops what was typed, and says so.  From a pipe
@@ -29,15 +33,16 @@ code agent, see ``pace``.
 """
 
 from contextlib import suppress
-from typing import Final
+from typing import Final, assert_never
 
 import anyio
 import anyio.lowlevel
 
 from hubbub.channels.channel import Channel, ChannelContext, Channels
+from hubbub.channels.console.answers import Answer, answer_to, give
 from hubbub.channels.console.ctrl_c import CtrlC, hint
 from hubbub.channels.console.pace import QUIET, Pace, Phase
-from hubbub.channels.console.questions import BY_WORD, Questions, chosen, is_for_anybody, is_word
+from hubbub.channels.console.questions import BY_WORD, Questions, is_for_anybody
 from hubbub.channels.console.screen import Screen, Writer
 from hubbub.channels.console.stack import Stack
 from hubbub.channels.console.terminal import LineReader, TerminalReader, TerminalWriter
@@ -49,6 +54,11 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.receipt import Receipt
 
 __all__ = ["Console", "run_console"]
+
+ASKED: Final = (
+    "session:prompt", "session:prompt:end", "session:reply", "session:end", "agent:complete",
+)  # fmt: skip
+"""The types that tell what a conversation's runs wait for people to answer."""
 
 INTERRUPTED: Final = 130
 """The exit code of a program that Ctrl-C ended, as shells have it."""
@@ -244,17 +254,40 @@ class Console:
             if line.strip():
                 await self._send(line)
             return
-        if is_word(line, question):
-            await self._give_up(line, question)
-            return
-        answer = chosen(line.strip(), question.options)
-        if not answer and question.options:
-            return
-        self._questions.close(question.prompt_id)
-        receipt = await self._hub.reply(question.prompt_id, answer, source="console")
+        answer = answer_to(question, line)
+        match answer.meaning:
+            case "nothing":
+                pass
+            case "word":
+                await self._give_up(line, question)
+            case "message":
+                await self._send(line)
+            case "unclear":
+                self._screen.trouble(f"not understood: {answer.text}", "warning")
+            case "approve" if self._reader.is_terminal and self._questions.is_new(self._now):
+                text = "not approved: it was asked only now; read it and answer again"
+                self._screen.trouble(text, "warning")
+            case "approve" | "deny" | "reply":
+                await self._answer(question, answer)
+            case _:
+                assert_never(answer.meaning)
+
+    async def _answer(self, question: e.SessionPrompt, answer: Answer) -> None:
+        """Give an answer; where it does not fit, the question stays."""
+        prompt_id, hub = question.prompt_id, self._hub
+        self._questions.close(prompt_id)
+        try:
+            receipt = await give(hub, prompt_id, answer)
+            reason = receipt.reason if receipt.rejected else ""
+        except CallerError as error:
+            reason = str(error)
         self._is_untouched = False  # The agent that asked continues.
-        if receipt.rejected:
-            self._screen.trouble(f"not sent: the question is closed ({receipt.reason})", "warning")
+        if reason and hub.prompts.is_unanswered(prompt_id):
+            self._questions.open_again(question)
+            self._screen.trouble(f"not sent: {reason}", "warning")
+        elif reason:
+            self._screen.trouble(f"not sent: the question is closed ({reason})", "warning")
+        self._show_question()
 
     async def _give_up(self, word: str, question: e.SessionPrompt) -> None:
         """Say ``word`` to whom it concerns: to the conversation, or to a child that has paused."""
@@ -302,11 +335,11 @@ class Console:
             for run_id in await self._hub.journal.find(self._session_key, "key"):
                 self._begin(run_id)
                 past = await self._stack.read(self._hub)
-                self._questions.resume(past)
+                asked = await self._hub.read(root_run_id=run_id, types=ASKED)
+                self._questions.resume(asked, self._hub.prompts.is_unanswered)
                 if not self._stack.is_at_work:
                     self._transcript.remind(past)
-                for question in self._questions:
-                    self._transcript.show(question)
+                self._show_question()
         finally:
             self._is_sending = False
             self._change()
@@ -354,7 +387,8 @@ class Console:
         if self._stack.has_followed(event):
             return  # It was there when the console came.
         try:
-            self._transcript.show(event)
+            if not isinstance(event, e.SessionPrompt):
+                self._transcript.show(event)
             self._follow(event)
         except Exception as error:
             self._fail(error)
@@ -370,7 +404,10 @@ class Console:
         """Note what ``event`` says about questions, and about who has the conversation."""
         self._stack.follow(event)
         self._questions.follow(event)
+        self._show_question()
         if isinstance(event, e.SessionPrompt):
+            if self._questions.first is not event:
+                self._transcript.announce(event)
             self._give_up_questions()
         self._is_untouched = self._is_untouched and event.lane != "own"
         is_heard = self._stack.find(event.run_id) is not None
@@ -387,6 +424,16 @@ class Console:
             self._pace.follow(event)
             if isinstance(event, e.AgentComplete):
                 self._untaken.clear()
+
+    def _show_question(self) -> None:
+        """Show what the user is asked first, once."""
+        question = self._questions.to_show(self._now)
+        if question is not None:
+            self._transcript.show(question)
+
+    @property
+    def _now(self) -> float:
+        return self._hub.ports.clock.monotonic()
 
     def _give_up_questions(self) -> None:
         """With no more input, nobody can answer: the turn that waits for it must not."""

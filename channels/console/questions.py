@@ -1,31 +1,34 @@
-"""``Questions``: what the user is asked, and what a line means while a question is open.
+"""``Questions``: what the user is asked, one thing at a time, the oldest first.
 
-the number of an option, or any text      the reply
-a word, while a model's call is paused    said to the conversation: it gives up
+Only the first is shown with everything that belongs to it; the next follows when that is over,
+answered here or elsewhere or given up.  What is typed right after another one has come first may
+have been meant for the one before: see ``is_new``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 
-__all__ = ["BY_WORD", "WORDS", "Questions", "chosen", "is_for_anybody", "is_word"]
+__all__ = ["BY_WORD", "Questions", "is_for_anybody"]
 
-WORDS: Final = frozenset(("cancel", "stop", "/stop", "/back"))
-"""What takes the conversation back; here only to be distinguished from replies."""
+READ: Final = 0.5
+"""Seconds in which nobody can have read what came first."""
 
 BY_WORD: Final = frozenset(("cancelled by the user", "sent back by the user"))
 """The reasons of endings that such a word has brought about."""
 
 
 class Questions:
-    """The questions that wait for the user, the oldest first."""
+    """The prompts that wait for the user, the oldest first."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("_open", "_shown", "_shown_at")
 
     def __init__(self) -> None:
         self._open: dict[str, e.SessionPrompt] = {}
+        self._shown = ""
+        self._shown_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -50,14 +53,33 @@ class Questions:
                     if question.run_id == event.run_id:
                         self.close(question.prompt_id)
 
-    def resume(self, past: Iterable[Event]) -> None:
-        """Note what is still open of what is on record: of questions, those that wait there."""
+    def resume(self, past: Iterable[Event], is_open: Callable[[str], bool]) -> None:
+        """Note what is still open of what is on record: what ``is_open`` says of its id, too."""
         for event in past:
-            if not isinstance(event, e.SessionPrompt) or event.pauses:
-                self.follow(event)
+            self.follow(event)
+        for question in self:
+            if not is_open(question.prompt_id):
+                self.close(question.prompt_id)
 
     def close(self, prompt_id: str) -> None:
+        """It waits for the user no more."""
         self._open.pop(prompt_id, None)
+
+    def open_again(self, question: e.SessionPrompt) -> None:
+        """The answer was none: it is still the first, and was shown."""
+        self._open = {question.prompt_id: question, **self._open}
+
+    def to_show(self, now: float) -> e.SessionPrompt | None:
+        """The first one, unless it was shown; from ``now`` on it was."""
+        first = self.first
+        if first is None or first.prompt_id == self._shown:
+            return None
+        self._shown, self._shown_at = first.prompt_id, now
+        return first
+
+    def is_new(self, now: float) -> bool:
+        """Whether the first one was shown so lately that a line cannot be meant for it."""
+        return now - self._shown_at < READ
 
 
 def is_for_anybody(event: Event) -> bool:
@@ -65,16 +87,3 @@ def is_for_anybody(event: Event) -> bool:
     return not event.root_run_id and isinstance(
         event, e.SessionPrompt | e.SessionReply | e.SessionPromptEnd
     )
-
-
-def is_word(line: str, question: e.SessionPrompt) -> bool:
-    """Whether ``line`` gives up what a model's call has paused for, and is no answer to it."""
-    said = line.strip()
-    return question.pauses and said.casefold() in WORDS and said not in question.options
-
-
-def chosen(line: str, options: tuple[str, ...]) -> str:
-    """The option that ``line`` is the number of, or ``line`` itself."""
-    if line not in options and line.isdecimal() and 1 <= int(line) <= len(options):
-        return options[int(line) - 1]
-    return line

@@ -159,6 +159,11 @@ class Screen:
         """Write what must not be missed: whole, and to standard error if the screen is plain."""
         self._put(" " * indent + " ".join(neutralise(text[:4000]).split()), style, True)
 
+    def exact(self, text: str, style: Style = "", *, indent: int = 0) -> None:
+        """Write what must not be missed as it stands, blanks included: one line."""
+        shown = neutralise(text[:4000]).replace("\n", " ").replace("\t", " ")
+        self._put(" " * indent + shown, style, True)
+
     def show_prompt(self, names: Sequence[str] = ()) -> None:
         """Ask for a line, with the names of the stack if there are several.
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hubbub.channels.console.asked import prompt_lines, prompt_title
 from hubbub.channels.console.screen import Screen, Style
 from hubbub.channels.console.speech import Speech
 from hubbub.channels.console.stack import Stack, short_name
@@ -197,9 +198,20 @@ class Transcript:
             self._speech.mark(event)
         if event.pauses:
             self._call = (event.run_id, event.call_id)
-        self._screen.trouble(f"{self._prefix(event)}? {event.question}", "question")
-        for number, option in enumerate(event.options, 1):
-            self._screen.trouble(f"{number}) {option}", "question", indent=2)
+        for text, indent in prompt_lines(event, self._asker(event)):
+            self._screen.exact(text, "question", indent=indent)
+
+    def announce(self, event: e.SessionPrompt) -> None:
+        """Say that there is a further prompt behind the one that is shown."""
+        self._line(event, f"· next: {prompt_title(event, self._asker(event))}", "dim")
+
+    def _asker(self, event: e.SessionPrompt) -> str:
+        """Who asks: a child, or of a frame that needs more than an answer its name."""
+        name, _ = self._margin(event)
+        level = self._stack.find(event.run_id)
+        if name or level is None or event.kind == "question":
+            return name
+        return level.name
 
     def _undelivered(self, event: e.HubDeadLetter) -> None:
         if isinstance(event.message, e.SessionMessage) and not self._is_aside(event):

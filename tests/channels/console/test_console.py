@@ -450,7 +450,7 @@ async def test_an_unknown_agent_is_one_line(journal, ports, terminal):
             terminal.end()
             assert await run_console(rt.hub, "nobody", reader=terminal, writer=terminal) == 0
     assert [line for line in terminal.screen if line not in ("hi", "> ", "")] == [
-        "failed: no agent named 'nobody'; known agents: none"
+        "not sent: no agent named 'nobody'; known agents: none"
     ]
 
 

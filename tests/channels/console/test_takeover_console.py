@@ -19,7 +19,8 @@ from hubbub import (
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.state.commands import BACK, CANCELLED, SENT_BACK, STOP
 from hubbub.channels import Channel, Channels, run_console
-from hubbub.channels.console.questions import BY_WORD, WORDS
+from hubbub.channels.console.answers import WORDS
+from hubbub.channels.console.questions import BY_WORD
 from hubbub.channels.console.screen import prompt_of
 from hubbub.channels.console.stack import Stack
 from hubbub.hub import events as e
