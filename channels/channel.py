@@ -22,7 +22,7 @@ Rules
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType, SimpleNamespace, TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVarTuple, Unpack
 
 import anyio
 from msgspec import Struct
@@ -38,6 +38,8 @@ from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
 
 __all__ = ["Attachment", "Channel", "ChannelContext", "ChannelHandler", "Channels"]
+
+Ts = TypeVarTuple("Ts")
 
 GRACE: Final = 5.0
 """Seconds that a channel is given to handle what waits, and again to run ``on_complete``."""
@@ -103,7 +105,7 @@ class ChannelContext:
         self.name = name
         self.state = state
 
-    def start(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    def start(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], *args: *Ts) -> None:
         """Run ``fn(*args)`` beside the handlers, until the channel is detached.
 
         For what listens to the outside: a poll, a socket.  What it raises is a ``channel:error``.

@@ -11,7 +11,7 @@ abort      one run, or every live one
 import re
 from collections import deque
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -38,6 +38,7 @@ from hubbub.hub.events.descriptors import (
 )
 from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.store.journal import Delivery, NewRun
 from hubbub.hub.values import NULL, Secret
 
@@ -165,7 +166,7 @@ class Addressing:
         self.default_agent = ""
         """The agent of an opening that names none."""
 
-    def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
+    def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
         target = event.run_id if to is None else to
         event = structs.replace(event, at=self._ports.clock.now(), run_id="", lane="", seq=0)

@@ -42,6 +42,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.cursor import cursor_of, read_all
+from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.store.journal import Delivery, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
@@ -249,7 +250,7 @@ class Hub(Asking, Subscribing):
         if self.journal.failure:
             raise StoreFailed(self.journal.name, self.journal.failure)
 
-    def scoped(self, **fields: Any) -> AbstractContextManager[None]:
+    def scoped(self, **fields: object) -> AbstractContextManager[None]:
         """Give every event emitted by this task inside the ``with`` these fields.
 
         Nests, merges, and is undone on leaving; what an event itself says wins.
@@ -283,7 +284,7 @@ class Hub(Asking, Subscribing):
     def open(
         self,
         agent: str = "",
-        input: Any = None,
+        input: object = None,
         *,
         run_id: str | None = None,
         session_key: str = "",
@@ -291,7 +292,7 @@ class Hub(Asking, Subscribing):
         name: str = "",
         once: bool = False,
         timeout: float | None = None,
-        descriptor: Any = None,
+        descriptor: object = None,
         env: dict[str, str] | None = None,
         source: str = "",
     ) -> Receipt:
@@ -348,7 +349,7 @@ class Hub(Asking, Subscribing):
         check_text("reason", reason)
         return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
 
-    def delivery(self, event: InLane, *, to: str | None = None, by: Any = "run") -> Delivery:
+    def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
         """Address ``event``, for an owner's own commits."""
         return self.addressing.delivery(event, to=to, by=by)
 

@@ -238,7 +238,7 @@ class RunHub(Subscribing):
         lane = self._run.lane
         return self.hub.has(type_, run_id=lane.run_id, root_run_id=lane.root_run_id)
 
-    def scoped(self, **fields: Any) -> AbstractContextManager[None]:
+    def scoped(self, **fields: object) -> AbstractContextManager[None]:
         """See ``Hub.scoped``."""
         return self.hub.scoped(**fields)
 
@@ -261,7 +261,7 @@ class RunHub(Subscribing):
         event = session_message(message, source=self._run.lane.run_id)
         return structs.replace(event, from_run=True)
 
-    def open(self, agent: str, input: Any = None, **options: Any) -> Receipt:
+    def open(self, agent: str, input: object = None, **options: Any) -> Receipt:
         """Start an independent run; ``ctx.spawn`` starts a child."""
         return self.hub.open(agent, input, **options)
 

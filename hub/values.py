@@ -19,6 +19,7 @@ __all__ = [
     "NULL",
     "Form",
     "Json",
+    "JsonValue",
     "Secret",
     "check_counts",
     "check_flag",
@@ -32,6 +33,8 @@ __all__ = [
 
 T = TypeVar("T", bound=Struct)
 
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+"""What comes of JSON when it is read without a type."""
 Json: TypeAlias = msgspec.Raw
 
 NULL: Final[Json] = msgspec.Raw(b"null")

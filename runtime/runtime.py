@@ -265,7 +265,7 @@ class Runtime:
     async def start(
         self,
         agent: str | AgentDefinition,
-        input: Any = None,
+        input: object = None,
         *,
         session_key: str = "",
         run_id: str | None = None,
@@ -312,7 +312,7 @@ class Runtime:
     async def run(
         self,
         agent: str | AgentDefinition,
-        input: Any = None,
+        input: object = None,
         *,
         env: Mapping[str, str] | None = None,
     ) -> RunOutcome:

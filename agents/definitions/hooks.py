@@ -113,7 +113,7 @@ def by_point(hooks: Iterable[Hook]) -> Mapping[str, tuple[Hook, ...]]:
     return found
 
 
-def mismatch(point: str, given: Any, returned: Any) -> str:
+def mismatch(point: str, given: object, returned: object) -> str:
     """Why what a hook returned cannot be used instead of what it was given; else empty."""
     if point in NOTIFICATION_POINTS:
         return ""

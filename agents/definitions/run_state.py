@@ -6,20 +6,45 @@ by ``anyio.from_thread.run(state.files.read, "name")``.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import NoReturn, Protocol, TypeVar, overload, runtime_checkable
 
+from hubbub.agents.definitions.spawned import NamedAgent, SpawnedRun
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.state.registry import SubagentRegistryEntry
 from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.run_hub import RunHub
+from hubbub.hub.values import JsonValue
 
-__all__ = ["Files", "Keys", "RunState"]
+__all__ = ["FileFacts", "Files", "Keys", "RunState"]
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class FileFacts(Protocol):
+    """What is known of a file without reading it."""
+
+    @property
+    def path(self) -> str:
+        """Its name in the run's area."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 digest of its content."""
+        ...
 
 
 class Files(Protocol):
     """The files of one run (``hubbub.runtime.activities.files`` says what is guaranteed)."""
 
-    async def write(self, path: str, content: str | bytes) -> Any:
+    async def write(self, path: str, content: str | bytes) -> FileFacts:
         """Write a file, or replace it; on record when this returns."""
         ...
 
@@ -39,19 +64,30 @@ class Files(Protocol):
         """The names of all files, or of those under ``folder``, sorted."""
         ...
 
-    def stat(self, path: str) -> Any:
-        """``path``, ``size`` in bytes and ``digest`` (SHA-256) of a file."""
+    def stat(self, path: str) -> FileFacts:
+        """Size and digest of a file; raises ``NoSuchFile`` where there is none."""
         ...
 
 
 class Keys(Protocol):
     """The values of one run by key: anything JSON can hold."""
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or ``default``."""
+    @overload
+    def get(self, key: str, default: None = None) -> JsonValue: ...
+    @overload
+    def get(self, key: str, default: D) -> JsonValue | D: ...
+    @overload
+    def get(self, key: str, default: None = None, *, type: type[T]) -> T | None: ...
+    @overload
+    def get(self, key: str, default: D, *, type: type[T]) -> T | D: ...
+    def get(self, key: str, default: object = None, *, type: type[object] | None = None) -> object:
+        """The value of a key, or ``default``; of the class ``type``, where that is given.
+
+        Raises ``BadValue`` for a value that is no ``type``.
+        """
         ...
 
-    async def set(self, key: str, value: Any) -> None:
+    async def set(self, key: str, value: object) -> None:
         """Set a key to a value that JSON can hold; committed when this returns."""
         ...
 
@@ -97,7 +133,7 @@ class RunState(Protocol):
         ...
 
     @property
-    def hub(self) -> Any:
+    def hub(self) -> RunHub:
         """The hub through this run's scope: what is emitted here carries the run's ids."""
         ...
 
@@ -173,12 +209,12 @@ class RunState(Protocol):
 
     def spawn(
         self,
-        agent: Any,
-        input: Any = None,
+        agent: str | NamedAgent,
+        input: object = None,
         *,
         name: str | None = None,
         result: str | None = None,
-    ) -> Any:
+    ) -> SpawnedRun:
         """Start a child run under this run's root; returns its handle.
 
         Its result stays with the handle.  If the call ends, however, before ``result()``,

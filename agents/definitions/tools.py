@@ -291,7 +291,7 @@ def _problems_of(name: str, description: str, function: Any, timeout: float | No
 # ── what the model reads ─────────────────────────────────────────────────────────────────────
 
 
-def render_result(value: Any, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResult:
+def render_result(value: object, *, max_chars: int = MAX_RESULT_CHARS) -> ToolResult:
     """Put what a tool returned into the words that the model reads; ``content`` is a str.
 
     A str is sent as is, None as ``NO_RESULT``, a ``ToolResult`` with its content rendered by

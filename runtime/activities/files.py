@@ -6,8 +6,9 @@ run.  Which names may be used is decided in ``hubbub.agents.state.area``.
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final, TypeVar, overload
 
+import msgspec
 from msgspec import Struct
 
 from hubbub.agents.state.area import (
@@ -25,9 +26,12 @@ from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
 from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
-from hubbub.hub.values import decode_value, encode_value
+from hubbub.hub.values import JsonValue, decode_value, encode_value
 
 __all__ = ["FileArea", "FileStat", "KeyArea"]
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 BIG: int = 1 << 20
 """Contents from this size on are digested off the event loop."""
@@ -138,13 +142,31 @@ class KeyArea:
         self._area = area
         self._record = record
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or ``default``."""
+    @overload
+    def get(self, key: str, default: None = None) -> JsonValue: ...
+    @overload
+    def get(self, key: str, default: D) -> JsonValue | D: ...
+    @overload
+    def get(self, key: str, default: None = None, *, type: type[T]) -> T | None: ...
+    @overload
+    def get(self, key: str, default: D, *, type: type[T]) -> T | D: ...
+    def get(self, key: str, default: object = None, *, type: type[object] | None = None) -> object:
+        """The value of a key, or ``default``; of the class ``type``, where that is given.
+
+        Raises ``BadValue`` for a value that is no ``type``.
+        """
         check_label("key", key)
         found = self._area().keys.get(key)
-        return default if found is None else decode_value(found)
+        if found is None:
+            return default
+        if type is None:
+            return decode_value(found)
+        try:
+            return msgspec.json.decode(found, type=type)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise BadValue(key, str(error)) from None
 
-    async def set(self, key: str, value: Any) -> None:
+    async def set(self, key: str, value: object) -> None:
         """Set a key; on record when this returns.
 
         Raises ``BadValue`` and ``LimitExceeded`` (1,000 keys a run, 1 MiB a value).

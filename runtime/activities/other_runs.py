@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.handle import Run
@@ -20,8 +21,8 @@ class Spawn(Protocol):
     def __call__(
         self,
         parent_run_id: str,
-        agent: Any,
-        input: Any = None,
+        agent: str | NamedAgent,
+        input: object = None,
         *,
         name: str | None = None,
         number: int = 0,

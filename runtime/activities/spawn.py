@@ -1,8 +1,6 @@
 """``Spawner``: starts children of live runs; ``ctx.spawn`` and ``state.spawn`` end here."""
 
-from typing import Any
-
-from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.hub import events as e
 from hubbub.hub.errors import LimitExceeded, RunEnded, UnknownRun
 from hubbub.hub.message import opening_message
@@ -28,8 +26,8 @@ class Spawner:
     def spawn(
         self,
         parent_run_id: str,
-        agent: str | AgentDefinition,
-        input: Any = None,
+        agent: str | NamedAgent,
+        input: object = None,
         *,
         name: str | None = None,
         number: int = 0,

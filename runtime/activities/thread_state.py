@@ -7,6 +7,7 @@ import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
+from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.agents.frames.activation import give_away
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.resolution.sides import ActiveSide
@@ -21,12 +22,13 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.kernel.handle import terminate_tree
+from hubbub.runtime.kernel.handle import Run, terminate_tree
 from hubbub.runtime.kernel.services import Services
 
 __all__ = [
@@ -55,7 +57,7 @@ class ThreadState:
         thread: Callable[[], Thread],
         record: "Recorder",
         *,
-        hub: Any,
+        hub: "RunHub | Outside",
         side: ActiveSide | None = None,
         call_id: str = "",
         by: "ThreadState | None" = None,
@@ -69,7 +71,8 @@ class ThreadState:
         self._record = record
         self._side = side
         self._env: Environment | None = None
-        self.hub = hub
+        # What another run's may not do is refused where it is tried.
+        self.hub: RunHub = hub  # type: ignore[assignment]
         self.call_id = call_id
 
     # ── who ──────────────────────────────────────────────────────────────────────────────────
@@ -194,12 +197,12 @@ class ThreadState:
 
     def spawn(
         self,
-        agent: Any,
-        input: Any = None,
+        agent: str | NamedAgent,
+        input: object = None,
         *,
         name: str | None = None,
         result: str | None = None,
-    ) -> Any:
+    ) -> Run:
         self._record.check()
         fate = result_of_spawn(result, "call")
         child = self._others.spawn(

@@ -23,6 +23,7 @@ from msgspec import Struct
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.run_state import RunState
+from hubbub.agents.definitions.spawned import SpawnedOutcome, SpawnedRun
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.hub.events import AgentChild, AgentComplete, CustomEvent, Event
 from hubbub.hub.hub import Hub
@@ -210,7 +211,7 @@ class Survey:
 
         async def work() -> None:
             for document in waiting:  # Shared: each document goes to a free reader.
-                run = begun.get(document.path)
+                run: SpawnedRun | None = begun.get(document.path)
                 if run is None:
                     run = state.spawn(reader, document, name=document.path, result="handle")
                 found.append(_totals(document, await run.finished()))
@@ -234,12 +235,17 @@ class Survey:
                 self.runtime.outcomes, child.child_run_id, child.child_agent, is_root=False
             )
             for child in children
+            if isinstance(child, AgentChild)
         }
 
     async def compare_documents(self, by: Literal["longest_line"], state: RunState) -> Extreme:
         """Find the longest line of all documents read so far, in the journal of this run."""
         events = await state.hub.read(root_run_id=state.root_run_id, types="demo:facts")
-        facts = [msgspec.convert(event.data, DocumentFacts) for event in events]
+        facts = [
+            msgspec.convert(event.data, DocumentFacts)
+            for event in events
+            if isinstance(event, CustomEvent)
+        ]
         if not any(each.longest_length for each in facts):
             return Extreme()
         # The first by name where several are as long, in whichever order they were read.
@@ -260,7 +266,7 @@ class Survey:
         return self._listing
 
 
-def _totals(document: Document, outcome: RunOutcome) -> Totals:
+def _totals(document: Document, outcome: SpawnedOutcome) -> Totals:
     """What one reader's end adds."""
     if not outcome.success:
         return Totals(failures=1, failed=(f"{document.path} ({printable(outcome.reason)})",))

@@ -6,9 +6,9 @@ knows nothing of either.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
@@ -38,7 +38,7 @@ class Services:
 
 
 def definition_of(
-    services: Services, agent: str | AgentDefinition, input: Any, *, check_input: bool = True
+    services: Services, agent: str | NamedAgent, input: object, *, check_input: bool = True
 ) -> AgentDefinition:
     """The definition of an agent that is to be started with ``input``.
 

@@ -1,9 +1,9 @@
 """``RunContext``: what a code agent is given besides its input."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import Tool
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RunContext", "parts_of"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
+J = TypeVar("J", bound="bool | int | float | str | list[Any] | dict[str, Any] | None")
+"""What JSON holds as it is."""
 
 
 class RunContext:
@@ -154,7 +157,7 @@ class RunContext:
     def spawn(
         self,
         agent: str | AgentDefinition,
-        input: Any = None,
+        input: object = None,
         *,
         name: str | None = None,
         result: str | None = None,
@@ -176,14 +179,26 @@ class RunContext:
 
     @overload
     async def step(
-        self, name: str, fn: Callable[..., Any], /, *args: Any, type: type[T], **kwargs: Any
-    ) -> T: ...
-
+        self, name: str, fn: Callable[P, Awaitable[J]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> J: ...
     @overload
     async def step(
-        self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = ..., **kwargs: Any
-    ) -> Any: ...
-
+        self, name: str, fn: Callable[P, J], /, *args: P.args, **kwargs: P.kwargs
+    ) -> J: ...
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., object],
+        /,
+        *args: object,
+        type: type[T],
+        **kwargs: object,
+    ) -> T: ...
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., object], /, *args: object, **kwargs: object
+    ) -> object: ...
     async def step(
         self, name: str, fn: Callable[..., Any], /, *args: Any, type: Any = Any, **kwargs: Any
     ) -> Any:
@@ -203,7 +218,8 @@ class RunContext:
           step's name do), so that the side that is asked twice can tell.
         * The result is anything msgspec encodes as JSON, and what is returned is what can be
           read back, the first time, too: a fresh copy, a list for a tuple, a dict for a Struct;
-          or ``type``, where that is given.
+          or ``type``, where that is given.  So checkers know the type of what JSON holds as it is;
+          of anything else they know it by ``type``.
         * What ``fn`` raises is raised and not recorded: the next execution calls it again.  Such
           a call counts among those of its name all the same, so retry inside of a step, or give
           each try a name of its own.

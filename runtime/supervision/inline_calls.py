@@ -103,7 +103,7 @@ class ExecutableAgent:
         self._calls = calls
         self.name = name
 
-    async def execute(self, input: Any = None) -> Any:
+    async def execute(self, input: object = None) -> Any:
         """Run the agent to its end and return its output.
 
         Raises what a code agent raised, ``RunFailed`` for every other ending than success.
