@@ -90,6 +90,11 @@ class AssistantMessage(
     calls: tuple[AnsweredCall, ...] = ()
     is_given: bool = False
 
+    @property
+    def content(self) -> str:
+        """Its text, by the name that a user's has."""
+        return self.text
+
 
 ModelMessage: TypeAlias = UserMessage | AssistantMessage
 

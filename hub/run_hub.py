@@ -104,7 +104,7 @@ class RunHub(Subscribing):
 
     __slots__ = ("_fields", "_pipeline", "_run", "hub")
 
-    def __init__(self, hub: Hub, run: RunScope, **fields: Any) -> None:
+    def __init__(self, hub: Hub, run: RunScope, **fields: object) -> None:
         self.hub = hub
         self._pipeline = hub.pipeline
         self._run = run
@@ -324,9 +324,19 @@ class RunHub(Subscribing):
         """See ``Hub.terminate``."""
         return self.hub.terminate(run_id, reason)
 
-    async def read(self, run_id: str | None = None, **options: Any) -> list[Event]:
+    async def read(
+        self,
+        run_id: str | None = None,
+        *,
+        root_run_id: str | None = None,
+        after: str | None = None,
+        types: Pattern | None = None,
+        limit: int | None = None,
+    ) -> list[Event]:
         """See ``Hub.read``."""
-        return await self.hub.read(run_id, **options)
+        return await self.hub.read(
+            run_id, root_run_id=root_run_id, after=after, types=types, limit=limit
+        )
 
     def cursor(self, event: Event) -> str:
         """The cursor after a durable event."""

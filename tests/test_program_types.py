@@ -1,0 +1,63 @@
+"""The programs of README and docs/ pass strict type checkers, one run each."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+pytestmark = [pytest.mark.long, pytest.mark.spec("U-10")]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of each program, named for its page."""
+    folder = tmp_path_factory.mktemp("programs")
+    for page in PAGES:
+        for number, text in enumerate(PROGRAM.findall(page.read_text())):
+            (folder / f"{page.stem.replace('-', '_')}_{number}.py").write_text(text)
+    return folder
+
+
+def test_every_program_passes_mypy_in_its_strict_mode(programs: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "mypy.ini"
+    settings.write_text(f"[mypy]\nstrict = True\nmypy_path = {ROOT / '.links'}\n")
+    command = [
+        sys.executable, "-m", "mypy", "--config-file", str(settings),
+        "--cache-dir", str(tmp_path / "cache"), *sorted(str(each) for each in programs.iterdir()),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=programs, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_program_passes_pyright(programs: Path) -> None:
+    """As far as hubbub is concerned: what it lacks in the types of other libraries is theirs."""
+    settings = {
+        "include": [str(programs)],
+        "typeCheckingMode": "standard",
+        "extraPaths": [str(ROOT / ".links")],
+        "reportUnusedFunction": False,
+        "reportMissingModuleSource": False,
+    }
+    (programs / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [
+        sys.executable, "-m", "pyright", "-p", str(programs / "pyrightconfig.json"),
+        "--pythonpath", sys.executable, "--outputjson",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=programs, capture_output=True, text=True, timeout=500, check=False
+    )
+    found = [
+        f"{Path(each['file']).name}:{each['range']['start']['line'] + 1}: {each['message']}"
+        for each in json.loads(done.stdout)["generalDiagnostics"]
+        if each["severity"] == "error"
+    ]
+    assert found == [], "\n".join(found)
