@@ -36,6 +36,7 @@ from hubbub.hub.events.descriptors import (
     key_of_descriptor,
     read_descriptor,
 )
+from hubbub.hub.events.history import history_problem
 from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Addressing as By
@@ -152,6 +153,7 @@ class Addressing:
         "_ports",
         "_replaced",
         "agents",
+        "converses",
         "default_agent",
     )
 
@@ -163,6 +165,8 @@ class Addressing:
         self.agents: Collection[str] | None = None
         """The agents that there are, if a runtime is at work here: a run of another one takes no
         messages, and none is opened."""
+        self.converses: Collection[str] | None = None
+        """Those of them whose runs may begin with a history."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -206,7 +210,11 @@ class Addressing:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
+        if event.history and (problem := history_problem(event.history)):
+            raise BadValue("history", problem)
         refusal = ""
+        if event.history and self.converses is not None and event.open_agent not in self.converses:
+            refusal = f"{event.open_agent} has no conversation that a history could begin"
         if self.agents is not None and event.open_agent not in self.agents:
             refusal = str(UnknownAgent(event.open_agent, self.agents))
         if event.variables:

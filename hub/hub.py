@@ -11,7 +11,7 @@ Everything that happens and everything that is said goes through here, in one or
 * ``emit``, ``send_to_run``, ``open`` and ``reply`` are plain functions that act at the call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -30,6 +30,7 @@ from hubbub.hub.delivery.subscribing import Kinds, Subscribing, read_pattern
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
     Event,
+    HistoryMessage,
     InLane,
     SessionAbort,
     SessionClose,
@@ -295,6 +296,7 @@ class Hub(Asking, Subscribing):
         descriptor: object = None,
         env: dict[str, str] | None = None,
         source: str = "",
+        history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
     ) -> Receipt:
         """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor``.
 
@@ -311,19 +313,24 @@ class Hub(Asking, Subscribing):
         a duplicate, other content is rejected, a new key brings a live run a message and is
         rejected by an ended one.  Openings without address make new runs.
 
+        ``history`` is what was said before, for a new run of a model agent: the user's and the
+        assistant's messages, calls with their results (``HistoryMessage``, or mappings of the chat
+        completions form).  Its model sees it before ``input``; it is durable with the opening, and
+        a run that is found has its own.
+
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
         ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.
         ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
         cannot be encoded, a timeout that is none, a ``run_id`` with anything but letters, digits,
         ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a descriptor of
-        no agent type, or a key that spells another one.
+        no agent type, a key that spells another one, or a history that is not well-formed.
         """
         if run_id is not None:
             check_label("run_id", run_id)
         event = opening_event(
             agent, input, run_id=run_id or "", session_key=session_key,
             correlation_id=correlation_id, name=name, once=once, timeout=timeout,
-            descriptor=descriptor, env=env, source=source,
+            descriptor=descriptor, env=env, source=source, history=history,
         )  # fmt: skip
         return self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
 

@@ -6,7 +6,7 @@ and let go again.  At most ``max_live`` are in memory at once; ready runs beyond
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +29,7 @@ from hubbub.hub.errors import (
     Closed,
     DefinitionError,
 )
+from hubbub.hub.events import HistoryMessage
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -211,6 +212,11 @@ class Runtime:
                 log.warning("definition.warned", agent=name, warning=warning)
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
+        self.hub.addressing.converses = frozenset(
+            each.name
+            for each in map(self.definitions.agent, self.definitions.names)
+            if not each.is_code and each.type == "ai_human"
+        )
         self.hub.addressing.default_agent = self._default_agent
         self._stop_serving = self.hub.serve("runtime", self._finder.answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
@@ -252,7 +258,7 @@ class Runtime:
     def _let_go_of_hub(self) -> None:
         if self.hub.dispatcher.owner is self.runs:
             self.hub.set_owner(None)
-            self.hub.addressing.agents = None
+            self.hub.addressing.agents = self.hub.addressing.converses = None
         if self._stop_serving is not None:
             self._stop_serving()
 
@@ -275,6 +281,7 @@ class Runtime:
         correlation_id: str = "",
         env: Mapping[str, str] | None = None,
         source: str = "",
+        history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
     ) -> Run:
         """Start a run and return its handle once the start is durable.
 
@@ -287,9 +294,10 @@ class Runtime:
         start again: the ``input`` is dropped, and the handle's ``duplicate`` says so; to be sure
         that it arrives, give a key, or ``send`` it.
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
-        run.  ``env`` gives the run values of variables, which appear nowhere.  Raises
-        ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit),
-        ``Closed``.
+        run.  ``env`` gives the run values of variables, which appear nowhere.  ``history`` is what
+        was said before, which a new run's model sees ahead of ``input`` (see ``Hub.open``).
+        Raises ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit, a
+        history that is not well-formed), ``CallerError`` (an agent that takes none), ``Closed``.
         """
         self.phase.check_open()
         definition = definition_of(self.services, agent, input)
@@ -297,7 +305,7 @@ class Runtime:
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
-            source=source,
+            source=source, history=history,
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()

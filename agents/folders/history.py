@@ -45,6 +45,7 @@ from hubbub.agents.state.family import FAILURE, describe, reports_to_side
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.transcript import GIVEN_STEP
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import Event, FileRef, InLane
@@ -211,6 +212,8 @@ _WRITERS: Final[dict[type, Callable[[Record, Any], Line | None]]] = {
 def _taken(record: Record, event: e.SessionTaken, lines: list[Line]) -> dict[str, Any]:
     thread, idle, drafts = record.thread, record.idle, record.drafts
     for item in event.items:
+        if isinstance(item, e.SessionOpen) and item.history:
+            lines += _given_lines(thread, event, item)
         line = _item_line(thread, event, item)
         if line is not None:
             lines.append(line)
@@ -241,6 +244,30 @@ def _item_line(thread: Thread, event: e.SessionTaken, item: InLane) -> Line | No
             return ResetLine(**_place(thread, event), message=item.message)
         case _:
             return None
+
+
+def _given_lines(thread: Thread, event: Event, item: e.SessionOpen) -> Iterable[Line]:
+    """What was said before the run began, with the ids that its model sees."""
+    place = _place(thread, event)
+    number = 0
+    for said in item.history:
+        if said.role != "assistant":
+            yield UserLine(**place, text=said.content, files=(), given=True)
+            continue
+        ids = [call_id(GIVEN_STEP, at) for at in range(number, number + len(said.calls))]
+        number += len(said.calls)
+        parts = tuple(
+            [
+                CallPart(id=id_, name=call.name, arguments=call.arguments)
+                for id_, call in zip(ids, said.calls, strict=True)
+            ]
+        )
+        yield AssistantLine(**place, text=said.content, files=(), tool_calls=parts, given=True)
+        for id_, call in zip(ids, said.calls, strict=True):
+            yield ToolResultLine(
+                **place, tool_call_id=id_, output=call.output, is_error=call.is_error,
+                name=call.name,
+            )  # fmt: skip
 
 
 def _opening_line(thread: Thread, event: Event, item: e.SessionOpen) -> Line | None:

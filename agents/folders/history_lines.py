@@ -91,6 +91,8 @@ class UserLine(_Line, frozen=True, kw_only=True, tag="user_message"):
     prompt_id: str = ""
     redelivered: bool = False
     metadata: Json = NULL
+    given: bool = False
+    """Whether it was said before the run began."""
 
 
 class SystemLine(_Line, frozen=True, kw_only=True, tag="system_message"):
@@ -129,6 +131,8 @@ class AssistantLine(_Line, frozen=True, kw_only=True, tag="assistant_message"):
     usage: Usage = NO_USAGE
     call: str = ""
     """The call of whose tool said it."""
+    given: bool = False
+    """Whether it was said before the run began."""
 
 
 class Waited(Struct, frozen=True):

@@ -38,7 +38,7 @@ from hubbub.agents.state.open_calls import (
     open_prompt,
 )
 from hubbub.agents.state.thread import OpenCall, OpenStep, Outcome, Thread, origin_of
-from hubbub.agents.state.transcript import hear, said, tell, with_unseen
+from hubbub.agents.state.transcript import before_it_began, hear, said, tell, with_unseen
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event, FileRef
 from hubbub.hub.values import NULL
@@ -184,6 +184,8 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
         acts_as="frame" if item.frame else thread.acts_as,
         answering=(OPENING,) if item.reports else (),
     )
+    if item.history:
+        thread = replace(thread, transcript=(*thread.transcript, *before_it_began(item.history)))
     notes: tuple[str, ...] = ()
     message = item.message
     attached = () if message is None else message.attachments

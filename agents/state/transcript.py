@@ -11,12 +11,21 @@
 An ``ai_human`` agent has one such view, side A's: the person is its other side.
 """
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
-from hubbub.agents.model import AssistantMessage, UserMessage
+from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, UserMessage
 from hubbub.agents.state.thread import Thread
+from hubbub.hub.events import HistoryMessage
 
-__all__ = ["NO_MESSAGE", "hear", "other_side", "said", "tell", "with_unseen"]
+__all__ = [
+    "GIVEN_STEP", "NO_MESSAGE", "before_it_began", "hear", "other_side", "said", "tell",
+    "with_unseen",
+]  # fmt: skip
+
+GIVEN_STEP = 0
+"""The number of the step that the calls of a history are of; a run's own begin with 1."""
 
 NO_MESSAGE = "(no message)"
 """Handed over by a turn that ends with nothing for the other side."""
@@ -69,3 +78,25 @@ def _with_views(thread: Thread, side: str, its: tuple, others: tuple) -> Thread:
     if side == "side_a":
         return replace(thread, transcript=its, transcript_b=others)
     return replace(thread, transcript=others, transcript_b=its)
+
+
+def before_it_began(history: Iterable[HistoryMessage]) -> tuple[ModelMessage, ...]:
+    """A history that a run was opened with, as its model sees it."""
+    found: list[ModelMessage] = []
+    number = 0
+    for message in history:
+        if message.role != "assistant":
+            found.append(UserMessage(content=message.content))
+            continue
+        calls = tuple(
+            [
+                AnsweredCall(
+                    id=f"call_{GIVEN_STEP}_{at}", name=call.name, arguments=call.arguments,
+                    output=call.output, is_error=call.is_error,
+                )
+                for at, call in enumerate(message.calls, number)
+            ]
+        )  # fmt: skip
+        number += len(calls)
+        found.append(AssistantMessage(text=message.content, calls=calls, is_given=True))
+    return tuple(found)

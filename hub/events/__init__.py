@@ -58,6 +58,8 @@ from hubbub.hub.events.event import (
     Variable,
 )
 from hubbub.hub.events.sessions import (
+    HistoryCall,
+    HistoryMessage,
     InLane,
     SessionAbort,
     SessionCancel,
@@ -118,6 +120,8 @@ __all__ = [
     "Event",
     "EventMeta",
     "FileRef",
+    "HistoryCall",
+    "HistoryMessage",
     "Home",
     "HubDeadLetter",
     "HubErrorEvent",

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from hubbub.hub.events.agents import Ending
 from hubbub.hub.events.event import (
@@ -16,6 +17,8 @@ from hubbub.hub.events.event import (
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
+    "HistoryCall",
+    "HistoryMessage",
     "InLane",
     "SessionAbort",
     "SessionCancel",
@@ -67,6 +70,24 @@ class SessionEnd(Ending, tag="session:end", home="own"):
     files: tuple[FileRef, ...] = ()
 
 
+class HistoryCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A tool call of a history, with its result; ``arguments`` is the JSON text of an object."""
+
+    name: str
+    arguments: str = "{}"
+    output: str = ""
+    is_error: bool = False
+
+
+class HistoryMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A message of a history that a run is opened with: the ``user`` or the ``assistant``, which
+    may have made calls."""
+
+    role: str = "user"
+    content: str = ""
+    calls: tuple[HistoryCall, ...] = ()
+
+
 class SessionOpen(Event, tag="session:open", home="in"):
     """Start a run, or find the one of ``session_key``.
 
@@ -94,6 +115,8 @@ class SessionOpen(Event, tag="session:open", home="in"):
     """The place of a takeover frame in its stack, 2 for the one above the main agent; else 0."""
     message: "SessionMessage | None" = None
     """The first message, where it is more than a text; its content is the input, too."""
+    history: tuple[HistoryMessage, ...] = ()
+    """What was said before the run began, as its model sees it."""
 
     @property
     def input(self) -> Any:

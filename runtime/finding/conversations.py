@@ -10,8 +10,9 @@ The work for a page is bounded, whatever the store holds: by rows looked at, by 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct
 
 from hubbub.hub import events as e
@@ -20,7 +21,7 @@ from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import Event, PromptKind
 from hubbub.hub.store.reader import Recency, RunRow, StoreReader
 from hubbub.hub.texts import check_label
-from hubbub.hub.values import NULL
+from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = ["Awaited", "Conversation", "Conversations", "list_conversations"]
 
@@ -49,7 +50,6 @@ class Awaited(Struct, frozen=True, kw_only=True):
     ``kind`` is ``question``, ``approval`` (may ``tool`` run with these ``arguments``?),
     ``external`` (the result of ``tool``), or ``child``.  What people are asked has a ``prompt_id``,
     by which ``hub.reply`` and its like answer it.  ``run_id`` is the run that asks, or the child.
-    ``arguments`` is JSON text, empty for none.
     """
 
     kind: PromptKind | Literal["child"]
@@ -58,7 +58,12 @@ class Awaited(Struct, frozen=True, kw_only=True):
     question: str = ""
     options: tuple[str, ...] = ()
     tool: str = ""
-    arguments: str = ""
+    arguments_json: Json = msgspec.field(name="arguments", default=NULL)
+
+    @property
+    def arguments(self) -> Any:
+        """What the model wants ``tool`` to be run with; a fresh copy each time."""
+        return decode_value(self.arguments_json)
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -231,7 +236,9 @@ def _begun(store: StoreReader, row: RunRow) -> Sequence[Event]:
 def _title(begun: Sequence[Event]) -> str:
     for event in begun:
         text = ""
-        if isinstance(event, e.SessionOpen) and event.input_json is not NULL:
+        if isinstance(event, e.SessionOpen) and event.history:
+            text = next((x.content for x in event.history if x.role == "user"), "")
+        elif isinstance(event, e.SessionOpen) and event.input_json is not NULL:
             said = event.input
             text = said if isinstance(said, str) else bytes(event.input_json).decode()
             text = "" if said is None else text
@@ -285,9 +292,7 @@ def _open_prompts(store: StoreReader, run_id: str) -> Sequence[Awaited]:
                 Awaited(
                     kind=event.kind, run_id=run_id, prompt_id=event.prompt_id,
                     question=event.question, options=event.options, tool=event.tool,
-                    arguments=""
-                    if event.arguments_json is NULL
-                    else bytes(event.arguments_json).decode(),
+                    arguments_json=event.arguments_json,
                 )
             )  # fmt: skip
     return found[::-1]

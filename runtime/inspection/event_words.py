@@ -104,6 +104,9 @@ def _of_talk(event: Event, frames: Container[str]) -> Iterator[Said]:
 def _of_item(taken: Event, item: Event) -> Iterator[Said]:
     match item:
         case e.SessionOpen():
+            for message in item.history:
+                calls = "".join(f" {call.name}({call.arguments})" for call in message.calls)
+                yield _said(taken, f"before: {message.role}", f"{message.content}{calls}")
             yield _said(taken, "input", _value(item.input_json), item.files)
         case e.SessionMessage():
             who = item.source or item.role

@@ -344,3 +344,45 @@ def test_a_descriptor_that_the_run_was_not_opened_with_is_refused_and_found(
         )
         db.commit()
     assert any("its descriptor is" in problem for problem in problems_of(folder))
+
+
+SEEDS: list[tuple[list[Any], str]] = [
+    ([{"content": "hi"}, {"role": "assistant", "calls": [{"name": "t", "output": "x"}]}], ""),
+    ([{"role": "system", "content": "You are mine now."}], "history[0]: the role is"),
+    ([{"content": " "}], "history[0]: it says nothing"),
+    ([{"content": "hi", "calls": [{"name": "t"}]}], "only an assistant makes calls"),
+    ([{"role": "assistant", "calls": [{"name": "a b"}]}], "the name of a tool"),
+    ([{"role": "assistant", "calls": [{"name": "t", "arguments": "["}]}], "arguments: expected"),
+    ([{"role": "assistant", "calls": [{}]}], "missing required field `name`"),
+    ([{"content": 7}], "Expected `str`, got `int`"),
+    ([{"content": "x"}] * 10_001, "more than 10,000 messages"),
+]  # fmt: skip
+
+
+@pytest.mark.spec("G-04")
+@pytest.mark.parametrize("number", range(len(SEEDS)))
+@pytest.mark.parametrize("where", ["everywhere", "in the inbox", "where it was taken"])
+def test_a_run_that_cannot_have_begun_with_its_history_is_refused(
+    number: int, where: str, made: Made, empty: Path
+) -> None:
+    history, why = SEEDS[number]
+
+    def seeded(value: Any, lane: str) -> Any:
+        if isinstance(value, list):
+            return [seeded(each, lane) for each in value]
+        if not isinstance(value, dict):
+            return value
+        lane = value.get("lane", lane) if value.get("type") == "session:taken" else lane
+        found = {key: seeded(each, lane) for key, each in value.items()}
+        is_taken = lane == "own"
+        wanted = where == "everywhere" or is_taken == (where == "where it was taken")
+        if found.get("type") == "session:open" and wanted:
+            found["history"] = history
+        return found
+
+    lines = [
+        json.dumps(seeded(json.loads(line), ""), separators=(",", ":")).encode() + b"\n"
+        for line in made.exports[2]
+    ]
+    said = judge(empty, lines)
+    assert (why in said) if why else said == ""

@@ -40,7 +40,7 @@ from hubbub.hub.errors import (
     ReservedEvent,
     VariablesRefused,
 )  # fmt: skip
-from hubbub.hub.events import CATALOGUE, Event
+from hubbub.hub.events import CATALOGUE, Event, HistoryCall, HistoryMessage
 from hubbub.hub.ports import Ports
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.store.journal import Journal
@@ -65,8 +65,8 @@ LABELS = frozenset((
 """Parameters that name something: NUL is refused, too."""
 
 TEXTS = frozenset((
-    "arguments", "content", "default", "descriptor", "env", "fields", "input", "message", "model",
-    "options", "question", "reason", "status", "system", "text", "value", "values",
+    "arguments", "content", "default", "descriptor", "env", "fields", "history", "input", "message",
+    "model", "options", "question", "reason", "status", "system", "text", "value", "values",
 ))  # fmt: skip
 """Parameters that say something."""
 
@@ -112,6 +112,15 @@ def hostile(parameter: str, text: str) -> Iterator[Any]:
         case "env" | "values":
             yield {"NAME": text}
             yield {text: "value"}
+        case "history":
+            yield [{"role": "user", "content": text}]
+            yield [{"role": text, "content": "hi"}]
+            yield [HistoryMessage(content=text)]
+            for call_ in (
+                HistoryCall(name=text), HistoryCall(name="t", output=text),
+                HistoryCall(name="t", arguments=text),
+            ):  # fmt: skip
+                yield [HistoryMessage(role="assistant", calls=(call_,))]
         case "options" | "types":
             yield [text]
         case "fields":

@@ -40,6 +40,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.files import files_of
+from hubbub.hub.events.history import history_problem
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
 
@@ -218,7 +219,17 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
         return f"the run is opened by {event.type}"
     if event.lane == "in" and not comes_in and event.__class__ in _OURS:
         return f"{event.type} does not belong in an inbox"
+    if what := _seeded(event):
+        return what
     return next((what for ref in files_of(event) if (what := file_problem(ref))), "")
+
+
+def _seeded(event: Event) -> str:
+    """Why no run can have been opened with such a history; empty if one can."""
+    items = event.items if isinstance(event, SessionTaken) else (event,)
+    openings = (x for x in items if isinstance(x, SessionOpen) and x.history)
+    found = (history_problem(opening.history) for opening in openings)
+    return next((f"its history: {what}" for what in found if what), "")
 
 
 def file_problem(ref: FileRef) -> str:

@@ -202,9 +202,11 @@ async def test_approvals_and_external_calls_are_waited_for(asked: Callable[..., 
         run = await rt.start("desk", "Refund 7.", session_key="k")
         await anyio.sleep(1)
         waits = (await ask("conversations"))["conversations"][0]["waits_for"]
-        assert [(x["kind"], x["tool"], json.loads(x["arguments"])) for x in waits] == [
+        assert [(x["kind"], x["tool"], x["arguments"]) for x in waits] == [
             ("approval", "refund", {"order": 7}), ("external", "pick", {"what": "it"}),
         ]  # fmt: skip
+        page = await rt.conversations(status="waiting")
+        assert [x.arguments for x in page[0].waits_for] == [{"order": 7}, {"what": "it"}]
         await rt.hub.approve(waits[0]["prompt_id"])
         await anyio.sleep(1)
         (left,) = (await ask("conversations"))["conversations"][0]["waits_for"]

@@ -35,6 +35,15 @@ pytestmark = pytest.mark.anyio
 
 Say = Callable[[Runtime, Any], Awaitable[Any]]
 
+HISTORY = [
+    {"role": "user", "content": "Where is it?"},
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "a", "function": {"name": "track", "arguments": "{}"}},
+    ]},
+    {"role": "tool", "tool_call_id": "a", "content": "in Rome"},
+    {"role": "assistant", "content": "In Rome."},
+]  # fmt: skip
+
 USER = {"type": "user", "connector": "telegram", "userId": "7", "channelId": "8"}
 CRON = {"type": "cron", "id": "nightly"}
 
@@ -72,6 +81,8 @@ WAYS: dict[str, Say] = {
     "start of one session": started(once=True),
     "start from a source": started(session_key="chat_1_2", source="telegram"),
     "start from schedules, as their source is called": started(source="schedule"),
+    "start with a history": started(session_key="chat_1_2", history=HISTORY),
+    "open with a history by a user": opened(descriptor=USER, history=HISTORY),
     "start of a code agent": code,
     "run": run,
     "open": opened(),

@@ -1,0 +1,313 @@
+"""Runs that begin with a history: durable, well-formed, given once (U-13)."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.agents import model_agent
+from support.profiles import examples
+
+from hubbub import AgentDefinition, FunctionModel, Message, Runtime, agent
+from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
+from hubbub.hub import HistoryCall, HistoryMessage
+from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue, CallerError
+from hubbub.hub.events.history import MAX_HISTORY, MAX_HISTORY_BYTES, history_problem, read_history
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.models.http.messages import conversation
+from hubbub.runtime.stores.open import sqlite_store
+
+pytestmark = pytest.mark.anyio
+
+HISTORY = [
+    HistoryMessage(content="Where is my parcel?"),
+    HistoryMessage(
+        role="assistant", content="Let me look.",
+        calls=(
+            HistoryCall(name="track", arguments='{"id": 7}', output="in Rome"),
+            HistoryCall(name="track", arguments="{}", output="no id", is_error=True),
+        ),
+    ),
+    HistoryMessage(role="assistant", content="In Rome."),
+]  # fmt: skip
+
+CHAT: list[dict[str, Any]] = [
+    {"role": "user", "content": "Where is my parcel?"},
+    {"role": "assistant", "content": "Let me look.", "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "track", "arguments": '{"id": 7}'}},
+        {"id": "b", "function": {"name": "track"}},
+    ]},
+    {"role": "tool", "tool_call_id": "b", "content": "no id"},
+    {"role": "tool", "tool_call_id": "a", "content": "in Rome"},
+    {"role": "assistant", "content": "In Rome."},
+]  # fmt: skip
+
+
+class Desk:
+    """An agent that tells what its model was shown."""
+
+    def __init__(self) -> None:
+        self.requests: list[ModelRequest] = []
+        self.agent = model_agent(FunctionModel(self.answer), name="desk")
+
+    def answer(self, request: ModelRequest) -> str:
+        self.requests.append(request)
+        return f"answer {len(self.requests)}"
+
+    @property
+    def seen(self) -> list[tuple[str, ...]]:
+        return [
+            (x.role, x.content)
+            if isinstance(x, UserMessage)
+            else ("assistant", x.text, *(f"{y.name}{y.arguments}={y.output}" for y in x.calls))
+            for x in self.requests[-1].messages
+        ]
+
+
+SEEN = [
+    ("user", "Where is my parcel?"),
+    ("assistant", "Let me look.", 'track{"id": 7}=in Rome', "track{}=no id"),
+    ("assistant", "In Rome."),
+]
+
+
+@pytest.fixture(params=["memory", "late", "sqlite"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Callable[..., Runtime]:
+    """Opens a runtime on the same store, again and again."""
+    memory = MemoryJournal()
+
+    def open_again(*agents: AgentDefinition) -> Runtime:
+        if request.param == "sqlite":
+            return Runtime(agents, store=sqlite_store(tmp_path / "s", ports=ports), ports=ports)
+        store = memory if request.param == "memory" else LateJournal(memory)
+        return Runtime(agents, store=store, ports=ports)
+
+    return open_again
+
+
+@pytest.mark.parametrize("history", [HISTORY, CHAT], ids=["structs", "chat"])
+async def test_the_model_sees_the_history_before_the_input(
+    opened: Callable[..., Runtime], history: list[Any]
+) -> None:
+    desk = Desk()
+    async with opened(desk.agent) as rt:
+        run = await rt.start("desk", "And now?", history=history)
+        assert (await run.result()).output == "answer 1"
+        assert desk.seen == [*SEEN, ("user", "And now?")]
+        assert (await run.ask("Thanks.")).session == 2
+        assert desk.seen[3:] == [
+            ("user", "And now?"), ("assistant", "answer 1"), ("user", "Thanks."),
+        ]  # fmt: skip
+        calls = [x.calls for x in desk.requests[-1].messages if isinstance(x, AssistantMessage)]
+        ids = [call.id for each in calls for call in each]
+        assert len(set(ids)) == 2
+        (opening,) = [x for x in await run.read() if isinstance(x, e.SessionOpen)]
+        assert opening.history[0] == HISTORY[0] and len(opening.history) == 3
+
+
+async def test_a_history_without_input_waits_for_the_first_message_over_a_restart(
+    opened: Callable[..., Runtime],
+) -> None:
+    desk = Desk()
+    async with opened(desk.agent) as rt:
+        run = await rt.start("desk", history=HISTORY, session_key="k")
+        await run.result()
+        assert desk.requests == []
+    async with opened(desk.agent) as rt:
+        found = await rt.find("k")
+        assert found is not None
+        await found.ask("Hello?")
+        assert desk.seen == [*SEEN, ("user", "Hello?")]
+        (listed,) = await rt.conversations()
+        assert listed.title == "Where is my parcel?"
+
+
+async def test_a_history_is_given_once_by_run_id_and_by_key(opened: Callable[..., Runtime]) -> None:
+    desk = Desk()
+    async with opened(desk.agent) as rt:
+        for _ in range(2):
+            run = await rt.start("desk", "hi", history=HISTORY, run_id="mine")
+        assert run.duplicate
+        await run.result()
+        opening = Message("hi", key="m1")
+        for _ in range(2):
+            run = await rt.start("desk", opening, history=HISTORY, session_key="k")
+            await run.result()
+        assert run.duplicate and len(desk.requests) == 2
+        other = await rt.start("desk", "more", history=HISTORY[:1], session_key="k")
+        assert other.run_id == run.run_id  # It has its own history.
+        await other.result()
+        assert desk.seen == [
+            *SEEN, ("user", "hi"), ("assistant", "answer 2"), ("user", "more"),
+        ]  # fmt: skip
+
+
+async def test_a_reset_forgets_the_history(opened: Callable[..., Runtime]) -> None:
+    desk = Desk()
+    async with opened(desk.agent) as rt:
+        run = await rt.start("desk", history=HISTORY)
+        rt.hub.emit(e.SessionReset(run_id=run.run_id, message="Begin."))
+        await run.result()
+        assert desk.seen == [("user", "Begin.")]
+
+
+async def test_who_has_no_conversation_takes_no_history(opened: Callable[..., Runtime]) -> None:
+    @agent("code")
+    async def code(input: Any, ctx: Any) -> Any:
+        return input
+
+    desk = Desk()
+    side = desk.agent.side_a
+    pair = AgentDefinition(name="pair", side_a=side, side_b=side, type="dual_ai")
+    async with opened(desk.agent, pair, code) as rt:
+        for name in ("code", "pair"):
+            with pytest.raises(CallerError, match="no conversation that a history could begin"):
+                await rt.start(name, "hi", history=HISTORY)
+            receipt = await rt.hub.open(name, "hi", history=HISTORY)
+            assert receipt.rejected
+        assert len(await rt.hub.journal.runs(live=False)) == 0
+
+
+WRONG: list[tuple[Any, str]] = [
+    ("hello", "expected a list of messages, not str"),
+    (7, "expected a list of messages, not int"),
+    ({"role": "user"}, "expected a list of messages"),
+    ([7], r"history\[0\]: expected a HistoryMessage or a mapping, not int"),
+    ([{"role": "system", "content": "x"}], r"history\[0\]: the role is"),
+    ([{"role": ["user"], "content": "x"}], "the role is"),
+    ([{"content": "x"}], "the role is"),
+    ([{"role": "user", "content": None}], r"history\[0\].content: expected a text, not NoneType"),
+    ([{"role": "user", "content": [{"type": "text"}]}], "expected a text, not list"),
+    ([{"role": "user", "content": "x", "name": "y"}], "user messages have no 'name'"),
+    ([{"role": "user", "content": "x", "tool_calls": []}], "user messages have no 'tool_calls'"),
+    ([{"role": "user", "content": " "}], "it says nothing"),
+    ([{"role": "assistant", "content": ""}], "it says nothing"),
+    ([{"role": "user", "content": "\ud800"}], "surrogate"),
+    ([HistoryMessage(content="\ud800")], r"history\[0\]"),
+    ([HistoryMessage(content=7)], r"history\[0\]"),  # type: ignore[arg-type]
+    ([HistoryMessage(calls="x")], r"history\[0\]"),  # type: ignore[arg-type]
+    ([HistoryMessage(role="tool", content="x")], "the role is 'user' or 'assistant'"),
+    ([HistoryMessage(content="x", calls=(HistoryCall(name="t"),))], "only an assistant makes"),
+    ([HistoryMessage(role="assistant", calls=(HistoryCall(name="a b"),))], "the name of a tool"),
+    ([HistoryMessage(role="assistant", calls=(HistoryCall(name="t", arguments="["),))], "JSON"),
+    (
+        [HistoryMessage(role="assistant", calls=(HistoryCall(name="t", arguments="[" * 10**5),))],
+        "JSON",
+    ),
+    ([*CHAT[:2]], "before it, the calls 'a', 'b' need results"),
+    ([*CHAT[:3]], "the calls 'a' need results"),
+    ([*CHAT[:2], CHAT[0]], r"history\[2\]: before it, the calls"),
+    ([*CHAT[:2], HISTORY[0]], r"history\[2\]: before it, the calls"),
+    ([CHAT[2]], "it is the result of no call of the message before it"),
+    ([*CHAT[:3], CHAT[2]], "it is the result of no call"),
+    ([{"role": "assistant", "tool_calls": "x"}], "expected a list of calls"),
+    ([{"role": "assistant", "tool_calls": ["x"]}], "expected id, and function"),
+    ([{"role": "assistant", "tool_calls": [{"id": 1, "function": {}}]}], "id: expected a text"),
+    (
+        [{"role": "assistant", "tool_calls": [CHAT[1]["tool_calls"][0]] * 2}],
+        "an id of its own",
+    ),
+    ([HISTORY[0]] * (MAX_HISTORY + 1), "more than 10,000 messages"),
+    ([HistoryMessage(content="ü" * (MAX_HISTORY_BYTES // 2 + 1))], "more than 8,000,000 bytes"),
+]
+
+
+@pytest.mark.spec("G-01")
+@pytest.mark.parametrize("number", range(len(WRONG)))
+async def test_a_history_that_is_not_well_formed_is_refused(number: int, ports: Ports) -> None:
+    history, why = WRONG[number]
+    desk = Desk()
+    async with Runtime([desk.agent], store="memory", ports=ports) as rt:
+        with pytest.raises(BadValue, match=why):
+            rt.hub.open("desk", "hi", history=history)
+        with pytest.raises(BadValue, match=why):
+            await rt.start("desk", "hi", history=history)
+        assert await rt.hub.journal.runs() == []
+
+
+async def test_what_is_emitted_by_hand_is_checked_as_well(ports: Ports) -> None:
+    desk = Desk()
+    wrong = e.SessionOpen(open_agent="desk", history=(HistoryMessage(role="system", content="x"),))
+    async with Runtime([desk.agent], store="memory", ports=ports) as rt:
+        with pytest.raises(BadValue, match="the role is"):
+            rt.hub.emit(wrong)
+
+
+words = st.text(max_size=8)
+calls = st.builds(
+    HistoryCall, name=st.sampled_from(["track", "a-b_c"]), output=words, is_error=st.booleans(),
+    arguments=st.dictionaries(words, st.integers(), max_size=2).map(json.dumps),
+)  # fmt: skip
+messages = st.one_of(
+    st.builds(HistoryMessage, content=words),
+    st.builds(
+        HistoryMessage, role=st.just("assistant"), content=words,
+        calls=st.lists(calls, max_size=3).map(tuple),
+    ),
+)  # fmt: skip
+
+
+@given(history=st.lists(messages, max_size=6))
+@settings(
+    max_examples=examples(100), deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+async def test_whatever_is_accepted_is_shown_whole_and_as_providers_take_it(
+    history: list[HistoryMessage], ports: Ports
+) -> None:
+    desk = Desk()
+    async with Runtime([desk.agent], store=MemoryJournal(), ports=ports) as rt:
+        if history_problem(history):
+            with pytest.raises(BadValue):
+                await rt.start("desk", "hi", history=history)
+            return
+        run = await rt.start("desk", "hi", history=history)
+        await run.result()
+    expected: list[tuple[str, ...]] = [
+        (x.role, x.content, *(f"{y.name}{y.arguments}={y.output}" for y in x.calls))
+        for x in history
+    ]
+    assert desk.seen == [*expected, ("user", "hi")]
+    turns = conversation(desk.requests[-1].messages)
+    ids = [call.id for each in turns if isinstance(each, AssistantMessage) for call in each.calls]
+    assert len(ids) == len(set(ids))
+    assert read_history(history) == tuple(history)
+
+
+@pytest.mark.spec("I-13")
+async def test_the_agents_folder_shows_the_history_and_brings_it_back(
+    tmp_path: Path, ports: Ports
+) -> None:
+    desk, folder = Desk(), tmp_path / "s"
+    async with Runtime([desk.agent], store=sqlite_store(folder, ports=ports), ports=ports) as rt:
+        run = await rt.start("desk", "And now?", history=CHAT, session_key="web_1_2")
+        await run.result()
+    (lines,) = folder.glob("agents/*/history.jsonl")
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    kinds = ["start", "user_message", "assistant_message", "tool_result", "tool_result"]
+    assert [x["type"] for x in told][:5] == kinds
+    assert [x["type"] for x in told][5:8] == [
+        "assistant_message", "user_message", "assistant_message",
+    ]  # fmt: skip
+    calls = {x["id"] for x in told[2]["toolCalls"]}
+    assert {told[3]["toolCallId"], told[4]["toolCallId"]} == calls and len(calls) == 2
+    assert [x["text"] for x in told if x.get("given")] == [
+        "Where is my parcel?", "Let me look.", "In Rome.",
+    ]  # fmt: skip
+    for path in (folder / "hubbub.db", folder / "hubbub.db-wal", folder / "hubbub.db-shm"):
+        path.unlink(missing_ok=True)
+    async with Runtime([desk.agent], store=sqlite_store(folder, ports=ports), ports=ports) as rt:
+        found = await rt.find("web_1_2")
+        assert found is not None
+        await found.ask("Still there?")
+        assert desk.seen == [
+            *SEEN, ("user", "And now?"), ("assistant", "answer 1"), ("user", "Still there?"),
+        ]  # fmt: skip
+    assert [str(x) for x in StoreCheck(f"sqlite:{folder}", thorough=True).problems()] == []
