@@ -6,15 +6,14 @@ What a turn is, the core says; here it only gets IA's names.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
-from hubbub.agents.definitions.built_in import INTERRUPT
 from hubbub.agents.frames.frame import SessionState, StackFrame, TurnAction, TurnResult
-from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.prompts import OpenPrompt, open_prompts_of
 from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.turn.takeover import result_of
 from hubbub.hub import events as e
@@ -53,8 +52,9 @@ def turn_result(thread: Thread, session: SessionState, said: Sequence[str]) -> T
     if call is not None and thread.in_session:
         child = session.children[call.child]
         return TurnResult(TurnAction.CHILD_ACTIVATED, "\n\n".join(said), child)
-    if thread.pause is not None and thread.in_session:
-        return TurnResult(TurnAction.INTERRUPT, _question(thread.pause))
+    if thread.asks_user and thread.in_session:
+        asked = map(_question, open_prompts_of(thread))
+        return TurnResult(TurnAction.INTERRUPT, "\n".join(asked))
     last = thread.outcome
     if last is None or (last.outcome == "completed" and thread.phase != "ended"):
         return TurnResult(TurnAction.SEND_TEXT, said[-1] if said else "")
@@ -75,8 +75,9 @@ _ENDINGS: Final = {
 }
 
 
-def _question(call: OpenCall) -> str:
+def _question(prompt: OpenPrompt) -> str:
     """What the user is asked, with what there is to choose from."""
-    assert call.name == INTERRUPT
-    given: dict[str, Any] = parse_arguments(call.arguments)
-    return "\n".join([given["prompt"], *(f"- {each}" for each in given.get("options") or ())])
+    asked = prompt.question
+    if prompt.tool:
+        asked += f" {bytes(prompt.arguments_json).decode()}"
+    return "\n".join([asked, *(f"- {each}" for each in prompt.options)])

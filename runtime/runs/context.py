@@ -248,6 +248,8 @@ class RunContext:
     ) -> "ModelSession":
         """A conversation of this agent with a model.
 
+        Its tools cannot be such that a person must approve, nor external ones: ``BadValue``.
+
         It lives as long as the execution: executed again after a crash, the code begins its
         conversations again, and their steps count on.  One whose result must not be asked for
         twice belongs into a step: ``await ctx.step("draft", converse)``.

@@ -26,7 +26,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, decide
 from hubbub.agents.turn.signals import Decision, Delegated, Restored, Signal, ToolFinished
 from hubbub.hub import events as e
-from hubbub.hub.errors import Closed, RunFailed
+from hubbub.hub.errors import BadValue, Closed, RunFailed
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
 from hubbub.runtime.activities.perform import AtWork
@@ -58,6 +58,11 @@ class ModelSession:
         parallel_tool_calls: bool,
         max_steps: int | None,
     ) -> None:
+        if asking := [each.name for each in tools if isinstance(each, Tool) and each.asks]:
+            remedy = "ask with ctx.ask, or give the tool to an agent and spawn that"
+            raise BadValue(
+                "tools", f"{', '.join(asking)}: a conversation in code waits for nobody; {remedy}"
+            )
         prompt = PromptDefinition(
             name=_NAME, prompt=system, model=model, tools=tools,
             parallel_tool_calls=parallel_tool_calls,

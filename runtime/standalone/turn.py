@@ -34,6 +34,7 @@ from hubbub.agents.turn.decide import (
 from hubbub.agents.turn.signals import Decision, Delegated, ModelReplied, Signal, Taken
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
+from hubbub.hub.delivery.pending_prompt import APPROVE
 from hubbub.hub.errors import CallerError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
@@ -160,7 +161,8 @@ class FrameTurn:
     ) -> TurnResult:
         """Do what is due until there is nothing to do but to wait; IA's ``execute_turn``."""
         if user_message is not None:
-            self._mail.put(e.SessionMessage(content=user_message, seq=1))
+            if user_message != APPROVE or not self._approve():
+                self._mail.put(e.SessionMessage(content=user_message, seq=1))
             self._expire()
         elif tool_result is not None:
             self._session.add_tool_result(*tool_result)
@@ -214,11 +216,26 @@ class FrameTurn:
         if side is not None and thread.in_session and (is_due or is_answered):
             self.apply(go_on(thread, [], side, _NOTHING, self.definitions))
 
+    def _approve(self) -> bool:
+        """Approve every call that waits for that; whether any did."""
+        replies = [
+            e.SessionReply(prompt_id=each.prompt_id, decision="approve")
+            for each in self.thread.prompts
+            if each.kind == "approval"
+        ]
+        if replies:
+            self._loop.signal(Taken(tuple(replies)))
+        return bool(replies)
+
     def _expire(self) -> None:
-        """Give up an answer that has not come in time."""
-        call = self.thread.pause
-        if call is not None and call.expires_at and self._now >= call.expires_at:
-            self._loop.signal(Taken((e.SessionTimer(timer=call.key),)))
+        """Give up the answers that have not come in time."""
+        late = [
+            e.SessionTimer(timer=each.prompt_id)
+            for each in self.thread.prompts
+            if each.expires_at and self._now >= each.expires_at
+        ]
+        if late:
+            self._loop.signal(Taken(tuple(late)))
 
     @property
     def _now(self) -> int:

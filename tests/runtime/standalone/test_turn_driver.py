@@ -1006,3 +1006,32 @@ def test_the_front_door_has_the_seeds_names_and_the_driver_loads_when_it_is_used
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+@pytest.mark.spec("U-03")
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        ("approve", ("pay", "paid 1", False)),
+        ("no", ("pay", "not run: denied: no", True)),
+    ],
+)
+async def test_a_call_that_needs_approval_waits_for_the_user(
+    said: str, result: tuple[str, str, bool], ports: Ports
+) -> None:
+    paid: list[int] = []
+
+    @tool(approval=lambda amount: amount > 0)
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return f"paid {amount}"
+
+    agent = frame(script(call("pay", amount=1), "So."), pay)
+    executor = AgentExecutor([agent], ports=ports)
+    main = executor.main_frame()
+    asked = await executor.execute_turn(main, "go")
+    assert asked == TurnResult(A.INTERRUPT, 'May pay run? {"amount":1}\n- approve\n- deny')
+    assert not paid
+    assert await executor.execute_turn(main, said) == TurnResult(A.SEND_TEXT, "So.")
+    assert outputs(main.session) == [result]
+    assert paid == ([1] if said == "approve" else [])
