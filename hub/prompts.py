@@ -104,8 +104,9 @@ class Prompts:
         timeout: float | None,
         *,
         asker: Asker | None = None,
+        check: Check = None,
     ) -> Any:
-        """Ask on behalf of a run or of nobody."""
+        """Ask on behalf of a run or of nobody; ``check`` says which replies do not fit."""
         check_label("address", address)
         check_text("question", question)
         options = check_options("options", options)
@@ -119,7 +120,7 @@ class Prompts:
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._pipeline.dispatcher.number:x}.{self._number}"
         run_id = asker.run_id if asker is not None else ""
-        prompt = PendingPrompt(f"{run_id or 'hub'}.{number}", run_id, address)
+        prompt = PendingPrompt(f"{run_id or 'hub'}.{number}", run_id, address, check=check)
         self._register(prompt)
         try:
             self._announce(prompt, asker, question, options, timeout)
@@ -159,22 +160,16 @@ class Prompts:
 
     def hold(
         self, prompt_id: str, run_id: str, kind: PromptKind = "question", check: Check = None
-    ) -> None:
-        """A run waits for the reply to a prompt, according to its record.
-
-        Of a prompt that is open already, ``check`` is from now on how its replies are checked.
-        """
+    ) -> PendingPrompt:
+        """A run waits for the reply to a prompt, according to its record; again, it is the same."""
         prompt = self._open.get(prompt_id)
         if prompt is None:
-            self._register(PendingPrompt(prompt_id, run_id, "user", kind, check))
-        elif check is not None:
-            prompt.check = check
+            prompt = PendingPrompt(prompt_id, run_id, "user", kind, check)
+            self._register(prompt)
+        return prompt
 
-    async def wait(self, prompt_id: str) -> SessionReply:
+    async def wait(self, prompt: PendingPrompt) -> SessionReply:
         """The reply to a prompt that is held; raises ``PromptClosed`` where it ends without."""
-        prompt = self._open.get(prompt_id)
-        if prompt is None:
-            raise PromptClosed(prompt_id, self._ended.reason_of(prompt_id))
         await prompt.wait()
         return await self._answer_of(prompt)
 

@@ -24,9 +24,20 @@ from msgspec.structs import replace
 
 from hubbub.agents.state.area import NO_AREA, Area, with_file, with_files, with_key
 from hubbub.agents.state.family import NO_RESULT, OPENING, describe
-from hubbub.agents.state.prompts import OpenPrompt, ends_of, with_prompt, without_prompt
+from hubbub.agents.state.prompts import (
+    LOST,
+    Answered,
+    OpenPrompt,
+    ends_of,
+    find_prompt,
+    with_answer,
+    with_prompt,
+    without_prompt,
+)
 from hubbub.agents.turn.crash_limit import crash_limit_failure
+from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
+from hubbub.hub.delivery.pending_prompt import end_of
 from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
 from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, encode_value
@@ -36,7 +47,9 @@ __all__ = [
     "admit",
     "child_terminations",
     "completion",
+    "ends_question",
     "fold_code",
+    "lost_questions",
     "opening",
     "refusal_of_restart",
     "report",
@@ -66,6 +79,8 @@ class CodeThread(Struct, frozen=True, gc=False):
     """Whether the execution at work has got anywhere."""
     prompts: tuple[OpenPrompt, ...] = ()
     """What the code has asked and nobody has answered yet."""
+    answers: tuple[Answered, ...] = ()
+    """What the questions that it has asked came to, which it asks again after a crash."""
 
     @property
     def depth(self) -> int:
@@ -112,7 +127,7 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.SessionPrompt():
             return replace(thread, prompts=with_prompt(thread.prompts, event))
         case e.SessionPromptEnd():
-            return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
+            return _answered(thread, event)
         case e.SessionTaken():
             return _taken(thread, event)
         case _:
@@ -128,10 +143,37 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
             case e.SessionClose():
                 thread = replace(thread, closing=True)
             case e.SessionReply() if thread.prompts:
-                thread = replace(thread, prompts=without_prompt(thread.prompts, item.prompt_id))
+                thread = _answered(thread, item)
             case e.SessionMessage() if not thread.has_progressed:
                 thread = replace(thread, causes=(), has_progressed=True)
     return thread
+
+
+def _answered(thread: CodeThread, event: e.SessionPromptEnd | e.SessionReply) -> CodeThread:
+    answers = with_answer(thread.answers, thread.prompts, event)
+    if answers is not thread.answers and not thread.has_progressed:
+        thread = replace(thread, causes=(), has_progressed=True)
+    prompts = without_prompt(thread.prompts, event.prompt_id)
+    return replace(thread, prompts=prompts, answers=answers)
+
+
+def ends_question(
+    thread: CodeThread, item: e.SessionReply | e.SessionTimer, *, is_running: bool
+) -> tuple[Event, ...]:
+    """What is written when the reply to a prompt is taken, or its time is over."""
+    key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
+    prompt = find_prompt(thread.prompts, key)
+    if prompt is None or not (is_running or prompt.ordinal):  # An earlier execution asked.
+        if isinstance(item, e.SessionTimer):
+            return (e.SessionTaken(items=(item,)),)
+        return (e.SessionDropped(items=(item,), reason=PROMPT_ENDED),)
+    reason = end_of(item) if isinstance(item, e.SessionReply) else "expired"
+    return (e.SessionTaken(items=(item,)), *ends_of((prompt,), reason))
+
+
+def lost_questions(thread: CodeThread) -> tuple[Event, ...]:
+    """The ends of the prompts that are lost with the process; the code asks the others again."""
+    return tuple(ends_of(tuple([x for x in thread.prompts if not x.ordinal]), LOST))
 
 
 def opening(item: e.SessionOpen, *, emits_start: bool) -> tuple[Event, ...]:

@@ -171,6 +171,31 @@ class RunState(Protocol):
         """Give this run, and every run below it, a value of a variable."""
         ...
 
+    async def ask(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        schema: Any = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Ask the user and wait for the answer; the wait counts neither as the tool's time, which
+        stands still, nor as work.
+
+        ``schema``, a type or a JSON schema, says what the answer must be: one that does not fit is
+        rejected with the reason, and the prompt stays open; what is returned is of that type, else
+        the text of the reply.  What the user says next in the conversation is the answer, too; if
+        it does not fit, it ends the question.
+
+        Questions of a call are on record by their order: where the tool is ``idempotent`` and its
+        call is made again after a crash, it gets the recorded answer, or waits on with the same
+        open prompt.  Else the prompt ends as lost with its process.  In hooks nothing is on record.
+
+        Raises ``PromptTimeout``, and ``PromptClosed`` where the question is denied or ends without
+        an answer.  A plain tool calls ``anyio.from_thread.run(state.ask, "Sure?")``.
+        """
+        ...
+
     def queue_message(self, message: Sayable) -> Receipt:
         """Queue a message for this run: it is seen before the next step, or forces a turn.
 

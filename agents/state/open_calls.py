@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hubbub.agents.state.family import with_results
-from hubbub.agents.state.prompts import with_prompt, without_prompt
+from hubbub.agents.state.prompts import with_answer, with_prompt, without_prompt
 from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.state.transcript import said
 from hubbub.hub import events as e
@@ -76,6 +76,8 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
     step = thread.open
     if step is None or not step.is_answered:
         return thread
+    if thread.answers:
+        thread = replace(thread, answers=())
     return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
 
 
@@ -100,7 +102,10 @@ def end_prompt(thread: Thread, event: e.SessionPromptEnd | e.SessionReply) -> Th
         return thread
     if isinstance(event, e.SessionReply) and event.decision == "approve":
         thread = _approved(thread, event)
-    return replace(thread, prompts=without_prompt(thread.prompts, event.prompt_id))
+    return replace(
+        thread, prompts=without_prompt(thread.prompts, event.prompt_id),
+        answers=with_answer(thread.answers, thread.prompts, event),
+    )  # fmt: skip
 
 
 def _approved(thread: Thread, reply: e.SessionReply) -> Thread:

@@ -20,12 +20,13 @@ from msgspec import Struct
 
 from hubbub.hub import events as e
 from hubbub.hub.delivery.ended_prompts import is_run_address
+from hubbub.hub.delivery.pending_prompt import end_of
 from hubbub.hub.events import PromptKind
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
-    "LOST", "OpenPrompt", "ends_of", "find_prompt", "open_prompts_of", "with_prompt",
-    "without_prompt",
+    "LOST", "Answered", "OpenPrompt", "ends_of", "find_answer", "find_prompt", "open_prompts_of",
+    "with_answer", "with_prompt", "without_prompt",
 ]  # fmt: skip
 
 LOST = "lost: the process stopped"
@@ -68,14 +69,24 @@ class OpenPrompt(Struct, frozen=True, gc=False):
 Prompts = tuple[OpenPrompt, ...]
 
 
-class AskingThread(Protocol):
+class Answered(Struct, frozen=True, gc=False):
+    """A question that has ended, and is on record for code that asks it again."""
+
+    prompt_id: str
+    content: str | None = None
+    """The answer; None where there is none."""
+    reason: str = ""
+    """Why it ended without one."""
+
+
+class WithPrompts(Protocol):
     """The thread of a run."""
 
     @property
     def prompts(self) -> Prompts: ...
 
 
-def open_prompts_of(thread: AskingThread) -> Prompts:
+def open_prompts_of(thread: WithPrompts) -> Prompts:
     """What a run, by its thread, waits for people to answer: the oldest first."""
     return tuple([each for each in thread.prompts if not is_run_address(each.to)])
 
@@ -99,6 +110,25 @@ def without_prompt(prompts: Prompts, prompt_id: str) -> Prompts:
 def find_prompt(prompts: Prompts, prompt_id: str) -> OpenPrompt | None:
     """The open prompt of that id, if there is one."""
     return next((each for each in prompts if each.prompt_id == prompt_id), None)
+
+
+def with_answer(
+    answers: tuple[Answered, ...], prompts: Prompts, event: e.SessionPromptEnd | e.SessionReply
+) -> tuple[Answered, ...]:
+    """What is on record of ended questions after one of the open ``prompts`` has ended."""
+    prompt = find_prompt(prompts, event.prompt_id)
+    if prompt is None or not prompt.ordinal:
+        return answers
+    if isinstance(event, e.SessionPromptEnd):
+        return (*answers, Answered(event.prompt_id, reason=event.reason))
+    if event.decision == "deny":
+        return (*answers, Answered(event.prompt_id, reason=end_of(event)))
+    return (*answers, Answered(event.prompt_id, event.content))
+
+
+def find_answer(answers: tuple[Answered, ...], prompt_id: str) -> Answered | None:
+    """What a question came to, if it has ended."""
+    return next((each for each in answers if each.prompt_id == prompt_id), None)
 
 
 def ends_of(prompts: Prompts, reason: str, turn: int = 0) -> Iterator[e.SessionPromptEnd]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
 from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.family import NO_FAMILY, Family
-from hubbub.agents.state.prompts import OpenPrompt
+from hubbub.agents.state.prompts import Answered, OpenPrompt
 from hubbub.hub.events import NO_USAGE, OutcomeName, PromptKind, SessionOpen
 from hubbub.hub.values import NULL, Json, decode_value
 
@@ -227,6 +227,8 @@ class Thread(Struct, frozen=True, gc=False):
     area: Area = NO_AREA
     prompts: tuple[OpenPrompt, ...] = ()
     """What its calls, tools and hooks have asked and nobody has answered yet."""
+    answers: tuple[Answered, ...] = ()
+    """What the questions of tools at work came to, which they may ask again after a crash."""
 
     @property
     def view(self) -> tuple[ModelMessage, ...]:

@@ -115,18 +115,25 @@ def crash_limit_failure(causes: tuple[str, ...]) -> str:
 def questions(events: Iterable[Event]) -> dict[str, str]:
     """The prompts that a run was waiting for when its lane ends, by id: the calls that asked."""
     asked: dict[str, str] = {}
+    lasting: dict[str, str] = {}
     for event in events:
         match event:
             case e.AgentRestore():
                 asked.clear()
+            case e.AgentPark():  # It has come as far as to wait again.
+                asked |= lasting
             case e.SessionPrompt():
                 asked[event.prompt_id] = event.call_id
+                if event.ordinal:
+                    lasting[event.prompt_id] = event.call_id
             case e.SessionPromptEnd():
                 asked.pop(event.prompt_id, None)
+                lasting.pop(event.prompt_id, None)
             case e.SessionTaken():
                 for item in event.items:
                     if isinstance(item, e.SessionReply):
                         asked.pop(item.prompt_id, None)
+                        lasting.pop(item.prompt_id, None)
     return asked
 
 

@@ -58,10 +58,6 @@ class EndedPrompts:
             if len(self._reasons) > REMEMBERED:
                 self._reasons.popitem(last=False)
 
-    def reason_of(self, prompt_id: str) -> str:
-        """Why one ended, where that is remembered."""
-        return self._reasons.get(prompt_id, UNKNOWN)
-
     def refuse(self, prompt_id: str) -> Receipt:
         """The rejection of a reply; it is settled later where that takes reading."""
         check_text("prompt_id", prompt_id)

@@ -9,6 +9,7 @@ What a person says to a conversation answers the prompts of every run below it, 
 (``replies_to``): those that were open when it was said.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -23,12 +24,13 @@ from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.delivery.ended_prompts import asker_of
-from hubbub.hub.events import InLane, PromptKind, SessionMessage, SessionReply
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event, InLane, PromptKind, SessionMessage, SessionReply
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.store.journal import Commit
 from hubbub.hub.values import NULL
 from hubbub.runtime.activities.approvals import parsed
+from hubbub.runtime.activities.questions import AnswerReader
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
@@ -51,6 +53,8 @@ class LastingPrompt(Struct, frozen=True, omit_defaults=True):
     agent: str = ""
     side: str = ""
     tool: str = ""
+    schema: str = ""
+    """The JSON schema that the answer must fit, where it must."""
 
     @property
     def run_id(self) -> str:
@@ -85,30 +89,44 @@ class LastingPrompts:
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────
 
-    def follow(self, lane: OwnLane, before: Prompts, after: Thread, commit: Commit) -> None:
-        """A run's open prompts are about to change; ``commit`` says so."""
-        notes: dict[str, str] = {}
-        for event in commit.events:
-            if isinstance(event, e.SessionPromptEnd):
-                # No reply is accepted from here on.
-                self._services.hub.prompts.end(event.prompt_id, event.reason)
-        for prompt in before:
-            if prompt.is_lasting and find_prompt(after.prompts, prompt.prompt_id) is None:
-                notes[NOTE + prompt.prompt_id] = ""
-                self._forget(prompt.prompt_id)
-        for prompt in after.prompts:
-            if prompt.is_lasting and find_prompt(before, prompt.prompt_id) is None:
-                kept = _kept(prompt, lane, after.agent, after.acts_as)
-                notes[NOTE + prompt.prompt_id] = _note_of(kept, prompt)
-                self._open(kept)
-        if notes:
-            commit.notes = {**(commit.notes or {}), **notes}
+    def follow(
+        self,
+        lane: OwnLane,
+        events: Iterable[Event],
+        before: Prompts,
+        after: Prompts,
+        side: str = "",
+        *,
+        is_with_run: bool = False,
+    ) -> dict[str, str]:
+        """The open prompts of a run are about to change by ``events``; returns the notes of that.
 
-    def found(self, lane: OwnLane, thread: Thread) -> None:
-        """A run has come into memory: its prompts may be unknown, where it was brought here."""
-        for prompt in thread.prompts:
+        Only what waits in no task is noted: a run that is at work is read when the store opens.
+        """
+        notes: dict[str, str] = {}
+        for event in events:
+            if isinstance(event, e.SessionPromptEnd):
+                # No reply is accepted from here on, whenever the store takes the record.
+                prompts = self._services.hub.prompts
+                prompts.end(event.prompt_id, event.reason, is_with_run=is_with_run)
+        for prompt in before:
+            if prompt.is_lasting and find_prompt(after, prompt.prompt_id) is None:
+                self._forget(prompt.prompt_id)
+                if prompt.is_held:
+                    notes[NOTE + prompt.prompt_id] = ""
+        for prompt in after:
+            if prompt.is_lasting and find_prompt(before, prompt.prompt_id) is None:
+                kept = _kept(prompt, lane, side)
+                self._open(kept)
+                if prompt.is_held:
+                    notes[NOTE + prompt.prompt_id] = _note_of(kept, prompt)
+        return notes
+
+    def found(self, lane: OwnLane, prompts: Prompts, side: str = "") -> None:
+        """A run has come into memory, with these open prompts."""
+        for prompt in prompts:
             if prompt.is_lasting:
-                self._open(_kept(prompt, lane, thread.agent, thread.acts_as))
+                self._open(_kept(prompt, lane, side))
 
     def _open(self, kept: LastingPrompt) -> None:
         tree = self.by_root.setdefault(kept.root_run_id, {})
@@ -140,6 +158,8 @@ class LastingPrompts:
 
     def _check(self, kept: LastingPrompt, reply: SessionReply) -> str:
         """Why a reply does not fit; empty where it does."""
+        if kept.schema:
+            return _answer_problem(kept.schema, reply)
         if kept.kind != "approval" or reply.arguments_json is NULL:
             return ""
         side = self._services.definitions.find_side(kept.agent, kept.side)
@@ -196,6 +216,15 @@ class LastingPrompts:
         return msgspec.structs.replace(reply, decision="deny")
 
 
+def _answer_problem(schema: str, reply: SessionReply) -> str:
+    """Why an answer does not fit, as far as is known before the asker is back."""
+    try:
+        reader = AnswerReader(msgspec.json.decode(schema))
+    except (BadValue, msgspec.DecodeError):  # What only its type says is checked by the asker.
+        return ""
+    return reader.problem(reply)
+
+
 def _asks_itself(thread: Thread, kept: LastingPrompt) -> bool:
     """Whether a tool of the run has asked, rather than a call, which is answered in its status."""
     prompt = find_prompt(thread.prompts, kept.prompt_id)
@@ -208,11 +237,12 @@ def _child_below(kept: LastingPrompt, run_id: str) -> str:
     return path[path.index(run_id) - 1] if run_id in kept.above else ""
 
 
-def _kept(prompt: OpenPrompt, lane: OwnLane, agent: str, side: str) -> LastingPrompt:
+def _kept(prompt: OpenPrompt, lane: OwnLane, side: str) -> LastingPrompt:
     above = tuple([run_id for run_id, _ in lane.ancestors])
     return LastingPrompt(
         prompt.prompt_id, prompt.kind, above, prompt.since, prompt.expires_at,
-        agent, side, prompt.tool,
+        lane.agent, side, prompt.tool,
+        "" if prompt.schema_json is NULL else bytes(prompt.schema_json).decode(),
     )  # fmt: skip
 
 

@@ -6,11 +6,11 @@ in ``hubbub.agents.turn.interpret``.
 
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import CoroutineType
-from typing import Any, Protocol, assert_never
+from typing import Any, ClassVar, Protocol, assert_never
 
 import anyio
 from msgspec import structs
@@ -65,7 +65,6 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import RunHub, RunScope
-from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.runtime.activities.approvals import parsed, with_held_calls
 from hubbub.runtime.activities.call_tool import invoke
@@ -81,6 +80,7 @@ from hubbub.runtime.activities.hooks import (
 )
 from hubbub.runtime.activities.off_loop import OffLoop
 from hubbub.runtime.activities.other_runs import OtherRuns
+from hubbub.runtime.activities.questions import extended
 from hubbub.runtime.activities.thread_state import ThreadState, recorder
 from hubbub.runtime.kernel.services import Services
 
@@ -91,7 +91,6 @@ __all__ = [
     "perform",
     "timed_out",
     "timeout_of",
-    "together",
 ]
 
 MODEL_TIMEOUT = 600.0
@@ -160,30 +159,18 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
         return _ended_from_within(activity, error_text(error, at_work.masker()))
 
 
-async def together(
-    activities: tuple[Activity, ...], do: Callable[[Activity], Awaitable[Signal]]
-) -> list[Signal]:
-    """Do activities side by side; what they came to, in their order."""
-    if len(activities) == 1:
-        return [await do(activities[0])]
-    signals: dict[int, Signal] = {}
-
-    async def one(number: int, activity: Activity) -> None:
-        signals[number] = await do(activity)
-
-    async with anyio.create_task_group() as group:
-        for number, activity in enumerate(activities):
-            start_in(group, one(number, activity))
-    return [signals[number] for number in sorted(signals)]
-
-
 class AtWork:
     """What an activity needs, and the scope it acts in.
 
     Once that is no longer live, whatever the activity still emits is dropped.
     """
 
-    __slots__ = ("others", "run", "services", "side", "thread", "work")
+    __slots__ = ("limit", "others", "run", "services", "side", "thread", "work")
+
+    keeps_answers: ClassVar[bool] = False
+    """Whether what its tools ask is on record, for a call that is made again."""
+    limit: anyio.CancelScope
+    """Where hooks are called after a tool: what bounds the tool's time, while it is called."""
 
     def __init__(
         self, services: Services, others: OtherRuns, run: Performer, work: RunScope
@@ -208,8 +195,12 @@ class AtWork:
         return ThreadState(
             self.services, self.others, run.lane, lambda: run.thread,
             recorder(run.record, lambda: work.is_live),
-            hub=hub, side=self.side, call_id=call_id,
+            hub=hub, side=self.side, call_id=call_id, asking=self if self.keeps_answers else None,
         )  # fmt: skip
+
+    def standing_still(self) -> AbstractContextManager[None]:
+        """Inside, the call's time does not pass."""
+        return extended(getattr(self, "limit", None))
 
     def environment(self) -> Environment:
         return Environment.of(self.services, self.run.lane, self.side)
@@ -290,7 +281,7 @@ async def _run_tool(
     if not at.side.hooks:
         return await invoke(tool, kwargs, given, offload, failed), True
     # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
-    with anyio.move_on_after(tool.timeout):
+    with anyio.move_on_after(tool.timeout) as at.limit:
         return await invoke(tool, kwargs, given, offload, failed), True
     assert tool.timeout is not None
     return ToolResult(TIMED_OUT.format(tool.timeout), is_error=True), True

@@ -28,6 +28,7 @@ from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.other_runs import OtherRuns
+from hubbub.runtime.activities.questions import AskingCall, Question, ask, ask_once
 from hubbub.runtime.kernel.handle import Run, terminate_tree
 from hubbub.runtime.kernel.services import Services
 
@@ -45,8 +46,8 @@ class ThreadState:
     """
 
     __slots__ = (
-        "_by", "_env", "_lane", "_others", "_record", "_services", "_side", "_thread", "call_id",
-        "hub",
+        "_asked", "_asking", "_by", "_env", "_lane", "_others", "_record", "_services", "_side",
+        "_thread", "call_id", "hub",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +62,11 @@ class ThreadState:
         side: ActiveSide | None = None,
         call_id: str = "",
         by: "ThreadState | None" = None,
+        asking: AskingCall | None = None,
     ) -> None:
+        self._asking = asking
+        """The call whose questions are on record; ``None`` in hooks and elsewhere."""
+        self._asked = 0
         self._by = by or self
         """The run that looks."""
         self._services = services
@@ -136,6 +141,28 @@ class ThreadState:
 
     def _area(self) -> Area:
         return self._thread().area
+
+    # ── questions ────────────────────────────────────────────────────────────────────────────
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        schema: Any = None,
+        timeout: float | None = None,
+    ) -> Any:
+        self._record.check()
+        asked = Question(question, options, schema, timeout)
+        asking = self._asking
+        if asking is None or not self.call_id:
+            return await ask_once(self.hub, asked)
+        self._asked += 1
+        ordinal = self._asked
+        place = self.call_id.replace(".", "_")
+        prompt_id = f"{self.run_id}.ask_{place}_{ordinal}"
+        with asking.standing_still():
+            return await ask(asking.run, self.hub, prompt_id, ordinal, asked)
 
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 

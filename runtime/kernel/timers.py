@@ -15,10 +15,12 @@ __all__ = ["Timer", "Timers"]
 class Timer:
     """A deadline that may be called off."""
 
-    __slots__ = ("_timers", "fire")
+    __slots__ = ("_timers", "due", "fire")
 
     def __init__(self, timers: "Timers", fire: Callable[[], None]) -> None:
         self._timers = timers
+        self.due = 0.0
+        """When it fires, by the monotonic clock."""
         self.fire: Callable[[], None] | None = fire
 
     def cancel(self) -> None:
@@ -46,7 +48,7 @@ class Timers:
     def after(self, seconds: float, fire: Callable[[], None]) -> Timer:
         """Call ``fire`` in ``seconds``; it must not raise."""
         timer = Timer(self, fire)
-        deadline = self._clock.monotonic() + seconds
+        timer.due = deadline = self._clock.monotonic() + seconds
         heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
         if self._heap[0][2] is timer:
             # The sleeper must look again: this one is due before what it sleeps for.

@@ -7,7 +7,8 @@ What is cancelled may still return something: that is dropped, and what it emits
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -61,11 +62,15 @@ class DrivenRun(Performer, LiveModelRun, Protocol):
 class Ticket:
     """An activity under way: its task and its timer."""
 
-    __slots__ = ("handle", "timer")
+    __slots__ = ("asking", "handle", "left", "timer")
 
     def __init__(self) -> None:
         self.handle: TaskHandle[Any, None] | InlineCaller | None = None
         self.timer: Timer | None = None
+        self.asking = 0
+        """How many people its tool waits for just now: its time does not pass meanwhile."""
+        self.left = -1.0
+        """The seconds that it has left then; none if there is no limit."""
 
 
 class ActivityTasks:
@@ -145,7 +150,7 @@ class ActivityTasks:
             try:
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
-                    perform(activity, _Work(self._shared, run, activity, ticket, running)),
+                    perform(activity, _Work(self._shared, run, activity, ticket, self)),
                     on_wait=partial(self._set_timer, activity, ticket),
                 )
             except Exception as error:
@@ -180,8 +185,29 @@ class ActivityTasks:
     def _set_timer(self, activity: Activity, ticket: Ticket) -> None:
         seconds = timeout_of(activity, self._run.side)
         if seconds is not None and self.running.get(activity) is ticket:
+            if ticket.asking:
+                ticket.left = seconds
+                return
             fire = partial(self._time_out, activity, seconds)
             ticket.timer = self._services.timers.after(seconds, fire)
+
+    def stop_timer(self, ticket: Ticket) -> None:
+        """A tool begins to wait for a person."""
+        ticket.asking += 1
+        if ticket.timer is not None:
+            now = self._services.hub.ports.clock.monotonic()
+            ticket.left = max(0.0, ticket.timer.due - now)
+            ticket.timer.cancel()
+            ticket.timer = None
+
+    def resume_timer(self, activity: Activity, ticket: Ticket) -> None:
+        """It waits for that one no more."""
+        ticket.asking -= 1
+        if not ticket.asking and ticket.left >= 0 and self.running.get(activity) is ticket:
+            seconds = timeout_of(activity, self._run.side) or 0.0
+            fire = partial(self._time_out, activity, seconds)
+            ticket.timer = self._services.timers.after(ticket.left, fire)
+            ticket.left = -1.0
 
     def _time_out(self, activity: Activity, seconds: float) -> None:
         if activity in self.running:
@@ -193,7 +219,9 @@ class ActivityTasks:
 class _Work(AtWork):
     """The scope of one activity (``RunScope``): void as soon as it is no longer wanted."""
 
-    __slots__ = ("_activity", "_run", "_running", "_ticket", "lane")
+    __slots__ = ("_activity", "_run", "_running", "_tasks", "_ticket", "lane")
+
+    keeps_answers = True
 
     def __init__(
         self,
@@ -201,7 +229,7 @@ class _Work(AtWork):
         run: DrivenRun,
         activity: Activity,
         ticket: Ticket,
-        running: dict[Activity, Ticket],
+        tasks: ActivityTasks,
     ) -> None:
         if run.side is None:
             raise UnknownAgent(run.thread.agent, shared.services.definitions.names)
@@ -213,8 +241,19 @@ class _Work(AtWork):
         self.work = self
         self._activity = activity
         self._ticket = ticket
-        self._running = running
+        self._tasks = tasks
+        self._running = tasks.running
         self.lane = run.lane
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Inside, the call's time does not pass."""
+        self._tasks.stop_timer(self._ticket)
+        try:
+            with super().standing_still():
+                yield
+        finally:
+            self._tasks.resume_timer(self._activity, self._ticket)
 
     @property
     def is_live(self) -> bool:

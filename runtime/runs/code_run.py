@@ -15,7 +15,9 @@ from hubbub.agents.code.lifecycle import (
     admit,
     child_terminations,
     completion,
+    ends_question,
     fold_code,
+    lost_questions,
     opening,
     refusal_of_restart,
     report,
@@ -25,11 +27,9 @@ from hubbub.agents.code.lifecycle import (
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
 from hubbub.agents.frames.activation import activated_in
-from hubbub.agents.state.prompts import LOST, ends_of, find_prompt
+from hubbub.agents.state.prompts import find_prompt
 from hubbub.agents.state.thread import FAILURES
-from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
-from hubbub.hub.delivery.pending_prompt import end_of
 from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
 from hubbub.hub.logs import log
@@ -83,6 +83,8 @@ class CodeRun:
         self.definition = definition
         self.lane = lane
         self.thread = thread
+        if thread.prompts:
+            shared.prompts.found(lane, thread.prompts)
         self._steps = DurableSteps(self, recorded)
         self._inbox = RunInbox(self, self._steps.refuse_inside_step)
         self._seen = 0
@@ -111,8 +113,9 @@ class CodeRun:
             case e.SessionOpen():
                 emits = self.definition.emits_start_complete
                 self._append(opening(item, emits_start=emits), taken=(item,))
-            case e.SessionReply():
-                self._put_reply(item)
+            case e.SessionReply() | e.SessionTimer():
+                is_running = self._handle is not None
+                self._append(ends_question(self.thread, item, is_running=is_running), taken=(item,))
             case e.SessionTerminate():
                 self.end("terminated", reason=item.reason, taken=(item,))
             case e.SessionAbort():
@@ -122,15 +125,6 @@ class CodeRun:
                 self._inbox.notify()
             case _:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
-
-    def _put_reply(self, item: e.SessionReply) -> None:
-        """The answer to an open prompt; any other becomes a dead letter."""
-        prompt = find_prompt(self.thread.prompts, item.prompt_id)
-        if prompt is None or self._handle is None:  # An earlier execution asked.
-            self._append((e.SessionDropped(items=(item,), reason=PROMPT_ENDED),), taken=(item,))
-        else:
-            end = ends_of((prompt,), end_of(item))
-            self._append((e.SessionTaken(items=(item,)), *end), taken=(item,))
 
     def pass_deadline(self) -> None:
         self.end("timed_out", reason="the run's time is over")
@@ -177,8 +171,8 @@ class CodeRun:
             return
         restore = e.AgentRestore(attempt=self.thread.attempt + 1, reason=cause)
         self._is_restored = True
-        asked = ends_of(self.thread.prompts, LOST)
-        events = (*start_if_missing(self.thread), restore, *asked, *recorded.lost)
+        lost = (*lost_questions(self.thread), *recorded.lost)
+        events = (*start_if_missing(self.thread), restore, *lost)
         # What was put here before is what the earlier executions have not consumed.
         self._inbox.put_again(recorded.messages)
         self._append(events, fold=self._keeper.mark_trial, after=lambda _: self.begin())
@@ -313,14 +307,14 @@ class CodeRun:
         )
 
     def _fold(self, events: Iterable[Event]) -> None:
+        before = self.thread.prompts
         for event in events:
             self.thread = fold_code(self.thread, event)
-        is_over = self.thread.phase == "ended"
-        for event in events:
-            if isinstance(event, e.SessionPromptEnd):
-                # No reply is accepted from here on, whenever the store takes the record.
-                prompts = self.services.hub.prompts
-                prompts.end(event.prompt_id, event.reason, is_with_run=is_over)
+        if before is not self.thread.prompts:
+            is_over = self.thread.phase == "ended"
+            self.shared.prompts.follow(
+                self.lane, events, before, self.thread.prompts, is_with_run=is_over
+            )
 
     def _committed(self, commit: Commit) -> None:
         for event in commit.events:

@@ -16,6 +16,7 @@ from hubbub.hub.values import check_options
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.questions import Question
 from hubbub.runtime.activities.thread_state import notify_parent, recorder, result_of_spawn
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.durable_steps import DurableSteps
@@ -147,12 +148,49 @@ class RunContext:
         """Say what the run is busy with: an ``agent:status`` event."""
         self.hub.emit(AgentStatus(status=_words("status", status)))
 
+    @overload
     async def ask(
         self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
-    ) -> str:
-        """Ask the user and wait for the first reply.  Raises ``PromptTimeout``."""
-        answer: str = await self.hub.ask("user", question, options=options, timeout=timeout)
-        return answer
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self, question: str, *, schema: type[T], options: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> T: ...  # fmt: skip
+
+    @overload
+    async def ask(
+        self, question: str, *, schema: Any, options: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> Any: ...  # fmt: skip
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        schema: Any = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Ask the user and wait for the first reply.
+
+        ``schema``, a type (Struct, dataclass, ``bool``, ``list[int]``, …) or a JSON schema, says
+        what the answer must be: one that does not fit is rejected with the reason, and the prompt
+        stays open; what is returned is of that type, else the text of the reply.
+
+        The answer is on record.  Executed again after a crash, the run's n-th call returns what
+        its n-th question was answered; one that nobody has answered yet waits on with the same
+        prompt id.  So the code must ask the same questions in the same order each time.  A step
+        (``ctx.step("allowed", ctx.ask, "Deploy?")``) is not needed for that any more, and does no
+        harm.
+
+        A conversation's user who says something while the code runs below it answers the question
+        with that.  Raises ``PromptTimeout``, and ``PromptClosed`` where the prompt is denied or
+        ends otherwise.
+        """
+        asked = Question(question, options, schema, timeout)
+        return await self._steps.ask(asked, self.hub)
 
     def spawn(
         self,
@@ -211,7 +249,6 @@ class RunContext:
             at = await ctx.step("started", time.time)
             draw = await ctx.step("draw", random.randrange, 6)
             order = await ctx.step("order", shop.order, "tea", type=Order)
-            yes = await ctx.step("allowed", ctx.ask, "Deploy?")
 
         * **At least once**: a process that dies after ``fn`` did something and before that is on
           record does it again.  Give such effects a key of their own (``ctx.run_id`` and the

@@ -18,26 +18,29 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.area import key_problem
 from hubbub.hub.errors import BadValue, ChildChanged, Closed, InsideStep, RunEnded
 from hubbub.hub.events import AgentRecord, SessionMessage
+from hubbub.hub.run_hub import RunHub
 from hubbub.hub.values import Json, encode_value
+from hubbub.runtime.activities.questions import Question, ask
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
 
 __all__ = ["DurableSteps"]
 
-_AT_WORK: Final[ContextVar[tuple[str, str]]] = ContextVar("hubbub_step", default=("", ""))
-"""The run and the name of the step that this code is part of."""
+_AT_WORK: Final[ContextVar[tuple[str, str, int]]] = ContextVar("hubbub_step", default=("", "", 0))
+"""The run, and the name and number of the step that this code is part of."""
 
 
 class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
-    __slots__ = ("_consumed", "_run", "_spawned", "_steps", "recorded")
+    __slots__ = ("_asked", "_consumed", "_run", "_spawned", "_steps", "recorded")
 
     def __init__(self, run: CodeScope, recorded: Recorded) -> None:
         self._run = run
         self.recorded = recorded
         self._steps: dict[str, int] = {}
         self._spawned = 0
+        self._asked: dict[str, int] = {}
         self._consumed = frozenset(message.seq for message in recorded.messages)
 
     def was_consumed(self, message: SessionMessage) -> bool:
@@ -46,7 +49,7 @@ class DurableSteps:
 
     def refuse_inside_step(self, call: str) -> None:
         """Raise ``InsideStep`` in code that is part of a step of this run."""
-        run_id, step = _AT_WORK.get()
+        run_id, step, _ = _AT_WORK.get()
         if run_id == self._run.lane.run_id:
             raise InsideStep(call, step)
 
@@ -76,13 +79,25 @@ class DurableSteps:
         value = self.recorded.steps.get((name, number))
         if value is not None:
             return step_value(name, value, type_)
-        value = await self._perform(name, function)
+        value = await self._perform(name, number, function)
         result = step_value(name, value, type_)  # Before it is on record, where it would stay.
         await self._record(AgentRecord(name=name, index=number, value_json=value))
         return result
 
-    async def _perform(self, name: str, function: Callable[[], Any]) -> Json:
-        token = _AT_WORK.set((self._run.lane.run_id, name))
+    async def ask(self, question: Question, hub: RunHub) -> Any:
+        """Ask the code's next question, or find its answer on record.
+
+        Those of a step are counted by themselves: a step that is on record asks no more.
+        """
+        self._check_live()
+        run_id, step, number = _AT_WORK.get()
+        place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""
+        ordinal = self._asked[place] = self._asked.get(place, 0) + 1
+        prompt_id = f"{self._run.lane.run_id}.ask_{place}{ordinal}"
+        return await ask(self._run, hub, prompt_id, ordinal, question)
+
+    async def _perform(self, name: str, number: int, function: Callable[[], Any]) -> Json:
+        token = _AT_WORK.set((self._run.lane.run_id, name, number))
         try:
             result = function()
             if inspect.isawaitable(result):

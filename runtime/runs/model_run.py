@@ -107,7 +107,7 @@ class ModelRun:
         self.lane = lane
         self.thread = thread
         if thread.prompts:
-            shared.prompts.found(lane, thread)
+            shared.prompts.found(lane, thread.prompts, thread.acts_as)
         self.side: ActiveSide | None = self._definitions.find_side(
             thread.agent or lane.agent, thread.acts_as
         )
@@ -160,6 +160,7 @@ class ModelRun:
 
     def is_at_rest(self, waits: int) -> bool:
         """Whether no more activities are under way than wait for other runs."""
+        waits += sum(each.ordinal > 0 for each in self.thread.prompts)
         return len(self._tasks.running) <= waits and not (self.signals or self.lane.in_flight)
 
     @property
@@ -328,7 +329,12 @@ class ModelRun:
         if side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
         if before.prompts is not thread.prompts:
-            self._shared.prompts.follow(self.lane, before.prompts, thread, commit)
+            prompts = self._shared.prompts
+            notes = prompts.follow(
+                self.lane, commit.events, before.prompts, thread.prompts, thread.acts_as
+            )
+            if notes:
+                commit.notes = {**(commit.notes or {}), **notes}
         if side is not None and side.hooks:
             self.hook_events += hook_events_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:

@@ -7,6 +7,7 @@ The loop of ``model_run`` where there is no inbox and no journal of its own: a c
 and where the conversation is kept, its host says.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, assert_never
 
 import anyio
@@ -27,6 +28,7 @@ from hubbub.agents.turn.decide import (
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import Concluded, Decision, Signal, Taken
 from hubbub.hub.events import InLane
+from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.activities.perform import (
     AtWork,
@@ -34,7 +36,6 @@ from hubbub.runtime.activities.perform import (
     perform,
     timed_out,
     timeout_of,
-    together,
 )
 
 __all__ = ["Rest", "TurnHost", "TurnLoop"]
@@ -94,7 +95,7 @@ class TurnLoop:
             case Take(kind=kind):
                 self.signal(Taken(host.take(kind)))
             case Do(activities=activities):
-                for signal in await together(activities, self._perform):
+                for signal in await _together(activities, self._perform):
                     self.signal(signal)
             case Conclude():
                 self.signal(Concluded())
@@ -117,3 +118,20 @@ class TurnLoop:
             return host.without_runs(await stepped(work, is_lent=self._is_lent))
         assert seconds is not None
         return timed_out(activity, seconds)
+
+
+async def _together(
+    activities: tuple[Activity, ...], do: Callable[[Activity], Awaitable[Signal]]
+) -> list[Signal]:
+    """Do activities side by side; what they came to, in their order."""
+    if len(activities) == 1:
+        return [await do(activities[0])]
+    signals: dict[int, Signal] = {}
+
+    async def one(number: int, activity: Activity) -> None:
+        signals[number] = await do(activity)
+
+    async with anyio.create_task_group() as group:
+        for number, activity in enumerate(activities):
+            start_in(group, one(number, activity))
+    return [signals[number] for number in sorted(signals)]

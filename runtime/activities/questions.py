@@ -1,0 +1,222 @@
+"""Questions of tools and code to people, whose answers are on record.
+
+    asked for the first time          a prompt opens, and the asker waits
+    asked again, after a crash        the recorded answer; or the same prompt, if it is still open
+    ended without an answer           ``PromptClosed``, or ``PromptTimeout``, each time
+
+A question is known by who asks and by how many that has asked before.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol
+
+import anyio
+import msgspec
+
+from hubbub.agents.definitions.arguments import Arguments, BadArguments
+from hubbub.agents.definitions.schema import read_schema
+from hubbub.agents.definitions.signature import Parameter, schema_of
+from hubbub.agents.state.prompts import Answered, Prompts, find_answer, find_prompt
+from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
+from hubbub.hub.events import SessionPrompt, SessionPromptEnd, SessionReply
+from hubbub.hub.run_hub import RunHub
+from hubbub.hub.texts import check_text
+from hubbub.hub.values import NULL, Json, check_options, check_seconds, encode_value
+
+__all__ = ["AnswerReader", "AskingCall", "AskingRun", "Question", "ask", "ask_once", "extended"]
+
+EXPIRED: Final = "expired"
+_NAME: Final = "answer"
+
+
+class AskingThread(Protocol):
+    """What a run's record says of its questions."""
+
+    @property
+    def prompts(self) -> Prompts: ...
+
+    @property
+    def answers(self) -> tuple[Answered, ...]: ...
+
+
+class AskingRun(Protocol):
+    """A run whose tool or code asks."""
+
+    @property
+    def thread(self) -> AskingThread: ...
+
+
+class AskingCall(Protocol):
+    """A call whose tool asks."""
+
+    @property
+    def run(self) -> AskingRun: ...
+
+    def standing_still(self) -> AbstractContextManager[None]:
+        """Inside, the call's time does not pass."""
+        ...
+
+
+class AnswerReader:
+    """Reads the text of an answer as what the asker wants: a type, or what a JSON schema says."""
+
+    __slots__ = ("_arguments", "_is_plain", "schema")
+
+    def __init__(self, schema: Any) -> None:
+        self._is_plain = isinstance(schema, Mapping)
+        if self._is_plain:
+            wrapped = {"type": "object", "properties": {_NAME: schema}, "required": [_NAME]}
+            parameters, _, problems = read_schema(wrapped)
+            if problems:
+                raise BadValue("schema", "; ".join(problems))
+            self.schema = encode_value("schema", schema)
+        else:
+            parameters = (Parameter(name=_NAME, type=schema),)
+            try:
+                shown = schema_of(list(parameters))
+            except Exception as error:
+                words = f"an answer cannot be read as {schema!r}: {error}"
+                raise BadValue("schema", words) from error
+            shared = {"$defs": shown["$defs"]} if "$defs" in shown else {}
+            self.schema = encode_value("schema", {**shown["properties"][_NAME], **shared})
+        self._arguments = Arguments(_NAME, parameters)
+
+    def read(self, text: str) -> Any:
+        """The answer; a text that is no JSON of the kind is read as a string.
+
+        Raises ``BadArguments``.
+        """
+        as_string = msgspec.json.encode(text).decode()
+        try:
+            msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            value = self._parse(as_string)
+        else:
+            try:
+                value = self._parse(text)
+            except BadArguments as problem:
+                try:
+                    value = self._parse(as_string)
+                except BadArguments:
+                    raise problem from None
+        return msgspec.to_builtins(value) if self._is_plain else value
+
+    def _parse(self, json: str) -> Any:
+        return self._arguments.parse(f'{{"{_NAME}":{json}}}')[_NAME]
+
+    def problem(self, reply: SessionReply) -> str:
+        """Why a reply does not fit; empty where it does."""
+        try:
+            self.read(reply.content)
+        except BadArguments as problem:
+            return "; ".join(problem.problems)
+        return ""
+
+
+class Question:
+    """What is asked, checked."""
+
+    __slots__ = ("options", "reader", "text", "timeout")
+
+    def __init__(
+        self, text: str, options: Sequence[str], schema: Any, timeout: float | None
+    ) -> None:
+        check_text("question", text)
+        self.text = text
+        self.options = check_options("options", options)
+        for option in self.options:
+            check_text("options", option)
+        check_seconds("timeout", timeout)
+        self.timeout = timeout
+        self.reader = None if schema is None else AnswerReader(schema)
+
+    @property
+    def schema(self) -> Json:
+        return NULL if self.reader is None else self.reader.schema
+
+    def check(self, reply: SessionReply) -> str:
+        """Why a reply does not fit; empty where it does."""
+        return "" if self.reader is None else self.reader.problem(reply)
+
+    def read(self, content: str) -> Any:
+        """The answer, as the asker wants it; raises ``BadValue`` for what an earlier version of
+        the code has taken."""
+        if self.reader is None:
+            return content
+        try:
+            return self.reader.read(content)
+        except BadArguments as problem:
+            raise BadValue("answer", "; ".join(problem.problems)) from None
+
+
+async def ask(run: AskingRun, hub: RunHub, prompt_id: str, ordinal: int, asked: Question) -> Any:
+    """Ask a person in a run's name, or find the answer on record.
+
+    Raises ``PromptTimeout``, and ``PromptClosed`` where the question has ended without an answer.
+    """
+    found = find_answer(run.thread.answers, prompt_id)
+    if found is None:
+        reply = await _wait(run, hub, prompt_id, ordinal, asked)
+        return asked.read(reply.content)
+    if found.content is not None:
+        return asked.read(found.content)
+    raise _closed(prompt_id, found.reason, asked)
+
+
+async def ask_once(hub: Any, asked: Question) -> Any:
+    """Ask a person in the scope of a hook, where nothing is run again: the question is lost with
+    its process."""
+    if not isinstance(hub, RunHub):  # Where there are no runs, it says why it cannot.
+        return await hub.ask("user", asked.text, options=asked.options, timeout=asked.timeout)
+    content = await hub.hub.prompts.ask(
+        "user", asked.text, asked.options, asked.timeout, asker=hub, check=asked.check
+    )
+    return asked.read(content)
+
+
+@contextmanager
+def extended(limit: anyio.CancelScope | None) -> Iterator[None]:
+    """Inside, the time of ``limit``, if there is one, does not pass."""
+    if limit is None or limit.deadline == math.inf:
+        yield
+        return
+    left = limit.deadline - anyio.current_time()
+    limit.deadline = math.inf
+    try:
+        yield
+    finally:
+        limit.deadline = anyio.current_time() + left
+
+
+async def _wait(
+    run: AskingRun, hub: RunHub, prompt_id: str, ordinal: int, asked: Question
+) -> SessionReply:
+    prompts = hub.hub.prompts
+    # Before it is shown: it may be answered by who is shown it, at once.
+    prompt = prompts.hold(prompt_id, hub.run_id)
+    prompt.check = asked.check
+    if find_prompt(run.thread.prompts, prompt_id) is None:
+        hub.open_prompt(
+            SessionPrompt(
+                prompt_id=prompt_id, question=asked.text, options=asked.options,
+                timeout=asked.timeout, schema_json=asked.schema, ordinal=ordinal,
+                at=hub.hub.ports.clock.now(),
+            )
+        )  # fmt: skip
+        if find_prompt(run.thread.prompts, prompt_id) is None:
+            prompts.end(prompt_id, "closed")  # Unless it has its answer: nobody asks any more.
+    try:
+        with hub.hub.dispatcher.waiting():
+            return await prompts.wait(prompt)
+    except PromptClosed as error:
+        raise _closed(prompt_id, error.reason, asked) from None
+    finally:
+        hub.end_prompt(SessionPromptEnd(prompt_id=prompt_id, reason="closed"))
+
+
+def _closed(prompt_id: str, reason: str, asked: Question) -> PromptClosed | PromptTimeout:
+    if reason == EXPIRED:
+        return PromptTimeout(prompt_id, asked.timeout or 0.0)
+    return PromptClosed(prompt_id, reason)
