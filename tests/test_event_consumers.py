@@ -64,7 +64,7 @@ CONSUMERS: Final = {
         """
         AgentToolStart AgentToolComplete AgentStatus AgentMessage AgentRead AgentImmediate
         AgentHandoff AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
-        SessionResult SessionTimer SessionVariables SessionAbort SessionCancel SessionTerminate
+        SessionResult SessionVariables SessionAbort SessionCancel SessionTerminate
         SessionReset SessionPush SessionPop SessionDropped
         """,
     ),
@@ -151,7 +151,7 @@ CONSUMERS: Final = {
         """
         AgentStart AgentThinking AgentText AgentStep AgentRetry AgentToolStart AgentToolComplete
         AgentStatus AgentMessage AgentHandoff AgentInterrupted AgentFailed AgentComplete
-        SessionStart SessionTurn SessionEnd SessionTimer SessionVariables SessionCancel SessionReset
+        SessionStart SessionTurn SessionEnd SessionVariables SessionCancel SessionReset
         SessionPush SessionPop SessionTaken
         """,
     ),

@@ -17,7 +17,7 @@ Rules
   others, of which an ``agent:park`` after a restart tells.
 """
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,6 +44,7 @@ from hubbub.hub.values import NULL, Json, encode_value
 
 __all__ = [
     "CodeThread",
+    "Reply",
     "admit",
     "child_terminations",
     "completion",
@@ -157,9 +158,11 @@ def _answered(thread: CodeThread, event: e.SessionPromptEnd | e.SessionReply) ->
     return replace(thread, prompts=prompts, answers=answers)
 
 
-def ends_question(
-    thread: CodeThread, item: e.SessionReply | e.SessionTimer, *, is_running: bool
-) -> tuple[Event, ...]:
+Reply: TypeAlias = e.SessionReply | e.SessionTimer
+"""The answer to a prompt, or that there was none in time."""
+
+
+def ends_question(thread: CodeThread, item: Reply, *, is_running: bool) -> tuple[Event, ...]:
     """What is written when the reply to a prompt is taken, or its time is over."""
     key = item.prompt_id if isinstance(item, e.SessionReply) else item.timer
     prompt = find_prompt(thread.prompts, key)

@@ -6,7 +6,7 @@ by ``anyio.from_thread.run(state.files.read, "name")``.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar, overload, runtime_checkable
 
 from hubbub.agents.definitions.spawned import NamedAgent, SpawnedRun
 from hubbub.agents.model import ModelMessage
@@ -170,6 +170,23 @@ class RunState(Protocol):
     def set_env(self, name: str, value: str) -> None:
         """Give this run, and every run below it, a value of a variable."""
         ...
+
+    @overload
+    async def ask(
+        self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self, question: str, *, schema: type[T], options: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> T: ...  # fmt: skip
+
+    @overload
+    async def ask(
+        self, question: str, *, schema: Any, options: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> Any: ...  # fmt: skip
 
     async def ask(
         self,

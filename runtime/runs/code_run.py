@@ -12,6 +12,7 @@ import anyio
 from hubbub.agents.code.durable_steps import Recorded
 from hubbub.agents.code.lifecycle import (
     CodeThread,
+    Reply,
     admit,
     child_terminations,
     completion,
@@ -64,9 +65,8 @@ class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers", "_seen",
-        "_step", "_steps", "definition", "is_over", "lane", "services", "shared",
-        "thread",
+        "_early", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers",
+        "_seen", "_step", "_steps", "definition", "is_over", "lane", "services", "shared", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -83,8 +83,7 @@ class CodeRun:
         self.definition = definition
         self.lane = lane
         self.thread = thread
-        if thread.prompts:
-            shared.prompts.found(lane, thread.prompts)
+        shared.prompts.found(lane, thread.prompts)
         self._steps = DurableSteps(self, recorded)
         self._inbox = RunInbox(self, self._steps.refuse_inside_step)
         self._seen = 0
@@ -92,6 +91,7 @@ class CodeRun:
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
         self.is_over = False
+        self._early: list[Reply] | None = None if thread.opened is None else []
         self._is_restored = False
         """Whether this execution has begun after a restart, and has not got anywhere yet."""
         self._kept: list[Closable] = []
@@ -114,8 +114,7 @@ class CodeRun:
                 emits = self.definition.emits_start_complete
                 self._append(opening(item, emits_start=emits), taken=(item,))
             case e.SessionReply() | e.SessionTimer():
-                is_running = self._handle is not None
-                self._append(ends_question(self.thread, item, is_running=is_running), taken=(item,))
+                self._put_reply(item)
             case e.SessionTerminate():
                 self.end("terminated", reason=item.reason, taken=(item,))
             case e.SessionAbort():
@@ -125,6 +124,13 @@ class CodeRun:
                 self._inbox.notify()
             case _:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+
+    def _put_reply(self, item: Reply) -> None:
+        if self._early is not None:  # After a restart control comes first.
+            self._early.append(item)
+            return
+        events = ends_question(self.thread, item, is_running=self._handle is not None)
+        self._append(events, taken=(item,))
 
     def pass_deadline(self) -> None:
         self.end("timed_out", reason="the run's time is over")
@@ -176,6 +182,9 @@ class CodeRun:
         # What was put here before is what the earlier executions have not consumed.
         self._inbox.put_again(recorded.messages)
         self._append(events, fold=self._keeper.mark_trial, after=lambda _: self.begin())
+        early, self._early = self._early, None
+        for item in early or ():
+            self._put_reply(item)
 
     def begin(self) -> None:
         """Call the function, in a task of its own."""
@@ -311,10 +320,8 @@ class CodeRun:
         for event in events:
             self.thread = fold_code(self.thread, event)
         if before is not self.thread.prompts:
-            is_over = self.thread.phase == "ended"
-            self.shared.prompts.follow(
-                self.lane, events, before, self.thread.prompts, is_with_run=is_over
-            )
+            after, is_over = self.thread.prompts, self.thread.phase == "ended"
+            self.shared.prompts.follow(self.lane, events, before, after, is_with_run=is_over)
 
     def _committed(self, commit: Commit) -> None:
         for event in commit.events:
@@ -372,8 +379,7 @@ class CodeRun:
                 done()
             return
         self._fold(events)
-        ends = self.thread.phase == "ended"
-        self.is_over = ends
+        self.is_over = ends = self.thread.phase == "ended"
         if ends:
             self._tell_failure()
 
@@ -409,12 +415,7 @@ class CodeRun:
         """Write that a child was started, together with its start."""
         events = (*start_if_missing(self.thread), event)
         self._fold(events)
-        self.lane.append(
-            events,
-            deliveries=(delivery,),
-            status="active",
-            before=self._committed,
-        )
+        self.lane.append(events, deliveries=(delivery,), status="active", before=self._committed)
 
     def read_inbox(self, *, for_handler: bool) -> InboxReader:
         return self._inbox.read(for_handler=for_handler)

@@ -107,6 +107,15 @@ def asked(state: Any, world: World) -> str:
         return world.wait(state.hub.ask, "user", "Well?")
 
 
+def asked_on_record(state: Any, world: World) -> str:
+    def answer(prompt: Any) -> None:
+        root.reply(prompt.prompt_id, "yes")
+
+    root = state.hub.hub
+    with state.hub.subscribe("session:prompt", answer):
+        return world.wait(state.ask, "Well?")
+
+
 def spawned(state: Any, world: World) -> Any:
     run = state.spawn("helper", "x", name="h")
     return run.agent, world.wait(run.result).output
@@ -139,6 +148,7 @@ OF_STATE: dict[str, Act] = {
     "files": lambda s, w: s.files.list(),
     "kv": lambda s, w: s.kv.keys(),
     "set_env": lambda s, w: (s.set_env("SET", "here"), s.env["SET"]),
+    "ask": asked_on_record,
     "queue_message": receipt_of(lambda s, w: s.queue_message("queued")),
     "inject_message": receipt_of(lambda s, w: s.inject_message("injected")),
     "notify_parent": receipt_of(lambda s, w: s.notify_parent("look")),

@@ -128,7 +128,7 @@ async def test_a_tools_question_that_nobody_answers_in_time_raises() -> None:
 
 
 async def test_a_plain_tool_asks_through_its_loop() -> None:
-    @tool
+    @tool(timeout=None)
     def sure(state: RunState) -> str:
         trip = anyio.from_thread.run(_ask_trip, state)
         return f"{trip.to} {trip.days}"
