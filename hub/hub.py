@@ -166,17 +166,18 @@ class Hub(Asking, Subscribing):
         after: str | None = None,
         lossless: bool = False,
         buffer: int | None = None,
+        partial: bool = False,
     ) -> EventStream[Any] | Subscription:
         """See ``subscribe``."""
         self.pipeline.check("subscribe")
         patterns = patterns_of(pattern, handler, buffer)
-        if handler is not None and after is None and not is_async(handler):
+        if handler is not None and after is None and not partial and not is_async(handler):
             return self.listeners.call(
                 patterns, handler, run_id=run_id, root_run_id=root_run_id, kinds=kinds
             )
         stream = self.listeners.stream(
             patterns, run_id=run_id, root_run_id=root_run_id, after=after, lossless=lossless,
-            buffer=buffer, kinds=() if handler is not None else kinds,
+            buffer=buffer, kinds=() if handler is not None else kinds, partial=partial,
         )  # fmt: skip
         if handler is None:
             return stream
@@ -192,6 +193,7 @@ class Hub(Asking, Subscribing):
         root_run_id: str | None = None,
         after: str | None = None,
         lossless: bool = False,
+        partial: bool = False,
     ) -> EventStream[Any]:
         """A stream that ends after the first event for which ``until`` is true.
 
@@ -202,7 +204,7 @@ class Hub(Asking, Subscribing):
         named = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         stream = self._listen(
             (*named, *(each.type for each in enders)), kinds, None, run_id=run_id,
-            root_run_id=root_run_id, after=after, lossless=lossless,
+            root_run_id=root_run_id, after=after, lossless=lossless, partial=partial,
         )  # fmt: skip
         assert isinstance(stream, EventStream)
         shown = Patterns(pattern)

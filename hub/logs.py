@@ -93,6 +93,11 @@ class Log:
     def error(self, event: str, **fields: Any) -> None:
         self._emit("error", event, fields)
 
+    def held(self, by: str, at: str) -> None:
+        """Warn of a function that holds the event loop, and of the line it has got to."""
+        remedy = "await what takes long, or let it run in a thread (a plain def tool does)"
+        self.warning("event_loop.held", by=by, at=at, remedy=remedy)
+
 
 class _Here(local):
     """Who takes what is logged in the current thread."""

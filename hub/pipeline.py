@@ -101,7 +101,7 @@ class Pipeline:
         """Commits that the store has yet to write or refuse."""
         self._dispatch = self.dispatcher.dispatch
         self._thread = get_ident()
-        self._uncommitted: dict[str, Commit] = {}
+        self._uncommitted = self.dispatcher.answers.uncommitted
         """The last commit about each run (``Commit.about``) that the store has."""
         self._mail_under_way: dict[str, int] = {}
         self._unwatch: Callable[[], None] | None = None
@@ -113,7 +113,7 @@ class Pipeline:
         self._thread = get_ident()
         await self.journal.open()
         self.dispatcher.dispatched = self.journal.tip
-        self._unwatch = self.ports.watch.begin(_warn_of_holder)
+        self._unwatch = self.ports.watch.begin(log.held)
 
     def close(self) -> None:
         """Accept and deliver nothing more; idempotent."""
@@ -419,13 +419,6 @@ def home_of(event: Event) -> Home:
             "none" if event.type.endswith(":delta") or event.type.startswith("channel:") else "hub"
         )
     return "hub" if durable else "none"
-
-
-def _warn_of_holder(name: str, place: str) -> None:
-    log.warning(
-        "event_loop.held", by=name, at=place,
-        remedy="await what takes long, or let it run in a thread (a plain def tool does)",
-    )  # fmt: skip
 
 
 def _about(commit: Commit) -> str:

@@ -207,7 +207,7 @@ class RunHub(Subscribing):
         if handler is None:
             return listeners.stream(patterns, inbox=inbox, kinds=kinds, **options)
         own = inbox.run_id
-        if is_async(handler) or options.get("after") is not None:
+        if is_async(handler) or options.get("after") is not None or how.get("partial"):
             stream = listeners.stream(patterns, inbox=inbox, **options)
             subscription = listeners.feed(stream, handler, self._run.host, kinds)
             subscription.by = own

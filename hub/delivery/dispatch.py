@@ -22,6 +22,7 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from hubbub.hub.delivery import scope
+from hubbub.hub.delivery.answers import PartialAnswers
 from hubbub.hub.delivery.audience import Audience, Subscription
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.logs import log
@@ -94,7 +95,7 @@ class Dispatcher:
 
     __slots__ = (
         "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
-        "_trees",
+        "_trees", "answers",
         "changes", "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner",
         "partial", "ports", "queued", "streams",
     )  # fmt: skip
@@ -123,6 +124,7 @@ class Dispatcher:
         self._after_mail: list[Callable[[], None]] = []
         self._nested: deque[Event] = deque()
         self._floors: dict[str, int] = {}
+        self.answers = PartialAnswers(self.after_mail)
         self.partial: set[type[Event]] = set()
         """The classes of event that a later durable one overtakes."""
 
@@ -223,10 +225,13 @@ class Dispatcher:
             call()
 
     def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
+        under_way = self.answers.by_run
         for event in events:
             type_ = event.type
             if event.lane:
                 self.dispatched += 1
+                if under_way and event.lane == "own" and event.run_id in under_way:
+                    self.answers.overtake(event)
                 # Earlier deltas of this run are overtaken.
                 if self._floors and event.lane == "own" and event.run_id in self._floors:
                     if type_ == AgentComplete.type:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
+from hubbub.hub.delivery.partial_stream import PartialStream
 from hubbub.hub.delivery.patterns import MAX_PATTERNS, Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import BadValue, Closed, EventsMissed
@@ -69,13 +70,13 @@ class Listeners:
     def stream(
         self, patterns: Patterns, *, buffer: int | None = None, lossless: bool = False,
         after: str | None = None, run_id: str | None, root_run_id: str | None,
-        inbox: Inbox | None = None, kinds: tuple[type[Event], ...] = (),
+        inbox: Inbox | None = None, kinds: tuple[type[Event], ...] = (), partial: bool = False,
     ) -> EventStream[Any]:  # fmt: skip
         """Open a stream; ``inbox``: the messages of its run come from there."""
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
         if patterns.unmatched:
             self.warn(patterns)
-        stream: EventStream[Any] = EventStream(
+        stream: EventStream[Any] = (PartialStream if partial else EventStream)(
             self._dispatcher, patterns, run_id=run_id, root_run_id=root_run_id, after=after,
             lossless=lossless, buffer=buffer or self._buffer, inbox=inbox, kinds=kinds,
         )  # fmt: skip

@@ -6,11 +6,12 @@ position, with no await in between: nothing is missed, nothing comes twice.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
+from msgspec import structs
 
 from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.dispatch import Dispatcher
@@ -25,6 +26,7 @@ from hubbub.hub.store.journal import Selection
 __all__ = ["EventStream"]
 
 E = TypeVar("E", bound=Event)
+N = TypeVar("N", bound=Event)
 
 _MESSAGES: Final = frozenset((SessionMessage.type,))
 
@@ -58,9 +60,9 @@ class EventStream(Generic[E]):
         "_inbox",
         "_kinds",
         "_last",
+        "_left_out",
         "_limit",
         "_lossless",
-        "_partial",
         "_position",
         "_reading",
         "_room",
@@ -91,7 +93,8 @@ class EventStream(Generic[E]):
         self._inbox = inbox
         self._had_message = False
         """Whether a message was yielded last, and not something observed."""
-        self._partial = dispatcher.partial
+        self._left_out: Collection[type[Event]] = dispatcher.partial
+        """The classes of event that are left out once they are overtaken."""
         self._selection = Selection(run_id=run_id, root_run_id=root_run_id, match=patterns.match)
         self._buffer: deque[Event] = deque()
         self._limit = self._room = buffer
@@ -113,7 +116,7 @@ class EventStream(Generic[E]):
         )
         """The stream's place among those who listen; to leave it is to close the stream."""
         if not self._reading:
-            dispatcher.attach(self.subscription)
+            self._attach()
 
     # ── the hub's side ───────────────────────────────────────────────────────────────────────
 
@@ -126,6 +129,10 @@ class EventStream(Generic[E]):
                 self._waiter = None
         else:
             self._overflow(event)
+
+    def _attach(self) -> None:
+        """Get what is dispatched from now on."""
+        self._dispatcher.attach(self.subscription)
 
     def _push_others(self, event: Event) -> None:
         if not self._is_in_inbox(event):
@@ -211,7 +218,7 @@ class EventStream(Generic[E]):
                 event = buffer.popleft()
                 if event.lane:
                     self._last = event
-                elif event.__class__ in self._partial and self._dispatcher.is_void(event):
+                elif event.__class__ in self._left_out and self._dispatcher.is_void(event):
                     continue
                 if self._until is not None:
                     if self._until(event):
@@ -280,10 +287,13 @@ class EventStream(Generic[E]):
         return gap  # type: ignore[return-value]  # Of the classes that were named.
 
     def _gap(self, **facts: Any) -> HubGap:
+        return self._numbered(HubGap(cursor=self.cursor, **facts))
+
+    def _numbered(self, event: N) -> N:
+        """An event that nobody else gets, with its time and number."""
         dispatcher = self._dispatcher
         dispatcher.number += 1
-        now = dispatcher.ports.clock.now()
-        return HubGap(cursor=self.cursor, at=now, seq=dispatcher.number, **facts)
+        return structs.replace(event, at=dispatcher.ports.clock.now(), seq=dispatcher.number)
 
     async def _read_on(self) -> HubGap | None:
         """Take one page; go live when there is none left.  Returns a gap for a lost place."""
@@ -305,7 +315,7 @@ class EventStream(Generic[E]):
             self._reading = False
             self._room = self._limit + len(self._buffer)  # What was read is not in arrears.
             if not self._closed:
-                self._dispatcher.attach(self.subscription)
+                self._attach()
         return None
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:

@@ -38,6 +38,7 @@ class Listening(TypedDict, total=False):
     after: str | None
     lossless: bool
     buffer: int | None
+    partial: bool
 
 
 class Subscribing(ABC):
@@ -107,8 +108,11 @@ class Subscribing(ABC):
         the dispatch; an async one is fed by a bounded stream of its own, one event at a time.
         ``run_id`` selects one run, ``root_run_id`` a run and all its descendants. ``after``
         replays the journal from a cursor (``"start"``: everything kept) and goes live without gap
-        or duplicate; a plain handler with ``after`` is fed like an async one. Raises
-        ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``.
+        or duplicate.  ``partial`` begins with the text so far of each answer under way, as one
+        delta, and leaves out none of the rest; a subscriber that falls behind gets what it has
+        missed in one piece, unless the answer is over: the ``offset`` shows it.  A plain handler
+        with ``after`` or ``partial`` is fed like an async one.  Raises ``BadPattern``,
+        ``BadValue``, ``Closed``, ``WrongThread``.
 
         By classes, streams and handlers get events of these classes and nothing else: where one has
         missed some, a stream raises ``EventsMissed`` in their place, and of an async handler it is

@@ -12,6 +12,7 @@ from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.prompt import Immediate
 from hubbub.agents.definitions.skills import SKILL_PREFIX
+from hubbub.agents.model import ModelReply
 from hubbub.agents.resolution.sides import FRAME, ActiveSide, ChildTool
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import ChildRequest, read_call
@@ -26,7 +27,9 @@ from hubbub.hub.values import Secret
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.services import Services
 
-__all__ = ["look_up_call", "look_up_frame", "look_up_start", "transfer", "wanted"]
+__all__ = [
+    "look_up_call", "look_up_calls", "look_up_frame", "look_up_start", "transfer", "wanted",
+]  # fmt: skip
 
 
 def look_up_call(
@@ -44,6 +47,23 @@ def look_up_call(
     else:
         problem = ""
     return _look_up(activity.step, activity.index, request, problem, thread, side, services, lane)
+
+
+def look_up_calls(
+    reply: ModelReply, thread: Thread, side: ActiveSide, services: Services, lane: OwnLane
+) -> tuple[Delegated, ...]:
+    """What the calls of children that run first come to; later ones are looked up in their turn."""
+    step = thread.step + 1
+    first = reply.calls if side.prompt.parallel_tool_calls else reply.calls[:1]
+    return tuple(
+        [
+            look_up_call(
+                RunTool(step, index, call.name, call.arguments), thread, side, services, lane
+            )
+            for index, call in enumerate(first)
+            if side.delegates(call.name, call.arguments)
+        ]
+    )
 
 
 def _look_up_takeover(

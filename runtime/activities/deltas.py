@@ -1,14 +1,17 @@
 """``Deltas``: what a model hands over while it answers, as events.
 
-Whether there are subscribers is checked again as soon as one begins or ends: who begins to
-listen in the middle of an answer hears the rest of it.
+Whether there are subscribers is checked again as soon as one begins or ends: a listener that begins
+in the middle of an answer gets the rest of it, and a partial stream the text before it as well.
 """
 
 from typing import Final
 
+from msgspec import Struct, field
+
 from hubbub.agents.model import Delta, TextDelta, ThinkingDelta
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.turn.decide import CallModel
+from hubbub.hub.delivery.answers import MAX_KEPT, Block, PartialAnswer, Place
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.hub import Hub
 from hubbub.hub.run_hub import RunScope
@@ -16,73 +19,75 @@ from hubbub.hub.texts import text_problem
 
 __all__ = ["Deltas"]
 
-_KINDS: Final = (AgentTextDelta, AgentThinkingDelta)
+_TEXT: Final[Place] = (AgentTextDelta, 0)
 
 
-class Deltas:
+class Deltas(Struct, eq=False):
     """Takes the pieces of one answer, as the model's ``on_delta``; drops what is too late."""
 
-    __slots__ = (
-        "_activity", "_asked", "_hub", "_side", "_text", "_thoughts", "_turn", "_wanted",
-        "_work",
-    )  # fmt: skip
-
-    def __init__(
-        self, hub: Hub, work: RunScope, activity: CallModel, turn: int, side: ActiveSide
-    ) -> None:
-        self._hub = hub
-        self._work = work
-        self._activity = activity
-        self._turn = turn
-        self._side = side
-        self._text = 0
-        """Code points of the text so far."""
-        self._thoughts: dict[int, int] = {}
-        """The same of each block of reasoning."""
-        self._asked = -1
-        self._wanted: tuple[type, ...] = ()
-        """The classes that had subscribers when ``_asked`` was the number of changes."""
+    hub: Hub
+    work: RunScope
+    activity: CallModel
+    turn: int
+    side: ActiveSide
+    answer: PartialAnswer | None = None
+    """What has been handed over, from the first piece on."""
+    asked: int = -1
+    wanted: dict[type, bool] = field(default_factory=dict)
+    """Which classes had subscribers when ``asked`` was the number of changes."""
 
     def __call__(self, delta: Delta) -> None:
-        kind: type[AgentTextDelta] | type[AgentThinkingDelta]
-        block = 0
-        if not isinstance(getattr(delta, "text", None), str):
+        text = getattr(delta, "text", None)
+        if not isinstance(text, str):
             return
         if isinstance(delta, TextDelta):
-            kind, offset = AgentTextDelta, self._text
-            self._text = offset + len(delta.text)
-        elif isinstance(delta, ThinkingDelta):
-            kind, block = AgentThinkingDelta, delta.block
-            if block.__class__ is not int:
-                return
-            offset = self._thoughts.get(block, 0)
-            self._thoughts[block] = offset + len(delta.text)
+            place = _TEXT
+        elif isinstance(delta, ThinkingDelta) and delta.block.__class__ is int:
+            place = (AgentThinkingDelta, delta.block)
         else:
             return
-        hub, work, activity = self._hub, self._work, self._activity
-        pipeline = hub.pipeline
-        lane = work.lane
-        run_id, root = lane.run_id, lane.root_run_id
-        if self._asked != pipeline.dispatcher.changes:
-            self._ask()
-        if kind not in self._wanted or pipeline.is_closed or not work.is_live:
+        hub, work = self.hub, self.work
+        answer = self.answer or self._begin()
+        if answer.ended_at is not None:
             return
-        if not delta.text.isascii() and text_problem(delta.text):
+        # Without any call, for nobody may listen.
+        block = answer.blocks.get(place)
+        if block is None:
+            block = answer.blocks[place] = Block()
+        offset = block.length
+        block.length = end = offset + len(text)
+        block.pieces.append(text)
+        if end - block.start > MAX_KEPT:
+            block.pieces.clear()
+            block.start = end
+        dispatcher, lane, kind = hub.dispatcher, work.lane, place[0]
+        if self.asked != dispatcher.changes:
+            self.asked = dispatcher.changes
+            self.wanted.clear()
+        wanted = self.wanted.get(kind)
+        if wanted is None:
+            wanted = dispatcher.has(kind.type, run_id=lane.run_id, root_run_id=lane.root_run_id)
+            self.wanted[kind] = wanted
+        if not wanted or hub.pipeline.is_closed or not work.is_live:
+            return
+        if not text.isascii() and text_problem(text):
             return  # So will the reply be refused that it is part of.
-        pipeline.emit_ephemeral(
+        about = answer.about
+        hub.pipeline.emit_ephemeral(
             kind(
-                at=hub.ports.clock.now(), run_id=run_id, root_run_id=root,
-                parent_run_id=lane.parent_run_id, agent=lane.agent, step=activity.step,
-                attempt=activity.attempt, block=block, after_seq=lane.seq, text=delta.text,
-                offset=offset, turn=self._turn, side=self._side.name,
-                label=self._side.config.label,
+                at=hub.ports.clock.now(), run_id=lane.run_id, root_run_id=lane.root_run_id,
+                parent_run_id=lane.parent_run_id, agent=lane.agent, step=about.step,
+                attempt=about.attempt, block=place[1], after_seq=lane.seq, text=text,
+                offset=offset, turn=about.turn, side=about.side, label=about.label,
             )
         )  # fmt: skip
 
-    def _ask(self) -> None:
-        dispatcher, lane = self._hub.dispatcher, self._work.lane
-        wanted: tuple[type, ...] = ()
-        for kind in _KINDS:
-            if dispatcher.has(kind.type, run_id=lane.run_id, root_run_id=lane.root_run_id):
-                wanted += (kind,)
-        self._asked, self._wanted = dispatcher.changes, wanted
+    def _begin(self) -> PartialAnswer:
+        lane, activity, side = self.work.lane, self.activity, self.side
+        about = AgentTextDelta(
+            run_id=lane.run_id, root_run_id=lane.root_run_id, parent_run_id=lane.parent_run_id,
+            agent=lane.agent, step=activity.step, attempt=activity.attempt, turn=self.turn,
+            side=side.name, label=side.config.label,
+        )  # fmt: skip
+        self.answer = answer = self.hub.dispatcher.answers.begin(about, lane)
+        return answer

@@ -29,7 +29,6 @@ from hubbub.agents.frames.activation import activated_in, first_message
 from hubbub.agents.model import (
     Model,
     ModelMessage,
-    ModelReply,
     ModelRequest,
     garbled_words,
     reply_problem,
@@ -49,7 +48,6 @@ from hubbub.agents.turn.decide import (
 )
 from hubbub.agents.turn.request import build_request
 from hubbub.agents.turn.signals import (
-    Delegated,
     HooksCalled,
     ModelFailed,
     ModelReplied,
@@ -68,7 +66,12 @@ from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.runtime.activities.approvals import parsed, with_held_calls
 from hubbub.runtime.activities.call_tool import invoke
-from hubbub.runtime.activities.child_lookup import look_up_call, look_up_frame, look_up_start
+from hubbub.runtime.activities.child_lookup import (
+    look_up_call,
+    look_up_calls,
+    look_up_frame,
+    look_up_start,
+)
 from hubbub.runtime.activities.deltas import Deltas
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.hooks import (
@@ -307,28 +310,30 @@ def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
 
 
 async def _call_model(activity: CallModel, at: AtWork) -> Signal:
-    services, side, run_id = at.services, at.side, at.run.lane.run_id
+    services, side, lane = at.services, at.side, at.run.lane
+    run_id = lane.run_id
     if activity.delay:
         await services.hub.ports.clock.sleep(activity.delay)
+    deltas = Deltas(services.hub, at.work, activity, at.thread.turn, side)
     try:
         model = (
             services.catalog.model(side.prompt.model)
             if side.is_plain
-            else services.catalog.model_of(side, at.run.lane.ancestors, services.definitions)
+            else services.catalog.model_of(side, lane.ancestors, services.definitions)
         )
         if side.is_plain:
             request = build_request(at.thread, side, services.catalog.specs_of(side))
         else:
             request = await _request(at)
-        answer = model.call(request, Deltas(services.hub, at.work, activity, at.thread.turn, side))
+        answer = model.call(request, deltas)
         if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
             return _no_reply(model, "its call is to be an async function", activity, run_id)
         reply = await answer
         if not (problem := reply_problem(reply)):
             if side.hooks:
                 reply = await filtered_reply(side, at.state(), reply, run_id)
-            delegated = () if side.is_plain else _delegations(reply, at)
-            replied = ModelReplied(reply, activity.turn, delegated)
+            begun = () if side.is_plain else look_up_calls(reply, at.thread, side, services, lane)
+            replied = ModelReplied(reply, activity.turn, begun)
             return await with_held_calls(replied, at) if side.may_ask else replied
         # What cannot be kept it has not said.
         if not (garbled := garbled_words(reply)):
@@ -339,6 +344,9 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         if not is_contained(error):
             raise
         failure = _failure_of(error, at)
+    finally:
+        if deltas.answer is not None:
+            deltas.answer.ended_at = lane.seq
     log.warning(
         "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,
@@ -378,22 +386,6 @@ def _no_reply(model: Model, problem: str, activity: CallModel, run_id: str) -> S
         error=text,
     )  # fmt: skip
     return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
-
-
-def _delegations(reply: ModelReply, at: AtWork) -> tuple[Delegated, ...]:
-    """What the calls of children that run first come to; later ones are looked up in their turn."""
-    side, thread, step = at.side, at.thread, at.thread.step + 1
-    first = reply.calls if side.prompt.parallel_tool_calls else reply.calls[:1]
-    return tuple(
-        [
-            look_up_call(
-                RunTool(step, index, call.name, call.arguments), thread, side, at.services,
-                at.run.lane,
-            )
-            for index, call in enumerate(first)
-            if side.delegates(call.name, call.arguments)
-        ]
-    )  # fmt: skip
 
 
 async def _request(at: AtWork) -> ModelRequest:

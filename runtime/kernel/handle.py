@@ -107,7 +107,8 @@ class Run:
         """The run's events from its beginning on, as a stream; of a root with its whole tree's.
 
         All, or those of a class, of several, or of a pattern, as ``hub.subscribe`` takes them.
-        Ends after the run's terminal event.  Past durable events come from the journal.
+        Ends after the run's terminal event.  Past durable events come from the journal; of an
+        answer under way the text so far comes in one piece, then the rest.
         """
         run_id = self.run_id
         self.will_read()
@@ -121,6 +122,7 @@ class Run:
             root_run_id=run_id if self.is_root else None,
             after=self.cursor or "start",
             lossless=lossless,
+            partial=True,
         )
 
     def will_read(self) -> None:

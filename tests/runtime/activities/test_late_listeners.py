@@ -78,19 +78,10 @@ async def _streamed(rt: Runtime, run: Run, heard: list[Event]) -> None:
     rt.hub.tasks.start(hear(), name="a listener")
 
 
-async def _by_the_handle(rt: Runtime, run: Run, heard: list[Event]) -> None:
-    async def hear() -> None:
-        async with run.events() as events:
-            heard.extend([event async for event in events])
-
-    rt.hub.tasks.start(hear(), name="a listener")
-
-
 @pytest.mark.parametrize(
     "listen",
     [
         _called, _called_for_the_run, _awaited_for_the_tree, _called_after_the_past, _streamed,
-        _by_the_handle,
     ],
 )  # fmt: skip
 async def test_who_begins_to_listen_in_the_middle_hears_the_rest(
