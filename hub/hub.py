@@ -201,13 +201,15 @@ class Hub(Asking, Subscribing):
         a one ends the stream and is not yielded.
         """
         pattern, kinds = read_pattern(pattern)
+        shown = Patterns(pattern)
+        if not isinstance(enders, tuple) or not all(map(_is_event_class, enders)):
+            raise BadValue("enders", "expected a tuple of classes of events")
         named = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         stream = self._listen(
             (*named, *(each.type for each in enders)), kinds, None, run_id=run_id,
             root_run_id=root_run_id, after=after, lossless=lossless, partial=partial,
         )  # fmt: skip
         assert isinstance(stream, EventStream)
-        shown = Patterns(pattern)
         stream.end_after(until, None if all(shown.match(x.type) for x in enders) else shown)
         return stream
 
@@ -411,3 +413,7 @@ class Hub(Asking, Subscribing):
     def is_current_thread(self) -> bool:
         """Whether the caller runs in the thread that the hub belongs to."""
         return self.pipeline.is_current_thread
+
+
+def _is_event_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Event)

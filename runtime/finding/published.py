@@ -31,7 +31,10 @@ def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
     """Have the store say which agents there are, in the place of what an earlier runtime said."""
     cut = [
         msgspec.structs.replace(
-            each, title=each.title[:MAX_DESCRIPTION], description=each.description[:MAX_DESCRIPTION]
+            each,
+            name=str.__str__(each.name),  # A user's own kind of text is no JSON.
+            title=each.title[:MAX_DESCRIPTION],
+            description=each.description[:MAX_DESCRIPTION],
         )
         for each in agents
     ][:MAX_AGENTS]

@@ -34,6 +34,7 @@ from hubbub import (
     SubagentToolConfig,
     VariableDefinition,
     agent,
+    external_tool,
     tool,
 )
 from hubbub.agents.definitions.short_form import AgentOptions
@@ -107,6 +108,8 @@ MAKERS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Made]] = {
              lambda made: of(bot(hooks=["h"]), hooks=[made])),
     "tool": (lambda **given: tool(**given)(act), {},
              lambda made: of_prompt(prompt(tools=[made]))),
+    "external_tool": (external_tool, {"name": "out"},
+                      lambda made: of_prompt(prompt(tools=[made]))),
     "agent": (lambda **given: agent(**given)(work), {"name": "a"}, of),
     "Agent": (Agent, {"name": "a", "prompt": "x", "model": model()}, of),
     "Cron": (Cron, {"uid": "u", "expression": "* * * * *", "agent": "a", "prompt": "x"},

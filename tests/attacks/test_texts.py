@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from support.signatures import signature_of
 
 from attacks.hostile_texts import HALF, NUL, World, echo, opened
 from hubbub import (
@@ -58,7 +59,7 @@ REFUSALS = (BadValue, BadPath, BadPattern, DefinitionError, VariablesRefused)
 
 LABELS = frozenset((
     "address", "after", "agent", "agent_id", "agent_name", "before", "call_id", "correlation_id",
-    "folder", "key",
+    "folder", "key", "kind",
     "name", "parent_run_id", "path", "pattern", "prompt_id", "reference", "request_id",
     "root_run_id", "run_id", "session_key", "source", "strategy", "type_", "types",
 ))  # fmt: skip
@@ -71,9 +72,9 @@ TEXTS = frozenset((
 """Parameters that say something."""
 
 OTHERS = frozenset((
-    "args", "buffer", "event", "fn", "handler", "idle_timeout", "is_error", "is_new", "kwargs",
-    "limit", "lossless", "max_steps", "number", "once", "owner", "parallel_tool_calls", "partial",
-    "result", "run_ids", "timeout", "tools", "type", "until",
+    "args", "buffer", "enders", "event", "fn", "handler", "idle_timeout", "is_error", "is_new",
+    "kwargs", "limit", "lossless", "max_steps", "number", "once", "owner", "parallel_tool_calls",
+    "partial", "result", "run_ids", "timeout", "tools", "type", "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 
@@ -93,7 +94,8 @@ def sane(parameter: str, world: "World") -> Any:
         "address": "runtime", "agent": "echo", "agent_name": "echo", "arguments": {},
         "content": "hello",
         "event": CustomEvent.of("test:sane"), "fn": lambda: 1, "handler": lambda event: None,
-        "key": "key", "message": "hello", "model": ScriptedModel(["hi"]), "name": "NAME",
+        "key": "key", "kind": "test:sane",
+        "message": "hello", "model": ScriptedModel(["hi"]), "name": "NAME",
         "owner": None, "parent_run_id": world.other, "path": "a.txt", "pattern": "test:sane",
         "prompt_id": "none", "question": "statistics", "reference": "none", "request_id": "none",
         "run_id": world.other, "status": "busy", "strategy": "heartbeat", "text": "hello",
@@ -136,7 +138,7 @@ def hostile(parameter: str, text: str) -> Iterator[Any]:
             yield Message("hi", attachments=(text,))
         case "descriptor":
             yield {"type": "user", "connector": text, "userId": "u", "channelId": "c"}
-        case "pattern":
+        case "pattern" | "kind":
             yield from (text, [text])
         case _:
             yield text
@@ -156,7 +158,7 @@ LEFT_OUT = {
 def methods(kind: type) -> Iterator[tuple[str, inspect.Signature]]:
     for name, function in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_") and name not in LEFT_OUT:
-            yield name, inspect.signature(function)
+            yield name, signature_of(function)
 
 
 def attacked(kind: type) -> Iterator[tuple[str, str]]:
@@ -196,7 +198,7 @@ async def refusal(
     positional = [
         value if each.name == parameter else given.pop(each.name)
         for each in list(signature.parameters.values())[1:]
-        if each.kind is each.POSITIONAL_ONLY
+        if each.kind is each.POSITIONAL_ONLY and (each.name == parameter or each.name in given)
     ]
     attacked_kind = signature.parameters[parameter].kind
     if attacked_kind is inspect.Parameter.VAR_KEYWORD:

@@ -273,7 +273,7 @@ async def test_a_run_cannot_ask_itself_and_a_child_answers_its_parent(
     @tool
     async def consult(state: RunState) -> str:
         """Ask a child."""
-        child = state.spawn("expert", "first")
+        child = state.spawn("expert")  # It ends with its first session: nothing is said yet.
         try:
             await Run(rt.outcomes, state.run_id, "assistant").ask("me?")
         except WaitCycle as error:

@@ -160,7 +160,8 @@ def test_a_timezone_that_does_not_exist_is_refused(timezone: str) -> None:
 def test_a_machine_without_timezones_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     zoneinfo.reset_tzpath(to=())
     ZoneInfo.clear_cache()
-    monkeypatch.setitem(sys.modules, "tzdata", None)
+    for module in ["tzdata", *(each for each in sys.modules if each.startswith("tzdata."))]:
+        monkeypatch.setitem(sys.modules, module, None)
     try:
         with pytest.raises(OperatorError, match="pip install tzdata"):
             CronTicks("* * * * *", BERLIN)
