@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from hubbub.agents.definitions.hooks import Hook
-from hubbub.agents.model import AssistantMessage, ModelMessage
+from hubbub.agents.model import AssistantMessage, ModelMessage, UserMessage
 from hubbub.agents.state.family import Child
 from hubbub.agents.state.registry import entry_of
 from hubbub.agents.state.thread import Thread
@@ -64,7 +64,10 @@ def _new_messages(
     # What the next side received, except for what it received from this one.
     said = {message.text for message in new if isinstance(message, AssistantMessage)}
     others = _new_in_view(before, after, events, after.side)
-    return (*new, *(each for each in others if getattr(each, "content", None) not in said))
+    return (
+        *new,
+        *(each for each in others if not isinstance(each, UserMessage) or each.content not in said),
+    )
 
 
 def _new_in_view(

@@ -198,8 +198,9 @@ def test_importing_hypothesis_loads_the_events_and_no_more():
     assert {x for x in done.stdout.split() if not x.startswith("__editable__")} == {
         "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.events",
         "hubbub.hub.events.agents", "hubbub.hub.events.event", "hubbub.hub.events.catalogue",
-        "hubbub.hub.events.sessions", "hubbub.hub.exports", "hubbub.hub.values", "hubbub.runtime",
-        "hubbub.runtime.simulation", "hubbub.runtime.simulation.strategies",
+        "hubbub.hub.events.sessions", "hubbub.hub.exports", "hubbub.hub.near_misses",
+        "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",
+        "hubbub.runtime.simulation.strategies",
         "hubbub.runtime.simulation.strategies.event_types",
     }  # fmt: skip
 

@@ -463,7 +463,8 @@ def test_at_work_mail_waits_for_the_next_step_of_the_side_that_receives(receives
     seen: list[tuple[str, int]] = []
 
     def check(which: str, request: ModelRequest) -> None:
-        mail = [m for m in request.messages if "mail" in getattr(m, "content", "")]
+        received = [m for m in request.messages if isinstance(m, UserMessage)]
+        mail = [m for m in received if "mail" in m.content]
         seen.append((which, len(mail)))
 
     talk = Talk(Rules(False, False, 2, 2, 9, receives), check)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from hubbub import AgentDefinition, PromptDefinition, SideConfig
-from hubbub.agents.model import AssistantMessage, ModelReply
+from hubbub.agents.model import AssistantMessage, ModelReply, UserMessage
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME
 from hubbub.agents.retry import Failure
@@ -188,7 +188,10 @@ def test_words_are_heard_by_a_main_agent_alone_and_by_nobody_else(text: str) -> 
     assert is_not_for_model(frame().thread, said(text))
     assert is_not_for_model(paused(root()).thread, said(text))
     alone.take(said(text))
-    assert [m.content for m in alone.thread.transcript if hasattr(m, "content")] == ["hello", text]
+    assert [m.content for m in alone.thread.transcript if isinstance(m, UserMessage)] == [
+        "hello",
+        text,
+    ]
 
 
 @pytest.mark.spec("I-08", "I-16")

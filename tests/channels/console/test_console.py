@@ -17,6 +17,7 @@ from hubbub import (
     agent,
     tool,
 )
+from hubbub.agents.model import UserMessage
 from hubbub.channels import Console, run_console
 from hubbub.hub.errors import BadValue, PromptTimeout
 from hubbub.runtime.models.scripted import Fault, FunctionModel, ScriptedModel, call, reply
@@ -127,7 +128,7 @@ async def test_a_line_typed_while_the_agent_works_steers_it(converse, terminal):
     requests = []
 
     def answer(request):
-        requests.append([m.content for m in request.messages if hasattr(m, "content")])
+        requests.append([m.content for m in request.messages if isinstance(m, UserMessage)])
         return reply("", call("weather", city="Rome")) if len(requests) == 1 else "Done."
 
     prompt = PromptDefinition(

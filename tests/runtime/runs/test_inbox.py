@@ -13,7 +13,7 @@ from support.agents import Observer, assert_one_life, echo_model, heard, model_a
 from hubbub import CustomEvent, RunContext, Runtime, agent
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import tool
-from hubbub.agents.model import ModelRequest
+from hubbub.agents.model import ModelRequest, UserMessage
 from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import Event, SessionMessage, SessionTaken
 from hubbub.hub.ports import Ports
@@ -523,7 +523,7 @@ def _two_steps(request: ModelRequest) -> Any:
     fresh: list[str] = []
     looked = False
     for message in request.messages:
-        if hasattr(message, "content"):
+        if isinstance(message, UserMessage):
             fresh.append(message.content)
             looked = False
         elif message.calls:

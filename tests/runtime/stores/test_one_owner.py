@@ -86,7 +86,7 @@ async def test_of_two_owners_of_a_run_only_one_can_write(ports: Ports) -> None:
         run = await first.start("assistant", "hello")
         await anyio.sleep(1)
         second.runs.enqueue(run.run_id, None)  # It takes the run to be its own.
-        with pytest.raises(OperatorError, match="another runtime goes on with it"):
+        with pytest.raises(OperatorError, match="another runtime runs it"):
             await run.result()
         await anyio.sleep(100)
         loaded = await journal.load(run.run_id)
