@@ -220,7 +220,7 @@ def test_the_installed_command_is_this_one() -> None:
         (["chat", "--folder", "missing"], 2, "missing: does not exist"),
         (["chat", "my_nothing:x"], 2, "there is no module 'my_nothing'"),
         (["chat", "my_agents:nobody"], 2, "my_agents has no 'nobody'; write my_agents:adder or"),
-        (["chat", "my_agents:number"], 2, "a int is no agent; write my_agents:adder or"),
+        (["chat", "my_agents:number"], 2, "a int is not an agent; write my_agents:adder or"),
         (["chat", "my_agents"], 2, "write my_agents:adder or my_agents:shout"),
         (["chat", "my_agents:"], 2, "write MODULE:AGENT"),
         (["chat", "my_agents.py:adder"], 2, "write my_agents:adder"),

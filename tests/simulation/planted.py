@@ -217,8 +217,10 @@ def scoped_value_leaked() -> Iterator[None]:
     """The values that a run is opened with are put away, and stay in the event as well."""
     put_away = Addressing._put_away
 
-    def put_away_a_copy(book: Addressing, run_id: str, event: e.SessionOpen) -> e.SessionOpen:
-        put_away(book, run_id, event)
+    def put_away_a_copy(
+        book: Addressing, run_id: str, event: e.SessionOpen, *, drop: bool = False
+    ) -> e.SessionOpen:
+        put_away(book, run_id, event, drop=drop)
         return event
 
     with patch.object(Addressing, "_put_away", put_away_a_copy):
