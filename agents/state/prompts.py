@@ -25,9 +25,12 @@ from hubbub.hub.events import PromptKind
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
-    "LOST", "Answered", "OpenPrompt", "ends_of", "find_answer", "find_prompt", "open_prompts_of",
-    "with_answer", "with_prompt", "without_prompt",
+    "LASTING", "LOST", "Answered", "OpenPrompt", "ends_of", "find_answer", "find_prompt",
+    "open_prompts_of", "with_answer", "with_prompt", "without_prompt",
 ]  # fmt: skip
+
+LASTING = "pause/"
+"""Begins the keys of a store's notes of the prompts that wait in no task; an id follows."""
 
 LOST = "lost: the process stopped"
 """Why a prompt ended whose asker has gone with its process."""

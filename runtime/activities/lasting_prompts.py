@@ -11,14 +11,13 @@ What a person says to a conversation answers the prompts of every run below it, 
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.state.commands import CANCELLED, command_of
-from hubbub.agents.state.prompts import OpenPrompt, Prompts, find_prompt
+from hubbub.agents.state.prompts import LASTING, OpenPrompt, Prompts, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
@@ -36,8 +35,6 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
 
 __all__ = ["LastingPrompts"]
-
-NOTE: Final = "pause/"
 
 
 class LastingPrompt(Struct, frozen=True, omit_defaults=True):
@@ -78,8 +75,8 @@ class LastingPrompts:
 
     async def begin(self) -> None:
         """Go on waiting where an earlier runtime did."""
-        for key, note in (await self._services.hub.journal.notes(NOTE)).items():
-            prompt_id = key.removeprefix(NOTE)
+        for key, note in (await self._services.hub.journal.notes(LASTING)).items():
+            prompt_id = key.removeprefix(LASTING)
             if not note:
                 continue
             try:
@@ -113,13 +110,13 @@ class LastingPrompts:
             if prompt.is_lasting and find_prompt(after, prompt.prompt_id) is None:
                 self._forget(prompt.prompt_id)
                 if prompt.is_held:
-                    notes[NOTE + prompt.prompt_id] = ""
+                    notes[LASTING + prompt.prompt_id] = ""
         for prompt in after:
             if prompt.is_lasting and find_prompt(before, prompt.prompt_id) is None:
                 kept = _kept(prompt, lane, side)
                 self._open(kept)
                 if prompt.is_held:
-                    notes[NOTE + prompt.prompt_id] = _note_of(kept, prompt)
+                    notes[LASTING + prompt.prompt_id] = _note_of(kept, prompt)
         return notes
 
     def found(self, lane: OwnLane, prompts: Prompts, side: str = "") -> None:

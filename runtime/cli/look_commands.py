@@ -1,7 +1,7 @@
 """``hubbub runs | show | tail | replay | schedules``: what a store holds.  They change nothing."""
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -11,6 +11,10 @@ from hubbub.hub.store.reader import Stored
 from hubbub.runtime.cli.printing import Loop, Write, at_least, document, write_all
 from hubbub.runtime.inspection.find import find_run
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
+
+if TYPE_CHECKING:
+    from hubbub.hub.store.reader import StoreReader
+    from hubbub.runtime.schedules.status import ScheduleStatus
 
 __all__ = ["replay_command", "runs_command", "schedules_command", "show_command", "tail_command"]
 
@@ -28,7 +32,8 @@ def runs_command(write: Write) -> Callable[..., int]:
     ) -> int:
         """List the runs of a store, children under their parents, the newest tree first.
 
-        Works beside a runtime at work and without one.
+        And what they wait for people to answer, and schedules that have not fired yet. Works
+        beside a runtime at work and without one.
 
         Parameters
         ----------
@@ -37,19 +42,22 @@ def runs_command(write: Write) -> Callable[..., int]:
         limit
             How many trees.
         json
-            Print one JSON object instead: runs (parents first), more.
+            Print one JSON object instead: runs (parents first), more, prompts, schedules.
         store
             sqlite:PATH, the folder that a runtime uses.
         """
-        from hubbub.runtime.cli.text import run_lines
+        from hubbub.runtime.cli.text import run_lines, waiting_schedule_lines
         from hubbub.runtime.inspection.views import list_runs
 
+        now = Ports().clock.now()
         with open_reader(store) as opened:
             found = list_runs(opened, ended=all, limit=at_least(1, "--limit", limit))
+            schedules = _schedules(opened, now)
         if json:
-            write(document(found))
+            write(document({**msgspec.structs.asdict(found), "schedules": schedules}))
         else:
-            write_all(write, run_lines(found, Ports().clock.now(), ended=all))
+            write_all(write, run_lines(found, now, ended=all))
+            write_all(write, waiting_schedule_lines(schedules))
         return 0
 
     return runs
@@ -66,7 +74,7 @@ def show_command(write: Write) -> Callable[..., int]:
         json: bool = False,
         store: str = DEFAULT_STORE,
     ) -> int:
-        """Show everything about a run: state, family, files, keys, inbox, conversation.
+        """Show everything about a run: state, family, files, keys, inbox, open prompts, talk.
 
         Messages in takeover frames are indented below the agent that took over.
 
@@ -214,11 +222,10 @@ def schedules_command(write: Write) -> Callable[..., int]:
             sqlite:PATH, the folder that a runtime uses.
         """
         from hubbub.runtime.cli.text import schedule_lines
-        from hubbub.runtime.schedules.status import NOTES, schedule_statuses
 
         now = Ports().clock.now()
         with open_reader(store) as opened:
-            statuses = schedule_statuses(opened.notes(NOTES), now)
+            statuses = _schedules(opened, now)
         if json:
             write(document({"schedules": statuses}))
         else:
@@ -226,6 +233,13 @@ def schedules_command(write: Write) -> Callable[..., int]:
         return 0
 
     return schedules
+
+
+def _schedules(store: "StoreReader", now: int) -> "tuple[ScheduleStatus, ...]":
+    """Every schedule that a store remembers, fired or not."""
+    from hubbub.runtime.schedules.status import NOTES, schedule_statuses
+
+    return schedule_statuses(store.notes(NOTES), now)
 
 
 def _event_object(stored: Stored) -> str:

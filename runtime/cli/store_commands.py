@@ -17,6 +17,7 @@ from hubbub.runtime.cli.look_commands import (
     tail_command,
 )
 from hubbub.runtime.cli.printing import CommandScreen
+from hubbub.runtime.cli.reply_command import reply_command
 
 __all__ = ["store_commands"]
 
@@ -31,6 +32,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "tail": tail_command(write, screen.loop),
         "replay": replay_command(write),
         "schedules": schedules_command(write),
+        "reply": reply_command(screen),
         "export": export_command(write),
         "import": import_command(write),
         "backup": backup_command(write, notice),

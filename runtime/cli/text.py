@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.model import AssistantMessage, ModelMessage
 from hubbub.hub.events import FileRef
@@ -15,14 +17,15 @@ from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.event_words import Said, headline
+from hubbub.runtime.inspection.prompts import ShownPrompt
 from hubbub.runtime.inspection.replay import Replayed
 from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
 from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.text import printable
 
 __all__ = [
-    "backup_line", "conversation_lines", "event_line", "replay_lines", "report_lines", "run_lines",
-    "schedule_lines", "short",
+    "backup_line", "conversation_lines", "event_line", "prompt_lines", "replay_lines",
+    "report_lines", "run_lines", "schedule_lines", "short", "waiting_schedule_lines",
 ]  # fmt: skip
 
 WIDTH: Final = 300
@@ -56,6 +59,11 @@ def run_lines(runs: Runs, now: int, *, ended: bool) -> Iterator[str]:
     yield from _table(header, [_run_row(run, now) for run in runs.runs])
     if runs.more:
         yield f"… and {runs.more:,} more trees; --limit N shows more"
+    yield from _asks(runs.prompts)
+
+
+def _asks(prompts: Sequence[ShownPrompt]) -> Iterator[str]:
+    yield from _listed("asked (hubbub reply answers)", [prompt_row(each) for each in prompts])
 
 
 def _run_row(run: ShownRun, now: int) -> tuple[str, ...]:
@@ -71,6 +79,41 @@ def _status(run: ShownRun) -> str:
     if run.status == "ended":
         return f"ended ({run.outcome})" if run.outcome else "ended"
     return f"{_STATUS.get(run.status, run.status)}{_INBOX.get(run.inbox, '')}"
+
+
+def prompt_lines(prompts: Sequence[ShownPrompt], now: int) -> Iterator[str]:
+    """What people are asked, and how each is answered."""
+    if not prompts:
+        yield "nobody is asked anything"
+    for one in prompts:
+        yield f"{one.prompt_id}  {_ago(one.since, now)}  {short(one.agent)}  {one.kind}"
+        yield from (f"  {line}" for line in _asked_lines(one))
+
+
+def _asked_lines(one: ShownPrompt) -> Iterator[str]:
+    if one.kind == "question":
+        yield f"? {short(one.question, WIDTH)}"
+        yield from (f"  {short(option)}" for option in one.options)
+    else:
+        yield f"{short(one.tool)} {_json_line(one.arguments)}"
+    if one.expires_at is not None:
+        yield f"ends {_moment(one.expires_at)} without an answer"
+    if one.is_answered:
+        yield "answered; the next runtime takes the answer"
+    elif one.waits_in == "process":
+        yield "only the program at work can take the answer"
+
+
+def _json_line(value: Json) -> str:
+    """Arguments on one line, whole: who approves them should have seen them."""
+    return short(msgspec.json.format(bytes(value), indent=0).decode(errors="replace"), None)
+
+
+def prompt_row(one: ShownPrompt) -> str:
+    """A prompt on one line."""
+    what = one.question if one.kind == "question" else f"{one.tool} {_json_line(one.arguments)}"
+    answered = "; answered" if one.is_answered else ""
+    return f"{one.prompt_id}  {short(one.agent)}  {one.kind}{answered}: {short(what, WIDTH)}"
 
 
 def conversation_lines(page: Conversations, now: int) -> Iterator[str]:
@@ -116,6 +159,16 @@ def schedule_lines(statuses: Sequence[ScheduleStatus], now: int) -> Iterator[str
     yield from _table(header, rows)
 
 
+def waiting_schedule_lines(statuses: Sequence[ScheduleStatus]) -> Iterator[str]:
+    """The schedules that have not fired: no run tells of them."""
+    waiting = [
+        f"{short(one.uid)}  {one.kind}  {short(one.agent)}  next {_moment(one.next_at)}"
+        for one in statuses
+        if not one.last_fired_at
+    ]
+    yield from _listed("schedules that have not fired", waiting)
+
+
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     shown = [header, *([short(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(header))]
@@ -138,6 +191,7 @@ def report_lines(report: RunReport, now: int, *, full: bool) -> Iterator[str]:
     yield from _listed("keys", _key_lines(report.keys, full))
     waiting = [f"{one.seq}  {one.type}  {short(one.text)}".rstrip() for one in report.waiting]
     yield from _listed("waiting", waiting)
+    yield from _asks(report.prompts)
     said = [_said_line(one, full) for one in report.conversation]
     if report.earlier:
         said.insert(0, f"… {report.earlier:,} earlier lines; --full shows all")

@@ -20,6 +20,7 @@ from hubbub.hub.ports import Clock
 from hubbub.hub.store.reader import RunRow, Stored, StoreReader, decoded, events_in, own_lane
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
+from hubbub.runtime.inspection.prompts import ShownPrompt, open_prompts
 from hubbub.runtime.inspection.replay import replay
 from hubbub.runtime.stores.exchange.run_check import ancestors
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
@@ -56,10 +57,14 @@ class ShownRun(Struct, frozen=True, kw_only=True):
 
 
 class Runs(Struct, frozen=True, kw_only=True):
-    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out."""
+    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out.
+
+    ``prompts`` is what people are asked by these runs.
+    """
 
     runs: Sequence[ShownRun]
     more: int
+    prompts: Sequence[ShownPrompt]
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -97,6 +102,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     conversation: Sequence[Said]
     earlier: int
     failure: str
+    prompts: Sequence[ShownPrompt]
+    """What people are asked by it and by the runs below it."""
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────
@@ -112,7 +119,9 @@ def list_runs(store: StoreReader, *, ended: bool = False, limit: int = 50) -> Ru
         shown: list[ShownRun] = []
         for root in roots:
             shown += _tree(store, root, ended)
-    return Runs(runs=shown, more=count - len(roots))
+        live = [each.run_id for each in shown if each.status != "ended"]
+        prompts = open_prompts(store, live)
+    return Runs(runs=shown, more=count - len(roots), prompts=prompts)
 
 
 def _tree(store: StoreReader, root: str, ended: bool) -> list[ShownRun]:
@@ -183,6 +192,7 @@ def report(
         said, count = _last(pieces, None if full else MAX_LINES)
         parent, descriptor = row.parent_run_id, row.descriptor
         children = [x for x in store.tree(row.root_run_id) if x.parent_run_id == run_id]
+        below = _below(store.tree(row.root_run_id, live=True), run_id)
         return RunReport(
             run=_shown(store, row), ancestors=ancestors(store, parent)[::-1],
             stack=[x.agent_name for x in stack_of(talk, run_id)] if parent is None else [],
@@ -192,7 +202,17 @@ def report(
             children=[_shown(store, child, 1) for child in children], files=state.files,
             keys=state.keys, waiting=list(_waiting(store, run_id)), conversation=said,
             earlier=count - len(said), failure=watched.failure,
+            prompts=open_prompts(store, below),
         )  # fmt: skip
+
+
+def _below(tree: Sequence[RunRow], run_id: str) -> Sequence[str]:
+    """A run and those below it; parents come first in a tree."""
+    found = {run_id: None}
+    for row in tree:
+        if row.parent_run_id in found:
+            found[row.run_id] = None
+    return tuple(found)
 
 
 def _talk(store: StoreReader, run_id: str) -> Sequence[Event]:

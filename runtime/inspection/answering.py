@@ -1,0 +1,112 @@
+"""``answer_prompt``: an answer to a prompt of a store on which no runtime is at work.
+
+    the store, opened for writing ──► the prompt, as its run has it on record ──► its inbox
+
+It is the hub's own reply, so the first one counts and what does not fit is rejected.  The run takes
+it when the next runtime is at work on the store.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.definitions.arguments import Arguments, BadArguments
+from hubbub.agents.definitions.schema import read_schema
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import SessionReply
+from hubbub.hub.hub import Hub
+from hubbub.hub.ports import Ports
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.values import NULL
+from hubbub.runtime.inspection.prompts import ShownPrompt, find_prompt
+from hubbub.runtime.stores.open import folder_of_store, sqlite_store
+
+__all__ = ["PromptAnswer", "answer_prompt", "check_answerable"]
+
+SOURCE = "hubbub reply"
+
+
+class PromptAnswer(Struct, frozen=True, kw_only=True):
+    """An answer: a ``reply`` with a text, an approval (``arguments`` instead of the model's), or a
+    denial whose reason is ``text``."""
+
+    decision: Literal["reply", "approve", "deny"]
+    text: str = ""
+    arguments: dict[str, Any] | None = None
+    is_error: bool = False
+
+
+def check_answerable(prompt: ShownPrompt, answer: PromptAnswer) -> None:
+    """Raise ``OperatorError`` for a prompt that cannot be answered, or cannot be by this."""
+    if prompt.is_answered:
+        raise _refused(prompt, "it is answered already; the next runtime takes the answer")
+    if prompt.waits_in == "process":
+        raise _refused(prompt, "it was asked by code that runs in one process; answer it there")
+    if prompt.kind == "approval" and answer.decision == "reply":
+        raise _refused(prompt, "it is an approval; give --approve, or --deny REASON")
+    if prompt.kind != "approval" and answer.decision == "approve":
+        raise _refused(prompt, "there is nothing to approve; give the answer as TEXT")
+    if answer.is_error and prompt.kind != "external":
+        raise _refused(prompt, "only the result of an external tool can be an error; --deny REASON")
+
+
+async def answer_prompt(store: str, prompt_id: str, answer: PromptAnswer, ports: Ports) -> None:
+    """Put an answer into the inbox of the run that asks; durable when this returns.
+
+    Raises ``OperatorError`` where the store cannot be written, a runtime being at work on it
+    included, and for a prompt that is over, is answered, or does not take this answer.
+    """
+    folder = folder_of_store(store)
+    # Folders of agents are kept up to date where there are any, and made by no command.
+    opened = sqlite_store(folder.database, ports=ports, mirror=folder.agents.is_dir())
+    async with Hub(journal=opened, ports=ports) as hub:
+        prompt = await hub.journal.inspect(lambda reader: find_prompt(reader, prompt_id))
+        check_answerable(prompt, answer)
+        hub.prompts.hold(
+            prompt.prompt_id, prompt.run_id, prompt.kind, lambda reply: _problem(prompt, reply)
+        )
+        receipt = await _give(hub, prompt.prompt_id, answer)
+        if receipt.rejected:
+            raise _refused(prompt, f"{receipt.reason}; nothing was sent")
+
+
+def _give(hub: Hub, prompt_id: str, answer: PromptAnswer) -> Receipt:
+    if answer.decision == "approve":
+        return hub.approve(prompt_id, answer.arguments, source=SOURCE)
+    if answer.decision == "deny":
+        return hub.deny(prompt_id, answer.text, source=SOURCE)
+    return hub.reply(prompt_id, answer.text, is_error=answer.is_error, source=SOURCE)
+
+
+def _problem(prompt: ShownPrompt, reply: SessionReply) -> str:
+    """Why an answer does not fit the schema of its question; empty where it does."""
+    if prompt.schema == NULL or reply.decision:
+        return ""
+    wrapped = {
+        "type": "object",
+        "properties": {"answer": msgspec.json.decode(prompt.schema)},
+        "required": ["answer"],
+    }
+    parameters, _, _ = read_schema(wrapped)
+    arguments = Arguments("answer", parameters)
+    # Text that is no JSON of the kind is an answer as a string, too.
+    as_string = msgspec.json.encode(reply.content).decode()
+    try:
+        msgspec.json.decode(reply.content)
+    except (msgspec.DecodeError, RecursionError):
+        return _parse_problem(arguments, as_string)
+    problem = _parse_problem(arguments, reply.content)
+    return problem and _parse_problem(arguments, as_string) and problem
+
+
+def _parse_problem(arguments: Arguments, json: str) -> str:
+    try:
+        arguments.parse(f'{{"answer":{json}}}')
+    except BadArguments as error:
+        return "; ".join(error.problems)
+    return ""
+
+
+def _refused(prompt: ShownPrompt, why: str) -> OperatorError:
+    return OperatorError(f"prompt {prompt.prompt_id}: {why}")
