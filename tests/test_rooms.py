@@ -84,6 +84,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/standalone": (
         *KERNEL, "agents/standalone", "runtime/activities", "runtime/runs",
     ),
+    "runtime/testing": (*KERNEL, "runtime", "runtime/activities", "runtime/runs"),
     "runtime/inspection": (
         *HUB, *TURN, "agents/code", "agents/folders", "runtime/text", "runtime/loading", *STORES,
     ),
