@@ -272,6 +272,7 @@ NARROW: Final = {
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
     "runtime/simulation/story/history.py": "collects what users were told and what went wrong",
+    "runtime/testing/bench.py": "collects what code under test says, sends, asks and starts",
     "runtime/standalone/turn.py": "a turn by hand: it writes events and reads its own",
 }
 """Files that name several types and yet read no lane: a new type is none of their business."""
