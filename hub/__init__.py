@@ -13,6 +13,7 @@ from hubbub.hub.exports import exports_of
 __all__ = [
     "START",
     "EventStream",
+    "GivenTool",
     "Handler",
     "HistoryCall",
     "HistoryMessage",
@@ -29,7 +30,7 @@ _EXPORTS: Final = {
     "hubbub.hub.delivery.audience": ("Subscription",),
     "hubbub.hub.delivery.listening": ("Handler",),
     "hubbub.hub.delivery.stream": ("EventStream",),
-    "hubbub.hub.events": ("HistoryCall", "HistoryMessage"),
+    "hubbub.hub.events": ("GivenTool", "HistoryCall", "HistoryMessage"),
     "hubbub.hub.hub": (
         "Hub",
         "HubStatistics",
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from hubbub.hub.delivery.audience import Subscription
     from hubbub.hub.delivery.listening import Handler
     from hubbub.hub.delivery.stream import EventStream
-    from hubbub.hub.events import HistoryCall, HistoryMessage
+    from hubbub.hub.events import GivenTool, HistoryCall, HistoryMessage
     from hubbub.hub.hub import Hub, HubStatistics
     from hubbub.hub.message import Message
     from hubbub.hub.receipt import Receipt

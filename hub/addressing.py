@@ -10,7 +10,7 @@ abort      one run, or every live one
 
 import re
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -18,6 +18,7 @@ from msgspec import structs
 from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import (
     Event,
+    GivenTool,
     InLane,
     SessionAbort,
     SessionClose,
@@ -36,6 +37,7 @@ from hubbub.hub.events.descriptors import (
     key_of_descriptor,
     read_descriptor,
 )
+from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
 from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
@@ -153,8 +155,8 @@ class Addressing:
         "_ports",
         "_replaced",
         "agents",
-        "converses",
         "default_agent",
+        "refusal_of_seed",
     )
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
@@ -165,8 +167,8 @@ class Addressing:
         self.agents: Collection[str] | None = None
         """The agents that there are, if a runtime is at work here: a run of another one takes no
         messages, and none is opened."""
-        self.converses: Collection[str] | None = None
-        """Those of them whose runs may begin with a history."""
+        self.refusal_of_seed: Callable[[str, Sequence[GivenTool]], str] | None = None
+        """Why a run of an agent cannot begin with a history, or with these tools."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -210,11 +212,7 @@ class Addressing:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
-        if event.history and (problem := history_problem(event.history)):
-            raise BadValue("history", problem)
-        refusal = ""
-        if event.history and self.converses is not None and event.open_agent not in self.converses:
-            refusal = f"{event.open_agent} has no conversation that a history could begin"
+        refusal = self._seed(event) if event.history or event.tools else ""
         if self.agents is not None and event.open_agent not in self.agents:
             refusal = str(UnknownAgent(event.open_agent, self.agents))
         if event.variables:
@@ -247,6 +245,18 @@ class Addressing:
             event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
             agents=self.agents,
         )  # fmt: skip
+
+    def _seed(self, event: SessionOpen) -> str:
+        """Why a run cannot begin with what an opening says was before it; empty if it can.
+
+        Raises ``BadValue`` for what is not well-formed.
+        """
+        if problem := history_problem(event.history):
+            raise BadValue("history", problem)
+        if problem := given_tools_problem(event.tools):
+            raise BadValue("tools", problem)
+        refuse = self.refusal_of_seed
+        return "" if refuse is None else refuse(event.open_agent, event.tools)
 
     def _put_away(self, run_id: str, event: SessionOpen, *, drop: bool = False) -> SessionOpen:
         """Move the values of variables where only the runtime looks."""

@@ -30,12 +30,14 @@ from hubbub.hub.delivery.subscribing import Kinds, Subscribing, read_pattern
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
     Event,
+    GivenTool,
     HistoryMessage,
     InLane,
     SessionAbort,
     SessionClose,
     SessionTerminate,
 )
+from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.masking import Masker
 from hubbub.hub.message import Sayable, opening_event, session_message
 from hubbub.hub.pipeline import Pipeline
@@ -301,6 +303,7 @@ class Hub(Asking, Subscribing):
         env: dict[str, str] | None = None,
         source: str = "",
         history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
+        tools: Sequence[ExternalTool | GivenTool] | None = None,
     ) -> Receipt:
         """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor``.
 
@@ -319,8 +322,9 @@ class Hub(Asking, Subscribing):
 
         ``history`` is what was said before, for a new run of a model agent: the user's and the
         assistant's messages, calls with their results (``HistoryMessage``, or mappings of the chat
-        completions form).  Its model sees it before ``input``; it is durable with the opening, and
-        a run that is found has its own.
+        completions form).  Its model sees it before ``input``.  ``tools`` are external ones
+        (``external_tool``) that this run has beside its agent's.  Both are durable with the
+        opening, and a run that is found keeps its own.
 
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
         ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.
@@ -335,6 +339,7 @@ class Hub(Asking, Subscribing):
             agent, input, run_id=run_id or "", session_key=session_key,
             correlation_id=correlation_id, name=name, once=once, timeout=timeout,
             descriptor=descriptor, env=env, source=source, history=history,
+            tools=tools,
         )  # fmt: skip
         return self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
 

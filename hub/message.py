@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionMessage, SessionOpen, Variable
+from hubbub.hub.events.given_tools import read_given_tools
 from hubbub.hub.events.history import read_history
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
 from hubbub.hub.values import NULL, Json, Secret, check_flag, check_seconds, encode_value
@@ -79,7 +80,7 @@ def session_message(
 def opening_event(
     agent: str, input: object, *, run_id: str, session_key: str, correlation_id: str, name: str,
     once: bool, timeout: float | None, descriptor: object, env: Mapping[str, str] | None,
-    source: str, history: object = None,
+    source: str, history: object = None, tools: object = None,
 ) -> SessionOpen:  # fmt: skip
     """What ``Hub.open`` says; raises ``BadValue`` for what no store could keep."""
     input_json, message = opening_message(input, source)
@@ -104,6 +105,7 @@ def opening_event(
         descriptor_json=NULL if descriptor is None else encode_value("descriptor", descriptor),
         variables=() if env is None else variables_of(env),
         history=() if history is None else read_history(history),
+        tools=() if tools is None else read_given_tools(tools),
     )
 
 

@@ -29,8 +29,9 @@ from hubbub.hub.errors import (
     Closed,
     DefinitionError,
 )
-from hubbub.hub.events import HistoryMessage
+from hubbub.hub.events import GivenTool, HistoryMessage
 from hubbub.hub.events.descriptors import Descriptor
+from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -212,11 +213,7 @@ class Runtime:
                 log.warning("definition.warned", agent=name, warning=warning)
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
-        self.hub.addressing.converses = frozenset(
-            each.name
-            for each in map(self.definitions.agent, self.definitions.names)
-            if not each.is_code and each.type == "ai_human"
-        )
+        self.hub.addressing.refusal_of_seed = self.definitions.refusal_of_seed
         self.hub.addressing.default_agent = self._default_agent
         self._stop_serving = self.hub.serve("runtime", self._finder.answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
@@ -258,7 +255,7 @@ class Runtime:
     def _let_go_of_hub(self) -> None:
         if self.hub.dispatcher.owner is self.runs:
             self.hub.set_owner(None)
-            self.hub.addressing.agents = self.hub.addressing.converses = None
+            self.hub.addressing.agents = self.hub.addressing.refusal_of_seed = None
         if self._stop_serving is not None:
             self._stop_serving()
 
@@ -282,6 +279,7 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         source: str = "",
         history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
+        tools: Sequence[ExternalTool | GivenTool] | None = None,
     ) -> Run:
         """Start a run and return its handle once the start is durable.
 
@@ -295,7 +293,8 @@ class Runtime:
         that it arrives, give a key, or ``send`` it.
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
         run.  ``env`` gives the run values of variables, which appear nowhere.  ``history`` is what
-        was said before, which a new run's model sees ahead of ``input`` (see ``Hub.open``).
+        was said before, which a new run's model sees ahead of ``input``, and ``tools`` are external
+        tools of this run alone (see ``Hub.open``).
         Raises ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit, a
         history that is not well-formed), ``CallerError`` (an agent that takes none), ``Closed``.
         """
@@ -305,7 +304,7 @@ class Runtime:
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
-            source=source, history=history,
+            source=source, history=history, tools=tools,
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()

@@ -9,7 +9,8 @@ Rules
 * All problems are reported at once, each with its path.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from msgspec import structs
@@ -20,6 +21,7 @@ from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.resolution.given_tools import made_of, refusal_of_seed, with_given
 from hubbub.agents.resolution.reached import with_reached
 from hubbub.agents.resolution.side_reader import Known, SideReader
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
@@ -30,6 +32,7 @@ from hubbub.agents.resolution.skill_agents import (
     tools_of_prompts,
 )
 from hubbub.hub.errors import DefinitionError, UnknownAgent
+from hubbub.hub.events import GivenTool
 from hubbub.hub.texts import check_label
 
 __all__ = ["Definitions"]
@@ -174,6 +177,27 @@ class Definitions:
     @property
     def hooks(self) -> Mapping[str, Hook]:
         return self._hooks
+
+    # ── tools of one run ──────────────────────────────────────────────────────────────
+
+    def with_tools(self, tools: tuple[GivenTool, ...]) -> "Definitions":
+        """The same, for a run that was opened with these tools: they are its sides', too."""
+        if not tools:
+            return self
+        seen, given = copy(self), made_of(tools)
+        seen._sides = {
+            place: side if side.two_sided else with_given(side, given)
+            for place, side in self._sides.items()
+        }
+        seen.sides = seen._sides
+        return seen
+
+    def refusal_of_seed(self, agent: str, tools: Sequence[GivenTool]) -> str:
+        """Why a run of an agent cannot begin with a history, or with these tools."""
+        definition = self._agents.get(agent)
+        if definition is None:
+            return ""  # It is refused for that.
+        return refusal_of_seed(definition, self._sides.get((agent, "side_a")), tools)
 
     def sides_of(self, agent: str) -> tuple[ActiveSide, ...]:
         """The sides of a model agent, side A first."""

@@ -89,6 +89,8 @@ class ActiveSide(Struct, frozen=True, eq=False):
     """Whom ``use_agent`` may call."""
     skills: Mapping[str, Skill]
     """What ``use_skill`` may call."""
+    has_given: bool = False
+    """Whether some of the tools are one run's own."""
     may_ask: bool = False
     """Whether calls of some tool need a person's approval, or are carried out elsewhere."""
 

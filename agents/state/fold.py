@@ -184,8 +184,12 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
         acts_as="frame" if item.frame else thread.acts_as,
         answering=(OPENING,) if item.reports else (),
     )
-    if item.history:
-        thread = replace(thread, transcript=(*thread.transcript, *before_it_began(item.history)))
+    if item.history or item.tools:
+        thread = replace(
+            thread,
+            tools=item.tools,
+            transcript=(*thread.transcript, *before_it_began(item.history)),
+        )
     notes: tuple[str, ...] = ()
     message = item.message
     attached = () if message is None else message.attachments

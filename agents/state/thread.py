@@ -18,7 +18,7 @@ from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Th
 from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.prompts import Answered, OpenPrompt
-from hubbub.hub.events import NO_USAGE, OutcomeName, PromptKind, SessionOpen
+from hubbub.hub.events import NO_USAGE, GivenTool, OutcomeName, PromptKind, SessionOpen
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
@@ -225,6 +225,8 @@ class Thread(Struct, frozen=True, gc=False):
     origin: Origin = NOWHERE
     family: Family = NO_FAMILY
     area: Area = NO_AREA
+    tools: tuple[GivenTool, ...] = ()
+    """Those that it was opened with."""
     prompts: tuple[OpenPrompt, ...] = ()
     """What its calls, tools and hooks have asked and nobody has answered yet."""
     answers: tuple[Answered, ...] = ()

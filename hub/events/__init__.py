@@ -58,6 +58,7 @@ from hubbub.hub.events.event import (
     Variable,
 )
 from hubbub.hub.events.sessions import (
+    GivenTool,
     HistoryCall,
     HistoryMessage,
     InLane,
@@ -120,6 +121,7 @@ __all__ = [
     "Event",
     "EventMeta",
     "FileRef",
+    "GivenTool",
     "HistoryCall",
     "HistoryMessage",
     "Home",

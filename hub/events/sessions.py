@@ -17,6 +17,7 @@ from hubbub.hub.events.event import (
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
+    "GivenTool",
     "HistoryCall",
     "HistoryMessage",
     "InLane",
@@ -88,6 +89,16 @@ class HistoryMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     calls: tuple[HistoryCall, ...] = ()
 
 
+class GivenTool(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """An external tool of one run; ``schema_json`` is a JSON schema of an object, ``timeout`` in
+    seconds."""
+
+    name: str
+    description: str = ""
+    schema_json: Json = msgspec.field(name="schema", default=NULL)
+    timeout: float | None = None
+
+
 class SessionOpen(Event, tag="session:open", home="in"):
     """Start a run, or find the one of ``session_key``.
 
@@ -117,6 +128,8 @@ class SessionOpen(Event, tag="session:open", home="in"):
     """The first message, where it is more than a text; its content is the input, too."""
     history: tuple[HistoryMessage, ...] = ()
     """What was said before the run began, as its model sees it."""
+    tools: tuple[GivenTool, ...] = ()
+    """External tools that this run has beside its agent's."""
 
     @property
     def input(self) -> Any:

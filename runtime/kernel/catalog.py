@@ -129,6 +129,8 @@ class Catalog:
         """The tools of a side as its model is shown them."""
         if not side.tools:
             return ()
+        if side.has_given:
+            return tuple(t.spec for t in side.tools.values())
         found = self._specs.get(side.prompt.name)
         if found is None:
             found = self._specs[side.prompt.name] = tuple(t.spec for t in side.tools.values())
@@ -144,10 +146,12 @@ class Catalog:
             gates = self._gates[place] = side.gates
         enabled = frozenset(filter(is_enabled, gates)) if gates else gates
         key = (*place, enabled)
-        found = self._child_specs.get(key)
+        found = None if side.has_given else self._child_specs.get(key)
         if found is None:
             own = (*child_specs(side, enabled.__contains__), *takeover_specs(side))
-            found = self._child_specs[key] = (*self.specs_of(side), *own)
+            found = (*self.specs_of(side), *own)
+            if not side.has_given:
+                self._child_specs[key] = found
         return found
 
     def code_of(self, definition: AgentDefinition) -> Callable[[Json, Any], Awaitable[Any]]:

@@ -97,6 +97,8 @@ class ModelRun:
         self._shared = shared
         self._services = shared.services
         self._definitions = shared.services.definitions
+        if thread.tools:
+            self._definitions = self._definitions.with_tools(thread.tools)
         self._keeper = shared.keeper
         self._conversations = shared.conversations
         self._after: Thread | None = None
@@ -153,11 +155,6 @@ class ModelRun:
         """The values that nothing said of the run's failures may quote."""
         return Environment.of(self._services, self.lane, self.side).secrets(self.side)
 
-    @property
-    def is_at_boundary(self) -> bool:
-        """Whether no activity is under way, and none is about to be."""
-        return not (self._tasks.running or self.signals or self.lane.in_flight)
-
     def is_at_rest(self, waits: int) -> bool:
         """Whether no more activities are under way than wait for other runs."""
         waits += sum(each.ordinal > 0 for each in self.thread.prompts)
@@ -192,8 +189,9 @@ class ModelRun:
     @property
     def _only_waits(self) -> bool:
         is_wanted = self.mail.control or self.mail.results
+        is_working = self._tasks.running or self.signals or self.lane.in_flight
         # Hooks that have yet to be called know of it from this process alone.
-        return self.thread.waits and self.is_at_boundary and not is_wanted and not self.hook_events
+        return self.thread.waits and not (is_working or is_wanted or self.hook_events)
 
     @property
     def _lends(self) -> bool:
@@ -326,7 +324,10 @@ class ModelRun:
         if thread.step != before.step or thread.attempt != before.attempt:
             self.is_answer_under_way = True
         side = self.side
-        if side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
+        if thread.tools is not before.tools:
+            self._definitions = self._services.definitions.with_tools(thread.tools)
+            self._find_side()
+        elif side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
         if before.prompts is not thread.prompts:
             prompts = self._shared.prompts

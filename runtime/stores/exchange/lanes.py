@@ -40,6 +40,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.files import files_of
+from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
@@ -225,11 +226,15 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
 
 
 def _seeded(event: Event) -> str:
-    """Why no run can have been opened with such a history; empty if one can."""
+    """Why no run can have been opened with such a history or tools; empty if one can."""
     items = event.items if isinstance(event, SessionTaken) else (event,)
-    openings = (x for x in items if isinstance(x, SessionOpen) and x.history)
-    found = (history_problem(opening.history) for opening in openings)
-    return next((f"its history: {what}" for what in found if what), "")
+    openings = [x for x in items if isinstance(x, SessionOpen) and (x.history or x.tools)]
+    for opening in openings:
+        if what := history_problem(opening.history):
+            return f"its history: {what}"
+        if what := given_tools_problem(opening.tools):
+            return f"its tools: {what}"
+    return ""
 
 
 def file_problem(ref: FileRef) -> str:

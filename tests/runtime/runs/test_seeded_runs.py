@@ -5,23 +5,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.agents import model_agent
 from support.profiles import examples
 
-from hubbub import AgentDefinition, FunctionModel, Message, Runtime, agent
+from hubbub import (
+    AgentDefinition,
+    FunctionModel,
+    Message,
+    Runtime,
+    agent,
+    external_tool,
+    tool,
+)
 from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
-from hubbub.hub import HistoryCall, HistoryMessage
+from hubbub.hub import GivenTool, HistoryCall, HistoryMessage
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.events.history import MAX_HISTORY, MAX_HISTORY_BYTES, history_problem, read_history
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.values import encode_value
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.models.http.messages import conversation
+from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
@@ -92,6 +103,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Call
     return open_again
 
 
+@pytest.mark.spec("U-13")
 @pytest.mark.parametrize("history", [HISTORY, CHAT], ids=["structs", "chat"])
 async def test_the_model_sees_the_history_before_the_input(
     opened: Callable[..., Runtime], history: list[Any]
@@ -112,6 +124,7 @@ async def test_the_model_sees_the_history_before_the_input(
         assert opening.history[0] == HISTORY[0] and len(opening.history) == 3
 
 
+@pytest.mark.spec("U-13")
 async def test_a_history_without_input_waits_for_the_first_message_over_a_restart(
     opened: Callable[..., Runtime],
 ) -> None:
@@ -129,6 +142,7 @@ async def test_a_history_without_input_waits_for_the_first_message_over_a_restar
         assert listed.title == "Where is my parcel?"
 
 
+@pytest.mark.spec("U-13")
 async def test_a_history_is_given_once_by_run_id_and_by_key(opened: Callable[..., Runtime]) -> None:
     desk = Desk()
     async with opened(desk.agent) as rt:
@@ -149,6 +163,7 @@ async def test_a_history_is_given_once_by_run_id_and_by_key(opened: Callable[...
         ]  # fmt: skip
 
 
+@pytest.mark.spec("U-13")
 async def test_a_reset_forgets_the_history(opened: Callable[..., Runtime]) -> None:
     desk = Desk()
     async with opened(desk.agent) as rt:
@@ -158,6 +173,7 @@ async def test_a_reset_forgets_the_history(opened: Callable[..., Runtime]) -> No
         assert desk.seen == [("user", "Begin.")]
 
 
+@pytest.mark.spec("U-13")
 async def test_who_has_no_conversation_takes_no_history(opened: Callable[..., Runtime]) -> None:
     @agent("code")
     async def code(input: Any, ctx: Any) -> Any:
@@ -168,11 +184,130 @@ async def test_who_has_no_conversation_takes_no_history(opened: Callable[..., Ru
     pair = AgentDefinition(name="pair", side_a=side, side_b=side, type="dual_ai")
     async with opened(desk.agent, pair, code) as rt:
         for name in ("code", "pair"):
-            with pytest.raises(CallerError, match="no conversation that a history could begin"):
+            with pytest.raises(CallerError, match="no conversation that a history or tools"):
                 await rt.start(name, "hi", history=HISTORY)
             receipt = await rt.hub.open(name, "hi", history=HISTORY)
             assert receipt.rejected
         assert len(await rt.hub.journal.runs(live=False)) == 0
+
+
+PICK = external_tool(
+    "pick", {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
+    description="Lets the user pick.",
+)  # fmt: skip
+
+
+class Caller(Desk):
+    """An agent that calls ``pick`` with what it is told, and tells what came of it."""
+
+    def answer(self, request: ModelRequest) -> Any:
+        self.requests.append(request)
+        last = request.messages[-1]
+        if isinstance(last, UserMessage):
+            wrong = "wrong" in last.content
+            return reply("", call("pick", **({} if wrong else {"what": last.content})))
+        return f"picked {last.calls[0].output}"
+
+    @property
+    def offered(self) -> list[str]:
+        return [each.name for each in self.requests[-1].tools]
+
+
+async def prompted(rt: Runtime) -> str:
+    """The id of the one prompt that is open."""
+    for _ in range(100):
+        waits = [wait for each in await rt.conversations() for wait in each.waits_for]
+        if waits:
+            assert [(wait.kind, wait.tool) for wait in waits] == [("external", "pick")]
+            return waits[0].prompt_id
+        await anyio.sleep(0.1)
+    raise AssertionError("nothing is asked")
+
+
+@pytest.mark.spec("U-13")
+async def test_a_run_has_the_tools_that_it_was_opened_with_and_no_other_run_has(
+    opened: Callable[..., Runtime],
+) -> None:
+    desk = Caller()
+    async with opened(desk.agent) as rt:
+        run = await rt.start("desk", "one", tools=[PICK], history=HISTORY, session_key="k")
+        prompt_id = await prompted(rt)
+        assert desk.offered == ["pick"] and desk.requests[-1].tools[0] == PICK.spec
+    async with opened(desk.agent) as rt:  # It still waits, with the same prompt.
+        assert await prompted(rt) == prompt_id
+        await rt.hub.reply(prompt_id, "the red one")
+        found = await rt.handle(run.run_id)
+        assert (await found.result()).output == "picked the red one"
+        assert desk.offered == ["pick"]
+        found.send("two")
+        await rt.hub.reply(await prompted(rt), "the blue one")
+        assert (await found.result()).output == "picked the blue one"
+        await (await rt.start("desk", "three")).result()
+        assert desk.offered == [] and "no tool named 'pick'" in desk.seen[-1][-1]
+
+
+@pytest.mark.spec("U-13")
+async def test_a_call_that_does_not_fit_a_given_tool_is_shown_to_nobody(
+    opened: Callable[..., Runtime],
+) -> None:
+    desk = Caller()
+    async with opened(desk.agent) as rt:
+        run = await rt.start("desk", "wrong", tools=[PICK])
+        outcome = await run.result()
+        assert outcome.output.startswith("picked") and "what" in outcome.output
+        assert not [x for x in await run.read() if isinstance(x, e.SessionPrompt)]
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+WRONG_TOOLS: list[tuple[Any, str]] = [
+    ("pick", "expected a list of tools, not str"),
+    (PICK, "expected a list of tools"),
+    (["pick"], r"tools\[0\]: expected external_tool\(…\) or a GivenTool, not str"),
+    ([look], "not another tool"),
+    ([PICK, PICK], "two tools are named 'pick'"),
+    ([GivenTool(name="a b")], "a name is 1 to 64 letters"),
+    ([GivenTool(name="\ud800")], r"tools\[0\]"),
+    ([GivenTool(name=7)], r"tools\[0\]"),  # type: ignore[arg-type]
+    ([GivenTool(name="t", description="\ud800")], r"tools\[0\]"),
+    ([GivenTool(name="t", timeout=-1.0)], "seconds above 0"),
+    ([GivenTool(name="t", description="x" * 1_000_001)], "more than 1,000,000 bytes"),
+    ([GivenTool(name=f"t{number}") for number in range(129)], "more than 128"),
+]
+
+
+@pytest.mark.spec("U-13", "G-01")
+@pytest.mark.parametrize("number", range(len(WRONG_TOOLS)))
+async def test_what_is_no_external_tool_is_refused(number: int, ports: Ports) -> None:
+    tools, why = WRONG_TOOLS[number]
+    async with Runtime([Desk().agent], store="memory", ports=ports) as rt:
+        with pytest.raises(BadValue, match=why):
+            await rt.start("desk", "hi", tools=tools)
+        assert await rt.hub.journal.runs() == []
+
+
+@pytest.mark.spec("U-13")
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (GivenTool(name="look"), "has a tool named 'look' already"),
+        (GivenTool(name="t", schema_json=encode_value("schema", {"type": "array"})), "schema"),
+        (GivenTool(name="t", schema_json=encode_value("schema", 7)), "schema"),
+    ],
+)
+async def test_a_tool_that_the_agent_cannot_have_rejects_the_opening(
+    given: GivenTool, why: str, ports: Ports
+) -> None:
+    desk = model_agent(FunctionModel(lambda request: "hi"), look, name="desk")
+    async with Runtime([desk], store="memory", ports=ports) as rt:
+        with pytest.raises(CallerError, match=why):
+            await rt.start("desk", "hi", tools=[given])
+        assert (await rt.hub.open("desk", "hi", tools=[given])).rejected
+        assert await rt.hub.journal.runs() == []
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -232,6 +367,7 @@ async def test_a_history_that_is_not_well_formed_is_refused(number: int, ports: 
         assert await rt.hub.journal.runs() == []
 
 
+@pytest.mark.spec("U-13")
 async def test_what_is_emitted_by_hand_is_checked_as_well(ports: Ports) -> None:
     desk = Desk()
     wrong = e.SessionOpen(open_agent="desk", history=(HistoryMessage(role="system", content="x"),))
@@ -254,6 +390,7 @@ messages = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.spec("U-13")
 @given(history=st.lists(messages, max_size=6))
 @settings(
     max_examples=examples(100), deadline=None,
@@ -281,7 +418,7 @@ async def test_whatever_is_accepted_is_shown_whole_and_as_providers_take_it(
     assert read_history(history) == tuple(history)
 
 
-@pytest.mark.spec("I-13")
+@pytest.mark.spec("I-13", "U-13")
 async def test_the_agents_folder_shows_the_history_and_brings_it_back(
     tmp_path: Path, ports: Ports
 ) -> None:
