@@ -15,12 +15,25 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub.events import PromptKind, SessionReply
+from hubbub.hub.tasks.cancelling import is_of_the_loop, put_off_cancellation
 
-__all__ = ["APPROVE", "DENY", "Check", "PendingPrompt", "end_of", "problem_of", "read_reply"]
+__all__ = [
+    "ANSWERED",
+    "APPROVE",
+    "DENY",
+    "Check",
+    "PendingPrompt",
+    "end_of",
+    "problem_of",
+    "read_reply",
+]
 
 APPROVE: Final = "approve"
 DENY: Final = "deny"
 """What a reply to an approval may be; any other text denies, too, and is the reason."""
+
+ANSWERED: Final = "answered"
+"""The reason by which a prompt ends whose asker gets the reply."""
 
 Check = Callable[[SessionReply], str] | None
 """Why a reply does not fit its prompt; empty where it does."""
@@ -49,6 +62,11 @@ class PendingPrompt:
         """Whether the hub's lane says that it is open."""
         self.waiter: anyio.Event | None = None
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether its end says that the asker has the reply."""
+        return self.answer is not None and self.ended == ANSWERED
+
     def end(self, reason: str) -> None:
         self.ended = reason
         self.wake()
@@ -58,9 +76,16 @@ class PendingPrompt:
             self.waiter.set()
 
     async def wait(self) -> None:
-        if not self.ended:
-            self.waiter = anyio.Event()
+        if self.ended:
+            return
+        self.waiter = anyio.Event()
+        try:
             await self.waiter.wait()
+        except BaseException as error:
+            # It is on record that the asker has its answer: cancelled in the same breath, too.
+            if not (self.is_answered and is_of_the_loop(error)):
+                raise
+            put_off_cancellation(error)
 
 
 def read_reply(prompt: PendingPrompt, reply: SessionReply) -> SessionReply:
@@ -91,5 +116,5 @@ def problem_of(prompt: PendingPrompt, reply: SessionReply) -> str:
 def end_of(reply: SessionReply) -> str:
     """The reason by which a question ends that has this reply."""
     if reply.decision != "deny":
-        return "answered"
+        return ANSWERED
     return f"denied: {reply.content}" if reply.content.strip() else "denied"

@@ -16,7 +16,7 @@ import anyio.lowlevel
 
 __all__ = [
     "cancellations", "defer_interrupts", "ending_cancelled", "is_being_cancelled",
-    "is_cancellation", "is_of_the_loop", "is_on_asyncio", "outlast",
+    "is_cancellation", "is_of_the_loop", "is_on_asyncio", "outlast", "put_off_cancellation",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -90,6 +90,18 @@ async def outlast(event: anyio.Event) -> None:
         _task().cancel(*interruption.args)
     elif interruption is not None:
         raise interruption
+
+
+def put_off_cancellation(error: BaseException) -> None:
+    """The current task goes on though it was cancelled by ``error``, and is told at its next wait.
+
+    For who has got, before that, what cannot be given to it a second time.
+    """
+    # The scopes of anyio tell it again by themselves; a task's own cancellation comes once.
+    is_of_the_task = isinstance(error, asyncio.CancelledError)
+    if is_of_the_task and anyio.current_effective_deadline() != -math.inf:
+        _task().uncancel()
+        _task().cancel(*error.args)
 
 
 async def ending_cancelled(function: Callable[..., Awaitable[T]], *args: Any) -> T | None:

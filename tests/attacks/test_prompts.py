@@ -5,6 +5,7 @@ in time, late and twice; runs are interrupted, closed and terminated, also in th
 passes; runtimes are left and killed.
 """
 
+import asyncio
 import contextlib
 import random
 import shutil
@@ -28,6 +29,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.tasks.cancelling import is_on_asyncio
 from hubbub.runtime.models.scripted import ScriptedModel, call
 from hubbub.runtime.stores.open import sqlite_store
 
@@ -58,6 +60,29 @@ async def fragile(input: Any, ctx: Any) -> str:
         answer = await _ask(ctx)
         group.cancel_scope.cancel()
     return answer
+
+
+Way = Callable[[Any], Any]
+
+
+async def _in_a_group(ask: Way) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, None)
+
+
+async def _in_a_limit(ask: Way) -> None:
+    with anyio.fail_after(1000):
+        await ask(None)
+
+
+WAYS: dict[str, Callable[[Way], Any]] = {
+    "plainly": lambda ask: ask(None),
+    "in a task group": _in_a_group,
+    "in a limit": _in_a_limit,
+    "in a task of asyncio": lambda ask: asyncio.gather(ask(None)),
+    "in a timeout of asyncio": lambda ask: asyncio.wait_for(ask(None), 1000),
+}
+"""How code asks: what is cancelled is a scope of anyio's, or a task of asyncio's."""
 
 
 @tool(timeout=6)
@@ -289,6 +314,113 @@ async def test_a_reply_in_the_same_breath_as_the_stop_of_its_asker_is_rejected_w
     assert reasons == [words] * 3
     assert [x.reason for x in ends if x.prompt_id == prompt_id] == [words]
     assert not world.letters
+
+
+ENDS: dict[str, Callable[[Hub, str, str], Any]] = {
+    "interrupted": lambda hub, run_id, parent: hub.interrupt(run_id),
+    "all interrupted": lambda hub, run_id, parent: hub.interrupt(),
+    "terminated": lambda hub, run_id, parent: hub.terminate(run_id),
+    "closed": lambda hub, run_id, parent: hub.close_run(run_id),
+    "parent terminated": lambda hub, run_id, parent: hub.terminate(parent),
+}
+
+
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["in the same breath", "once accepted"])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("way", [*WAYS, "tool"])
+async def test_an_accepted_reply_reaches_its_asker_or_is_one_dead_letter_when_a_stop_follows_it(
+    way: str, end: str, is_awaited: bool, store: Journal, ports: Ports
+) -> None:
+    """And the prompt's end says which."""
+    if "asyncio" in way and not is_on_asyncio():
+        pytest.skip("of asyncio alone")
+    got: list[str] = []
+
+    async def ask(ctx: Any) -> None:
+        got.append(await ctx.hub.ask("user", "Which?"))
+        await anyio.sleep_forever()
+
+    @agent("code")
+    async def code(input: Any, ctx: Any) -> None:
+        await WAYS[way](lambda _: ask(ctx))
+
+    @tool(timeout=None)
+    async def asks(state: RunState) -> str:
+        await ask(state)
+        return "never"
+
+    @agent("parent")
+    async def parent(input: Any, ctx: Any) -> None:
+        await ctx.spawn("tooler" if way == "tool" else "code", "go").result()
+
+    tooler = model_agent(ScriptedModel([call("asks"), "Done."]), asks, name="tooler")
+    letters: list[Any] = []
+    prompts: list[e.Event] = []
+    async with Runtime([code, parent, tooler], store=store, ports=ports, grace=0) as rt:
+        rt.hub.subscribe("hub:dead_letter", letters.append)
+        rt.hub.subscribe("session:prompt", prompts.append)
+        above = await rt.start("parent", "go")
+        await anyio.sleep(1)
+        (prompt,) = prompts
+        assert isinstance(prompt, e.SessionPrompt)
+        receipt = rt.hub.reply(prompt.prompt_id, "yes")
+        if is_awaited:
+            await receipt
+        ENDS[end](rt.hub, prompt.run_id, above.run_id)
+        await receipt
+        await anyio.sleep(1)
+        read = await rt.hub.read(prompt.run_id)
+        await rt.terminate(above.run_id)
+    ends = [x.reason for x in read if isinstance(x, e.SessionPromptEnd)]
+    assert receipt.accepted
+    if got:
+        assert (got, ends, letters) == (["yes"], ["answered"], [])
+    else:
+        assert [x.message.prompt_id for x in letters] == [prompt.prompt_id]
+        assert len(ends) == 1 and ends != ["answered"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_reply_that_comes_as_the_asker_gives_up_reaches_it_or_is_one_dead_letter(
+    way: str, store: Journal, ports: Ports
+) -> None:
+    """The asker's own time is over at the moment at which somebody replies."""
+    if "asyncio" in way and not is_on_asyncio():
+        pytest.skip("of asyncio alone")
+    got: list[str] = []
+    scopes: list[anyio.CancelScope] = []
+
+    @agent("code")
+    async def code(input: Any, ctx: Any) -> None:
+        async def ask(_: Any) -> None:
+            got.append(await ctx.hub.ask("user", "Which?"))
+
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            await WAYS[way](ask)
+        await anyio.sleep(3)
+
+    letters: list[Any] = []
+    prompts: list[Any] = []
+    async with Runtime([code], store=store, ports=ports, grace=0) as rt:
+        rt.hub.subscribe("hub:dead_letter", letters.append)
+        rt.hub.subscribe("session:prompt", prompts.append)
+        run = await rt.start("code", "go")
+        await anyio.sleep(1)
+        scopes[0].cancel()
+        receipt = await rt.hub.reply(prompts[0].prompt_id, "yes")
+        outcome = await run.result()
+        ends = [x.reason for x in await run.read() if isinstance(x, e.SessionPromptEnd)]
+    assert outcome.outcome == "completed", "what has been given up is not given up again"
+    if receipt.rejected:
+        assert (got, ends, letters) == ([], ["closed"], [])
+    elif got:
+        assert (got, ends, letters) == (["yes"], ["answered"], [])
+    else:
+        assert ([x.message.prompt_id for x in letters], ends) == (
+            [prompts[0].prompt_id],
+            ["closed"],
+        )
 
 
 @pytest.mark.parametrize("name", ["stubborn", "fragile", "tooler", "planner"])
