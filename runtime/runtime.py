@@ -8,7 +8,7 @@ and let go again.  At most ``max_live`` are in memory at once; ready runs beyond
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 import anyio.lowlevel
@@ -96,6 +96,9 @@ class Runtime:
     * ``schedules``: what is to run by itself while this is open.
     * ``restore`` says what becomes of messages that an earlier runtime accepted and did not handle
       (see ``RestorePolicy``).
+    * ``unattended``: what becomes of approvals, external calls and questions below a root that no
+      person talks with (``rt.run``, ``once``, a schedule): they wait for their reply like others,
+      or are denied at once, with a reason that says so.
     * ``max_live`` runs are in memory at once; one more is let in where all of them only wait for
       others.  ``max_depth``, ``max_descendants`` (live at once) and ``max_spawns`` (in all) bound
       what grows from one root.
@@ -120,6 +123,7 @@ class Runtime:
         environ: Mapping[str, str] | None = None,
         schedules: Iterable[Cron | Heartbeat] = (),
         restore: RestorePolicy = RestorePolicy.EVERYTHING,
+        unattended: Literal["wait", "deny"] = "wait",
         max_live: int = 20_000,
         keep: int = 10_000,
         grace: float = 5.0,
@@ -165,7 +169,9 @@ class Runtime:
         self._scheduler = Scheduler(services, self.outcomes, schedules)
         if not isinstance(restore, RestorePolicy):
             raise BadValue("restore", f"expected a RestorePolicy, not {restore!r}")
-        self._prompts = LastingPrompts(services, families)
+        if unattended not in ("wait", "deny"):
+            raise BadValue("unattended", f'expected "wait" or "deny", not {unattended!r}')
+        self._prompts = LastingPrompts(services, families, denies_unattended=unattended == "deny")
 
         def compose(keeper: RunKeeper, conversations: ConversationKeeper) -> RunDependencies:
             return RunDependencies(

@@ -23,7 +23,7 @@ from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.delivery.ended_prompts import asker_of
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane, PromptKind, SessionMessage, SessionReply
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
@@ -35,6 +35,9 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
 
 __all__ = ["LastingPrompts"]
+
+UNATTENDED: Final = "nobody attends this run, so nobody can answer"
+"""The reason where ``Runtime(unattended="deny")`` answers."""
 
 
 class LastingPrompt(Struct, frozen=True, omit_defaults=True):
@@ -65,11 +68,15 @@ class LastingPrompt(Struct, frozen=True, omit_defaults=True):
 class LastingPrompts:
     """Kept in memory by prompt and by tree, in the store by its notes."""
 
-    __slots__ = ("_families", "_services", "_timers", "by_root")
+    __slots__ = ("_denies_unattended", "_families", "_services", "_timers", "by_root")
 
-    def __init__(self, services: Services, families: Families) -> None:
+    def __init__(
+        self, services: Services, families: Families, *, denies_unattended: bool = False
+    ) -> None:
         self._services = services
         self._families = families
+        self._denies_unattended = denies_unattended
+        """Whether what is asked where no person is, is denied at once."""
         self._timers: dict[str, Timer] = {}
         self.by_root: dict[str, dict[str, LastingPrompt]] = {}
 
@@ -136,6 +143,19 @@ class LastingPrompts:
             seconds = max(0.0, (kept.expires_at - hub.ports.clock.now()) / 1_000_000)
             expire = partial(self._expire, kept)
             self._timers[kept.prompt_id] = self._services.timers.after(seconds, expire)
+        if self._denies_unattended:
+            hub.tasks.start(self._deny_unattended(kept), name="hubbub unattended")
+
+    async def _deny_unattended(self, kept: LastingPrompt) -> None:
+        """Refuse what is asked below a root that no person talks with."""
+        try:
+            found = await self._families.look_at(kept.root_run_id)
+        except HubbubError as error:
+            log.warning("prompt.unreadable", prompt_id=kept.prompt_id, error=str(error))
+            return
+        if found is not None and not found[1]().origin.is_conversation:
+            reply = SessionReply(prompt_id=kept.prompt_id, content=UNATTENDED, decision="deny")
+            self._services.hub.prompts.reply(reply)
 
     def _expire(self, kept: LastingPrompt) -> None:
         hub = self._services.hub

@@ -9,8 +9,9 @@ from support.asked import Asked
 from support.families import Recorder, answers, child, config, heard, parent
 from support.restarts import Lives
 
-from hubbub import AgentDefinition, Runtime, SideConfig, external_tool, tool
+from hubbub import AgentDefinition, RunState, Runtime, SideConfig, external_tool, tool
 from hubbub.hub import events as e
+from hubbub.hub.errors import BadValue, PromptClosed
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call, reply
 
@@ -218,3 +219,51 @@ async def test_a_restart_shows_what_is_asked_below_and_a_message_denies_it(
         assert not asked.prompts
         assert results(below) == [("not run: denied: No.", True)]
         assert [x for x, _ in results(main)] == ["child is done"]
+
+
+@tool
+async def wonder(state: RunState) -> str:
+    """Ask."""
+    try:
+        return str(await state.ask("Really?"))
+    except PromptClosed as error:
+        return error.reason
+
+
+UNATTENDED = "nobody attends this run, so nobody can answer"
+
+
+@pytest.mark.parametrize("below", [False, True])
+async def test_where_nobody_attends_a_runtime_may_deny_at_once(below: bool) -> None:
+    asks = reply("", call("pay", amount=1), call("pick"), call("wonder"))
+    model = Recorder(asks, call("finish", result="over") if below else "Over.")
+    agents: list[Any] = [model_agent(model, pay, PICK, wonder, name="main")]
+    if below:
+        main = Recorder(call("helper", message="Go."), "Over.")
+        agents = [parent(main, config()), child(model, pay, PICK, wonder)]
+    async with Runtime(agents, store="memory", unattended="deny") as rt:
+        assert (await rt.run("main", "Go.")).output == "Over."
+        assert results(model) == [
+            (f"not run: denied: {UNATTENDED}", True),
+            (f"no result: {UNATTENDED}", True),
+            (f"denied: {UNATTENDED}", False),
+        ]
+        asked = Asked(rt.hub)
+        run = await rt.start("main", "Go.")  # Somebody may talk with this one.
+        await asked.wait(2)
+        await anyio.sleep(100)
+        assert not asked.ends
+        await rt.terminate(run.run_id)
+
+
+async def test_without_that_it_waits() -> None:
+    model = Recorder(call("pay", amount=1), "Over.")
+    async with Runtime([model_agent(model, pay)], store="memory") as rt:
+        rt.hub.subscribe("session:prompt", lambda x: rt.hub.approve(x.prompt_id))
+        assert (await rt.run("assistant", "Go.")).output == "Over."
+    assert results(model) == [("paid 1", False)]
+
+
+def test_what_to_do_where_nobody_attends_is_one_of_two() -> None:
+    with pytest.raises(BadValue, match="unattended"):
+        Runtime([], store="memory", unattended="skip")  # type: ignore[arg-type]
