@@ -169,9 +169,7 @@ class Runtime:
         self._scheduler = Scheduler(services, self.outcomes, schedules)
         if not isinstance(restore, RestorePolicy):
             raise BadValue("restore", f"expected a RestorePolicy, not {restore!r}")
-        if unattended not in ("wait", "deny"):
-            raise BadValue("unattended", f'expected "wait" or "deny", not {unattended!r}')
-        self._prompts = LastingPrompts(services, families, denies_unattended=unattended == "deny")
+        self._prompts = LastingPrompts(services, families, unattended)
 
         def compose(keeper: RunKeeper, conversations: ConversationKeeper) -> RunDependencies:
             return RunDependencies(

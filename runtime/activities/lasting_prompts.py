@@ -70,12 +70,12 @@ class LastingPrompts:
 
     __slots__ = ("_denies_unattended", "_families", "_services", "_timers", "by_root")
 
-    def __init__(
-        self, services: Services, families: Families, *, denies_unattended: bool = False
-    ) -> None:
+    def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
+        if unattended not in ("wait", "deny"):
+            raise BadValue("unattended", f'expected "wait" or "deny", not {unattended!r}')
         self._services = services
         self._families = families
-        self._denies_unattended = denies_unattended
+        self._denies_unattended = unattended == "deny"
         """Whether what is asked where no person is, is denied at once."""
         self._timers: dict[str, Timer] = {}
         self.by_root: dict[str, dict[str, LastingPrompt]] = {}

@@ -28,12 +28,14 @@ from hubbub.hub.exports import exports_of
 
 __all__ = [
     "INVARIANTS",
+    "Approve",
     "Asked",
     "AsyncioOnly",
     "ChannelFault",
     "ClockJump",
     "Close",
     "Crash",
+    "Deny",
     "Heard",
     "History",
     "Interrupt",
@@ -45,6 +47,7 @@ __all__ = [
     "NeverRests",
     "NothingHappens",
     "Open",
+    "Reply",
     "Restart",
     "Say",
     "Scenario",
@@ -103,9 +106,12 @@ _EXPORTS: Final = {
     "hubbub.runtime.simulation.story.logbook": ("Logged",),
     "hubbub.runtime.simulation.story.setup": ("Setup",),
     "hubbub.runtime.simulation.story.steps": (
+        "Approve",
         "Close",
+        "Deny",
         "Interrupt",
         "Open",
+        "Reply",
         "Restart",
         "Say",
         "Step",
@@ -154,9 +160,12 @@ if TYPE_CHECKING:
     from hubbub.runtime.simulation.story.logbook import Logged
     from hubbub.runtime.simulation.story.setup import Setup
     from hubbub.runtime.simulation.story.steps import (
+        Approve,
         Close,
+        Deny,
         Interrupt,
         Open,
+        Reply,
         Restart,
         Say,
         Step,

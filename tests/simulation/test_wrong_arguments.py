@@ -18,14 +18,17 @@ from hubbub.hub.events import AgentText, Event
 from hubbub.runtime.models.scripted import FunctionModel, ScriptedModel, reply
 from hubbub.runtime.simulation import (
     INVARIANTS,
+    Approve,
     ClockJump,
     Close,
     Crash,
+    Deny,
     History,
     Interrupt,
     ListenerFault,
     ModelFault,
     Open,
+    Reply,
     Restart,
     Say,
     Setup,
@@ -103,7 +106,18 @@ def test_a_list_of_agents_that_can_be_read_once_is_refused() -> None:
 
 
 def test_every_step_is_a_step_whose_repr_is_its_code() -> None:
-    every = [*STORY, Say(), Wait(), Interrupt(), Terminate(), Close(), Restart(kill=True)]
+    every = [
+        *STORY,
+        Say(),
+        Wait(),
+        Interrupt(),
+        Terminate(),
+        Close(),
+        Restart(kill=True),
+        Reply(),
+        Approve(arguments={"a": 1}),
+        Deny(),
+    ]
     assert {type(step) for step in every} == set(get_args(AnyStep)) == set(Step.__subclasses__())
     assert eval(repr(every)) == every
 
@@ -226,7 +240,7 @@ def test_whoever_gives_no_setup_is_told_what_one_is() -> None:
 
 
 KINDS = "Crash, ModelFault, ToolFault, ListenerFault, ChannelFault, ClockJump"
-STEPS = "Open, Say, Wait, Interrupt, Terminate, Close, Restart"
+STEPS = "Open, Say, Wait, Interrupt, Terminate, Close, Restart, Reply, Approve, Deny"
 
 WRONG_WORLDS: Any = [
     ({"store": "disk"}, "store: no store 'disk'; there are memory, late, sqlite"),

@@ -187,7 +187,7 @@ class _Player:
             fresh = structs.replace(fresh, reports=False, depth=0, frame=0, variables=())
             self._hub.pipeline.open(fresh)
         elif isinstance(event, e.SessionReply):
-            self._hub.reply(event.prompt_id, event.content, source=event.source)
+            self._hub.prompts.reply(event)
         else:
             self._hub.emit(fresh)
 

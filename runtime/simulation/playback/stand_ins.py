@@ -134,7 +134,7 @@ class _Reader:
                 case e.SessionVariables() if event.child_agent:
                     self._agent(event.child_agent).variables |= dict.fromkeys(event.required)
                 case e.SessionPrompt():
-                    side.asks |= event.pauses
+                    side.asks |= event.pauses and event.kind == "question"
                 case e.AgentStatus() if event.call_id in calls:
                     _bind(side, "session_status", calls[event.call_id], event.status, ())
                 case e.SessionTurn() if event.reason == "stop_tool" and last is not None:

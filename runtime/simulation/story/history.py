@@ -38,7 +38,9 @@ StoreName: TypeAlias = Literal["memory", "late", "sqlite"]
 EndOfLife: TypeAlias = Literal["", "left", "killed", "crashed"]
 """``left`` in order, ``killed`` by the scenario, ``crashed`` by a fault; empty: still at work."""
 
-Verb: TypeAlias = Literal["open", "say", "interrupt", "terminate", "close"]
+Verb: TypeAlias = Literal[
+    "open", "say", "interrupt", "terminate", "close", "reply", "approve", "deny"
+]
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CARRIED: Final = frozenset(Event.__struct_fields__)
@@ -81,7 +83,8 @@ class Sent(Struct, kw_only=True):
 
 
 class Skipped(Struct, kw_only=True, frozen=True):
-    """A step about a run that no step before it has opened: nothing was done."""
+    """A step about a run that no step before it has opened, or an answer where nothing was asked:
+    nothing was done."""
 
     step: str
     """The code that makes it."""

@@ -1,14 +1,15 @@
 """``Step``: what users do, as data.  A scenario that is a list of these shrinks and can be shown.
 
-    Step = Open | Say | Wait | Interrupt | Terminate | Close | Restart
+    Step = Open | Say | Wait | Interrupt | Terminate | Close | Restart | Reply | Approve | Deny
 
     Open(agent="support", input="my parcel is lost")
     Say(to=0, text="and it was fragile")       to the run of the first Open
+    Approve(to=0)                              what it, or a run below it, asks leave for
     Wait(seconds=60)
     Restart(kill=True)
 
-A step about a run that was never opened does nothing: a shorter list is still a scenario.  The
-trace says so, and ``history.skipped`` lists them.
+A step about a run that was never opened does nothing, nor does an answer where nothing is asked: a
+shorter list is still a scenario.  The trace says so, and ``history.skipped`` lists them.
 """
 
 from typing import Any, TypeAlias
@@ -19,7 +20,8 @@ from hubbub.hub.errors import BadValue
 from hubbub.runtime.simulation.story.fields import check_fields
 
 __all__ = [
-    "AnyStep", "Close", "Interrupt", "Open", "Restart", "Say", "Step", "Terminate", "Wait",
+    "AnyStep", "Approve", "Close", "Deny", "Interrupt", "Open", "Reply", "Restart", "Say", "Step",
+    "Terminate", "Wait",
 ]  # fmt: skip
 
 
@@ -104,5 +106,44 @@ class Restart(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="res
     kill: bool = False
 
 
-AnyStep: TypeAlias = Open | Say | Wait | Interrupt | Terminate | Close | Restart
+class Reply(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="reply"):
+    """Answer the oldest open prompt of run number ``to``, or of a run below it."""
+
+    to: int = 0
+    text: str = ""
+    user: str = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("text", "user"))
+
+
+class Approve(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="approve"):
+    """Approve the oldest call of run number ``to``, or of a run below it, that needs it; with
+    ``arguments`` instead of the model's, where they are given."""
+
+    to: int = 0
+    arguments: dict[str, Any] | None = None
+    user: str = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("user",))
+        if self.arguments is not None and not isinstance(self.arguments, dict):
+            what = type(self.arguments).__name__
+            raise BadValue("Approve.arguments", f"expected a dict, not {what}")
+
+
+class Deny(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="deny"):
+    """Refuse the oldest open prompt of run number ``to``, or of a run below it."""
+
+    to: int = 0
+    reason: str = ""
+    user: str = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("to",), texts=("reason", "user"))
+
+
+AnyStep: TypeAlias = (
+    Open | Say | Wait | Interrupt | Terminate | Close | Restart | Reply | Approve | Deny
+)
 """The same as a union, for ``match`` and for decoding."""

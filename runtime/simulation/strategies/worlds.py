@@ -51,9 +51,12 @@ from hubbub.runtime.simulation.story.faults import (
 from hubbub.runtime.simulation.story.history import StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.steps import (
+    Approve,
     Close,
+    Deny,
     Interrupt,
     Open,
+    Reply,
     Restart,
     Say,
     Step,
@@ -213,7 +216,7 @@ def steps(
     to = st.integers(0, MAX_RUNS - 1)
     once = st.sampled_from(("", "m1"))
     opens = st.builds(Open, agent=names, input=said, key=keys, user=who)
-    others: SearchStrategy[Step] = st.one_of(
+    kinds: list[SearchStrategy[Step]] = [
         st.builds(Say, to=to, text=said, key=once, user=who),
         st.builds(Wait, seconds=seconds()),
         opens,
@@ -221,9 +224,19 @@ def steps(
         st.builds(Interrupt, to=to),
         st.builds(Close, to=to),
         st.builds(Terminate, to=to),
-    )
+    ]
+    if any_asks(setup):  # Last, so that other setups have the scenarios that they always had.
+        kinds += [
+            st.builds(Approve, to=to, user=who),
+            st.builds(Deny, to=to, reason=said, user=who),
+            st.builds(Reply, to=to, text=said, user=who),
+        ]
+    others: SearchStrategy[Step] = st.one_of(kinds)
     drawn = st.tuples(opens, st.lists(others, max_size=max_size - 1))
     return drawn.map(lambda x: [*_addressed([x[0], *x[1]])])
+
+
+_ABOUT_RUNS: Final = Say | Interrupt | Close | Terminate | Reply | Approve | Deny
 
 
 def _addressed(drawn: Iterable[Step]) -> Iterable[Step]:
@@ -232,10 +245,16 @@ def _addressed(drawn: Iterable[Step]) -> Iterable[Step]:
     opened = 0
     for step in drawn:
         opened += isinstance(step, Open)
-        if isinstance(step, Say | Interrupt | Close | Terminate) and step.to >= opened:
+        if isinstance(step, _ABOUT_RUNS) and step.to >= opened:
             yield structs.replace(step, to=step.to % opened)
         else:
             yield step
+
+
+def any_asks(setup: AnySetup) -> bool:
+    """Whether some tool needs a person's approval, or is carried out elsewhere."""
+    definitions = setup_of(setup).definitions()
+    return any(side.may_ask for side in definitions.sides.values())
 
 
 def opened_agents(setup: AnySetup) -> tuple[str, ...]:

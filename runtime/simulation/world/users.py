@@ -6,9 +6,12 @@ from typing import assert_never, cast
 from hubbub.runtime.simulation.story.history import Skipped
 from hubbub.runtime.simulation.story.steps import (
     AnyStep,
+    Approve,
     Close,
+    Deny,
     Interrupt,
     Open,
+    Reply,
     Restart,
     Say,
     Step,
@@ -29,6 +32,15 @@ async def play(steps: Sequence[Step], world: World, opened: list[str] | None = N
     for each in steps:
         step = cast("AnyStep", each)
         match step:
+            case Reply() | Approve() | Deny():
+                prompt_id = ""
+                if step.to < len(opened):
+                    kind = "approval" if isinstance(step, Approve) else ""
+                    prompt_id = world.open_prompt(opened[step.to], kind)
+                if prompt_id:
+                    await _answer(step, prompt_id, world)
+                else:
+                    _skip(step, len(opened), world)
             case Say() | Interrupt() | Terminate() | Close():
                 if step.to < len(opened):
                     await _about(step, opened[step.to], world)
@@ -63,8 +75,20 @@ async def _about(step: Say | Interrupt | Terminate | Close, run_id: str, world: 
             assert_never(step)
 
 
-def _skip(step: Say | Interrupt | Terminate | Close, opened: int, world: World) -> None:
-    """Write down that a step is about no run."""
+async def _answer(step: Reply | Approve | Deny, prompt_id: str, world: World) -> None:
+    match step:
+        case Reply():
+            await world.reply(prompt_id, step.text, user=step.user)
+        case Approve():
+            await world.approve(prompt_id, step.arguments, user=step.user)
+        case Deny():
+            await world.deny(prompt_id, step.reason, user=step.user)
+        case _:
+            assert_never(step)
+
+
+def _skip(step: Step, opened: int, world: World) -> None:
+    """Write down that a step is about no run, or answers nothing."""
     history = world.history
     skipped = Skipped(
         step=repr(step), opened=opened, life=world.lives - 1, at=world.clock.monotonic(),

@@ -10,13 +10,15 @@ To be run by ``run_seeded``; ``simulate`` does that and checks what came of it. 
 store are the real ones.  Time is virtual, ids come from the seed, and nothing runs in threads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
 
 from hubbub.agents.model import Model, ModelRequest
+from hubbub.hub import events as e
+from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import BadValue, CallerError, UnknownRun
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.hub import Hub
@@ -94,6 +96,8 @@ class World:
         self._has_schedules = bool(setup.schedules)
         self._keys: set[str] = set()
         """Session keys that were opened."""
+        self._answered: set[str] = set()
+        """Prompts that have their reply, which may be on its way to the run."""
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
 
@@ -276,6 +280,53 @@ class World:
         return await self._command(
             "close", run_id, reason, user, lambda hub: hub.close_run(run_id, reason)
         )
+
+    def open_prompt(self, run_id: str, kind: str = "") -> str:
+        """The oldest prompt of a run, or of one below it, that was shown and has no reply; of
+        that kind (``question``, ``approval``, ``external``), where one is given; else empty."""
+        shown: dict[str, None] = {}
+        for each in self.history.heard:
+            match each.event:
+                case e.SessionPrompt() as event if run_id in (event.run_id, event.root_run_id):
+                    if event.prompt_id not in self._answered and kind in ("", event.kind):
+                        shown[event.prompt_id] = None
+                case e.SessionPromptEnd() as event:
+                    shown.pop(event.prompt_id, None)
+        return next(iter(shown), "")
+
+    async def reply(
+        self, prompt_id: str, text: str, *, is_error: bool = False, user: str = "user"
+    ) -> Receipt:
+        """Answer a prompt (``Hub.reply``)."""
+        return await self._answer(
+            "reply", prompt_id, text, user,
+            lambda hub: hub.reply(prompt_id, text, is_error=is_error, source=user),
+        )  # fmt: skip
+
+    async def approve(
+        self, prompt_id: str, arguments: Mapping[str, Any] | None = None, *, user: str = "user"
+    ) -> Receipt:
+        """Approve a call (``Hub.approve``)."""
+        text = "" if arguments is None else bytes(encode_value("arguments", arguments)).decode()
+        return await self._answer(
+            "approve", prompt_id, text, user,
+            lambda hub: hub.approve(prompt_id, arguments, source=user),
+        )  # fmt: skip
+
+    async def deny(self, prompt_id: str, reason: str = "", *, user: str = "user") -> Receipt:
+        """Refuse what a prompt asks for (``Hub.deny``)."""
+        return await self._answer(
+            "deny", prompt_id, reason, user,
+            lambda hub: hub.deny(prompt_id, reason, source=user),
+        )  # fmt: skip
+
+    async def _answer(
+        self, verb: Verb, prompt_id: str, text: str, user: str, act: Callable[[Hub], Receipt]
+    ) -> Receipt:
+        receipt = await self._command(verb, asker_of(prompt_id), text, user, act)
+        if receipt.accepted:
+            self._answered.add(prompt_id)
+        return receipt
 
     async def _command(
         self, verb: Verb, run_id: str, reason: str, user: str, act: Callable[[Hub], Receipt]
