@@ -18,7 +18,7 @@ task, and ``parked`` no memory.
     open call  tools run; nothing is asked of the model until each call has its result
     child      calls wait for children's results
     frame      a call's child has the conversation
-    pause      a call waits for the user's answer
+    pause      a call waits for a person: an answer, an approval, a result from elsewhere
     idle       between sessions, in memory
     parked     between sessions, out of memory until something arrives
     ended      its terminal record is written
@@ -46,8 +46,8 @@ lines are written by a walk through everything that can happen (``tests/support/
               ──► open call  its result
               ──► idle       interrupted
               ──► ended      its deadline, its loop failed, terminated
-    pause     ──► session    a message, its answer, nobody answered
-              ──► open call  a message, its answer, nobody answered
+    pause     ──► session    a message, closed, denied, its answer, nobody answered
+              ──► open call  a message, approved, closed, denied, its answer, nobody answered
               ──► idle       interrupted
               ──► ended      its deadline, its loop failed, terminated
     idle      ──► session    a child's result, a message

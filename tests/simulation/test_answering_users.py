@@ -21,7 +21,7 @@ from hubbub.runtime.simulation import (
     simulate,
 )
 
-pytestmark = pytest.mark.spec("U-11")
+pytestmark = pytest.mark.spec("U-03")
 
 
 @tool(approval=True)

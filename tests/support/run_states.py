@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
+from hubbub.agents.definitions.external import external_tool
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import ModelReply
@@ -60,7 +61,7 @@ STATES: Final = {
     "open call": "tools run; nothing is asked of the model until each call has its result",
     "child": "calls wait for children's results",
     "frame": "a call's child has the conversation",
-    "pause": "a call waits for the user's answer",
+    "pause": "a call waits for a person: an answer, an approval, a result from elsewhere",
     "idle": "between sessions, in memory",
     "parked": "between sessions, out of memory until something arrives",
     "ended": "its terminal record is written",
@@ -79,7 +80,9 @@ def state_of(thread: Thread) -> str:
         return "child" if thread.waits else "session"
     if not step.waits:
         return "open call"
-    return "pause" if step.pause is not None else "frame" if step.frame is not None else "child"
+    if step.frame is not None:
+        return "frame"
+    return "pause" if thread.asks_user else "child"
 
 
 @tool
@@ -87,6 +90,12 @@ def look() -> None:
     """A tool like any other."""
 
 
+@tool(approval=True)
+def pay() -> None:
+    """A tool that a person must approve."""
+
+
+_PICK: Final = external_tool("pick")
 _ASIDE: Final = SubagentToolConfig(name="aside", blocking=False)
 
 
@@ -102,7 +111,7 @@ def _definitions() -> Definitions:
                 name="main", supports_checkpointing=True,
                 side_a=prompt(
                     "main", agents=("other",),
-                    tools=(look, SubagentToolConfig(name="kid"), _ASIDE),
+                    tools=(look, pay, _PICK, SubagentToolConfig(name="kid"), _ASIDE),
                 ),
             ),
             AgentDefinition(name="other", expose_as_tool=True, side_a=prompt("other")),
@@ -124,6 +133,8 @@ _CALLS: Final = {
     "aside": call("aside", message="Go."),
     "interrupt": call("interrupt", prompt="Really?"),
     "use_agent": call("use_agent", name="other", message="Go."),
+    "pay": call("pay"),
+    "pick": call("pick"),
 }
 
 
@@ -152,7 +163,11 @@ def _items(thread: Thread) -> Iterator[tuple[str, InLane]]:
         if waiting.status == "waiting" and waiting.child:
             yield "its result", _result(waiting.child)
         elif waiting.status == "waiting":
-            yield "its answer", e.SessionReply(prompt_id=waiting.key, content="yes")
+            if waiting.asks == "approval":
+                yield "approved", e.SessionReply(prompt_id=waiting.key, decision="approve")
+                yield "denied", e.SessionReply(prompt_id=waiting.key, decision="deny")
+            else:
+                yield "its answer", e.SessionReply(prompt_id=waiting.key, content="yes")
             yield "nobody answered", e.SessionTimer(timer=waiting.key)
 
 
@@ -198,7 +213,7 @@ def _replies(thread: Thread) -> Iterator[tuple[str, Signal]]:
 
 
 def _results(activity: RunTool) -> Iterator[tuple[str, Signal]]:
-    if activity.name == "look":
+    if activity.name in ("look", "pay"):
         yield "a tool returned", ToolFinished(activity.step, activity.index, "fine")
         return
     request = ChildRequest(agent=activity.name, message="Go.")

@@ -13,6 +13,7 @@ import anyio
 import pytest
 from support.agents import model_agent
 from support.crash_journal import CrashJournal
+from support.profiles import portion
 
 from hubbub import AgentDefinition, Message, Runtime, external_tool, tool
 from hubbub.agents.model import AssistantMessage, ModelRequest
@@ -178,7 +179,7 @@ async def test_killed_after_any_commit_nothing_unapproved_runs_and_no_answer_is_
     assert await whole.live()
     await whole.check()
     assert whole.refunded == [1, 5]
-    for after in range(whole.commits):
+    for after in portion(range(whole.commits)):
         shop = Shop(store, tmp_path / str(after), idempotent=idempotent)
         try:
             over = await shop.live(after)
