@@ -11,6 +11,7 @@ What a person says to a conversation answers the prompts of every run below it, 
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -68,7 +69,7 @@ class LastingPrompt(Struct, frozen=True, omit_defaults=True):
 class LastingPrompts:
     """Kept in memory by prompt and by tree, in the store by its notes."""
 
-    __slots__ = ("_denies_unattended", "_families", "_services", "_timers", "by_root")
+    __slots__ = ("_denies_unattended", "_families", "_kept", "_services", "_timers", "by_root")
 
     def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
         if unattended not in ("wait", "deny"):
@@ -78,6 +79,7 @@ class LastingPrompts:
         self._denies_unattended = unattended == "deny"
         """Whether what is asked where no person is, is denied at once."""
         self._timers: dict[str, Timer] = {}
+        self._kept: dict[str, LastingPrompt] = {}
         self.by_root: dict[str, dict[str, LastingPrompt]] = {}
 
     async def begin(self) -> None:
@@ -133,10 +135,12 @@ class LastingPrompts:
                 self._open(_kept(prompt, lane, side))
 
     def _open(self, kept: LastingPrompt) -> None:
-        tree = self.by_root.setdefault(kept.root_run_id, {})
-        if kept.prompt_id in tree:
+        known, self._kept[kept.prompt_id] = self._kept.get(kept.prompt_id), kept
+        if known is not None:  # The run has come, which knows more than the note.
+            self._leave_tree(known)
+        self.by_root.setdefault(kept.root_run_id, {})[kept.prompt_id] = kept
+        if known is not None:
             return
-        tree[kept.prompt_id] = kept
         hub = self._services.hub
         hub.prompts.hold(kept.prompt_id, kept.run_id, kept.kind, partial(self._check, kept))
         if kept.expires_at:
@@ -157,6 +161,12 @@ class LastingPrompts:
             reply = SessionReply(prompt_id=kept.prompt_id, content=UNATTENDED, decision="deny")
             self._services.hub.prompts.reply(reply)
 
+    def _leave_tree(self, kept: LastingPrompt) -> None:
+        tree = self.by_root[kept.root_run_id]
+        del tree[kept.prompt_id]
+        if not tree:
+            del self.by_root[kept.root_run_id]
+
     def _expire(self, kept: LastingPrompt) -> None:
         hub = self._services.hub
         if not hub.is_closed and not self._services.phase.is_leaving:
@@ -164,9 +174,8 @@ class LastingPrompts:
 
     def _forget(self, prompt_id: str) -> None:
         self._services.hub.prompts.end(prompt_id, "closed")
-        for root_run_id, tree in tuple(self.by_root.items()):
-            if tree.pop(prompt_id, None) is not None and not tree:
-                del self.by_root[root_run_id]
+        if (kept := self._kept.pop(prompt_id, None)) is not None:
+            self._leave_tree(kept)
         timer = self._timers.pop(prompt_id, None)
         if timer is not None:
             timer.cancel()
