@@ -13,6 +13,7 @@ from hubbub import (
     Runtime,
     SideConfig,
     SubagentToolConfig,
+    agent,
     external_tool,
     tool,
 )
@@ -290,6 +291,25 @@ async def test_with_no_more_input_nothing_is_approved(converse, pipe):
         await anyio.sleep(10)
         assert codes
     assert desk.refunded == []
+
+
+@pytest.mark.spec("U-05")
+async def test_an_answer_that_does_not_fit_leaves_the_question_open(converse, terminal):
+    @agent("asker")
+    async def asker(input, ctx):
+        count = await ctx.ask("How many?", schema={"type": "integer"})
+        ctx.say(f"{count + 1} it is.")
+
+    async with converse(terminal, asker):
+        terminal.type("go")
+        await anyio.sleep(5)
+        terminal.type("many")
+        await anyio.sleep(5)
+        assert rows(terminal)[-1].startswith("not sent: ")
+        terminal.type("7")
+        await anyio.sleep(5)
+        assert rows(terminal).count("? How many?") == 1
+        assert "8 it is." in rows(terminal)
 
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────
