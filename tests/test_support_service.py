@@ -40,8 +40,11 @@ class Service:
 
     def over_tcp(self, *lines: str) -> list[str]:
         """Say lines over TCP, each after the answer to the one before."""
-        with socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE) as wire:
-            file = wire.makefile("rw")
+        address = ("127.0.0.1", self._port)
+        with (
+            socket.create_connection(address, timeout=PATIENCE) as wire,
+            wire.makefile("rw") as file,
+        ):
             answers = []
             for line in lines:
                 file.write(f"{line}\n")
@@ -95,8 +98,8 @@ def serving(folder: Path) -> Iterator[Service]:
         for line in process.stderr:
             if found := re.search(r"http://[\d.]+:\d+", line):
                 service = Service(folder, found[0], process, port)
-                yield service
-                service.http.close()
+                with service.http:
+                    yield service
                 break
         else:
             pytest.fail(f"it never served: {process.wait()}")
