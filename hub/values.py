@@ -7,6 +7,7 @@ A struct does not look at what it is made of.  One that users build is checked w
 its ``Form``: a value of another type than its field's could be written, and never read back.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
 
@@ -29,6 +30,7 @@ __all__ = [
     "decode_value",
     "encode_hook",
     "encode_value",
+    "encoded_value",
 ]
 
 T = TypeVar("T", bound=Struct)
@@ -100,9 +102,34 @@ def encode_value(what: str, value: object) -> Json:
     if value is None:
         return NULL
     try:
-        return msgspec.Raw(_encoder.encode(value))
+        encoded = _encoder.encode(value)
+        if b"null" in encoded:
+            _check_range(value)
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
         raise BadValue(what, f"{error}; use values that msgspec can encode as JSON") from error
+    return msgspec.Raw(encoded)
+
+
+def encoded_value(value: object) -> bytes:
+    """``value`` as JSON; raises ``ValueError`` for NaN and infinity, and what msgspec raises."""
+    encoded = _encoder.encode(value)
+    if b"null" in encoded:
+        _check_range(value)
+    return encoded
+
+
+def _check_range(value: object) -> None:
+    """Raise ``ValueError`` for what msgspec writes as null, which is another value."""
+    if _is_out_of_range(msgspec.to_builtins(value, enc_hook=encode_hook)):
+        raise ValueError("a number out of range (NaN or infinity)")
+
+
+def _is_out_of_range(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_is_out_of_range(each) for pair in value.items() for each in pair)
+    return isinstance(value, list | tuple) and any(map(_is_out_of_range, value))
 
 
 def decode_value(value: Json, type_: Any = Any) -> Any:

@@ -330,7 +330,7 @@ class Runtime:
         """One session, then the terminal event: one question, one answer.
 
         ``env`` as for ``start``.  A cancelled caller terminates the run.  Failures are outcomes,
-        not exceptions.
+        not exceptions.  Raises ``BadValue`` for a model agent without an input.
         """
         self.phase.check_open()
         definition = definition_of(self.services, agent, input)

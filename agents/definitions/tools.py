@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar, overload
 
-import msgspec
 from msgspec import Struct, structs
 
 from hubbub.agents.definitions.approval import (
@@ -34,7 +33,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
 from hubbub.hub.texts import label_problem, readable, text_problem
-from hubbub.hub.values import Form
+from hubbub.hub.values import Form, encoded_value
 
 __all__ = [
     "MAX_ARGUMENTS_CHARS",
@@ -320,7 +319,7 @@ def _rendered(value: Any, max_chars: int) -> ToolResult:
             text = f"The tool ran, but returned no text: {problem}"
             return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
         return ToolResult(_bounded(value, max_chars, "result"))
-    return ToolResult(_bounded(msgspec.json.encode(value).decode(), max_chars, "result"))
+    return ToolResult(_bounded(encoded_value(value).decode(), max_chars, "result"))
 
 
 def _render_parts(result: ToolResult, max_chars: int) -> ToolResult:

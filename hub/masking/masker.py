@@ -5,15 +5,18 @@ then: in the ``repr`` of a dict, in JSON, in a URL, in a header.  So it is not t
 written in every form and looked for; the text is read in every way instead:
 
     text ──┬─► as it is ─────────────────┬─► which parts of it are a value, or a line of one,
-           ├─► without backslash escapes ┤   or the base64 of it?
+           ├─► without backslash escapes ┤   or the base64, base32 or hex of it?
            ├─► without percent-encoding ─┤
+           ├─► without entities of HTML  ┤
+           ├─► without doubled quotes    ┤
            └─► … and of these again      ┘   each part, where it is in the text  ──► ***
 
 Rules
 -----
 * Values of six characters and more are found anywhere, shorter ones as whole tokens, blank ones
   not at all; of a value with several lines also each line of six characters and more.
-* Base64 is found at each of its three alignments, by the part that depends on the value alone.
+* Base64 is found at each of its three alignments, by the part that depends on the value alone;
+  base32 so at its five.
 * A text is masked before it is cut: half a value is no longer found.
 * What it costs is bounded by ``MAX_CHARS`` and ``MAX_WORK``, whatever the text: of one that is
   too large to be read in every way, only a beginning that is not too large is left.
@@ -22,7 +25,7 @@ An exception is logged with its traceback, which shows the words of its causes, 
 and members as well: ``Masker.error`` makes one to be shown in its place (``exceptions``).
 """
 
-from base64 import b64encode
+from base64 import b32encode, b64encode
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -110,17 +113,31 @@ class _Needle(NamedTuple):
 
 
 def _encodings(value: str) -> Iterator[_Needle]:
-    """The base64 of a value, wherever it begins in what was encoded."""
+    """The base64, base32 and hex of a value, wherever it begins in what was encoded."""
     data = as_bytes(value)
-    is_short = len(value) < LONG
-    for skipped in (0,) if is_short else (0, 1, 2):
-        whole = b64encode(bytes(skipped) + data)
-        bits = 8 * (skipped + len(data))
-        first, last = -(-8 * skipped // 6), bits // 6
-        middle = whole.rstrip(b"=") if is_short else whole[first:last]
-        after = 0 if is_short else int(bits % 6 > 0)
-        for text in {middle, middle.translate(_URLSAFE)}:
-            yield _Needle(text, is_short, int(skipped > 0), after, is_base64=True)
+    if len(value) < LONG:
+        whole = b64encode(data).rstrip(b"=")
+        for text in {whole, whole.translate(_URLSAFE)}:
+            yield _Needle(text, True, is_base64=True)
+        return
+    digits = data.hex().encode()
+    yield _Needle(digits)
+    yield _Needle(digits.upper())
+    for skipped in range(3):
+        text, after = _own(b64encode(bytes(skipped) + data), skipped, data, 6)
+        for each in {text, text.translate(_URLSAFE)}:
+            yield _Needle(each, False, int(skipped > 0), after, is_base64=True)
+    for skipped in range(5):
+        text, after = _own(b32encode(bytes(skipped) + data), skipped, data, 5)
+        for each in (text, text.lower()):
+            yield _Needle(each, False, int(skipped > 0), after, is_base64=True)
+
+
+def _own(whole: bytes, skipped: int, data: bytes, size: int) -> tuple[bytes, int]:
+    """What of an encoding depends on ``data`` alone, and whether a character follows that
+    does in part; each stands for ``size`` bits."""
+    bits = 8 * (skipped + len(data))
+    return whole[-(-8 * skipped // size) : bits // size], int(bits % size > 0)
 
 
 _URLSAFE: Final = bytes.maketrans(b"+/", b"-_")

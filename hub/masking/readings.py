@@ -3,6 +3,8 @@
     text ──┬─► as it is
            ├─► without backslash escapes ──┬─► again in every way, ``MAX_DEPTH`` times
            ├─► without percent-encoding ───┤
+           ├─► without entities of HTML ───┤
+           ├─► without doubled quotes ─────┤
            └─► … ──────────────────────────┘
 
 What this costs is bounded by ``MAX_WORK``, whatever the text.
@@ -11,6 +13,7 @@ What this costs is bounded by ``MAX_WORK``, whatever the text.
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from html.entities import html5
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -95,6 +98,9 @@ _ESCAPE: Final = re.compile(
     rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})"
     rb"|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([\\'\"/abfnrtv]))"
 )
+_ENTITY: Final = re.compile(rb"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-z0-9]*));")
+_QUOTES: Final = re.compile(rb"''|\"\"")
+_SHELL: Final = re.compile(rb"'\"'\"'|'\\''")
 _SIMPLE: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
 
 
@@ -119,11 +125,30 @@ def _from_byte_escape(found: re.Match[bytes]) -> bytes | None:
     return bytes((int(found[5], 16),)) if found[5] else _from_escape(found)
 
 
+def _from_entity(found: re.Match[bytes]) -> bytes | None:
+    """The character that an entity of HTML or XML stands for."""
+    if found[3]:
+        named = html5.get(f"{found[3].decode()};")
+        return None if named is None else named.encode()
+    code = int(found[1]) if found[1] else int(found[2], 16)
+    return as_bytes(chr(code)) if code <= 0x10FFFF else None
+
+
+def _from_quotes(found: re.Match[bytes]) -> bytes:
+    """One quote, which CSV and SQL double, and a shell ends its text for."""
+    return found[0][:1]
+
+
 _WAYS: Final[tuple[tuple[bytes, re.Pattern[bytes], _Replace], ...]] = (
     (b"\\", _ESCAPE, _from_escape),
     (b"%", _PERCENT, _from_percent),
     (b"\\x", _ESCAPE, _from_byte_escape),
     (b"+", _FORM, _from_percent),
+    (b"&", _ENTITY, _from_entity),
+    (b'""', _QUOTES, _from_quotes),
+    (b"''", _QUOTES, _from_quotes),
+    (b"'\"'\"'", _SHELL, _from_quotes),
+    (b"'\\''", _SHELL, _from_quotes),
 )
 
 

@@ -1,14 +1,14 @@
 """``InlineCalls``: runs that are started, driven and waited for by one task (``rt.run``)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub import events as e
-from hubbub.hub.errors import RunFailed
+from hubbub.hub.errors import BadValue, RunFailed
 from hubbub.hub.message import Message, opening_message, variables_of
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -20,6 +20,11 @@ from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.supervision.supervisor import Supervisor
 
 __all__ = ["ExecutableAgent", "InlineCalls"]
+
+_NOTHING_SAID: Final = (
+    'a model agent answers what it is told; give it an input, such as "Hello", '
+    "or start it with rt.start and send to it later"
+)
 
 
 class InlineCalls:
@@ -37,8 +42,11 @@ class InlineCalls:
     ) -> tuple[RunOutcome, Exception | None]:
         """One session of a new run; its outcome, and what it raised.
 
-        A caller that is cancelled terminates the run.
+        A caller that is cancelled terminates the run.  Raises ``BadValue`` for a model agent that
+        is given nothing: it would wait for a message that nobody can send.
         """
+        if input is None and not definition.is_code:
+            raise BadValue("input", _NOTHING_SAID)
         input_json, message = (
             opening_message(input)
             if isinstance(input, Message)

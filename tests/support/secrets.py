@@ -1,6 +1,7 @@
 """A value in the forms in which clients, drivers and frameworks quote what they were given."""
 
 import base64
+import html
 import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -50,6 +51,25 @@ FORMS: dict[str, Callable[[str], str]] = {
     "query": lambda v: urlencode({"k": v})[2:],
     "percent in percent": lambda v: quote(quote(v, safe=""), safe=""),
     "percent in JSON": lambda v: json.dumps(quote(v))[1:-1],
+    "HTML": html.escape,
+    "HTML without quotes": lambda v: html.escape(v, quote=False),
+    "HTML, numbers": lambda v: "".join(f"&#{ord(c)};" for c in v),
+    "HTML, hexadecimal numbers": lambda v: "".join(f"&#x{ord(c):X};" for c in v),
+    "HTML in JSON": lambda v: json.dumps(html.escape(v))[1:-1],
+    "HTML in a repr": lambda v: repr(html.escape(v))[1:-1],
+    "JSON in HTML": lambda v: html.escape(json.dumps(v)[1:-1]),
+    "HTML in HTML": lambda v: html.escape(html.escape(v)),
+    "a repr in HTML": lambda v: html.escape(repr(v)[1:-1]),
+    "shell": lambda v: v.replace("'", "'\"'\"'"),
+    "shell, escaped": lambda v: v.replace("'", "'\\''"),
+    "shell in a repr": lambda v: repr(v.replace("'", "'\"'\"'"))[1:-1],
+    "CSV": lambda v: v.replace('"', '""'),
+    "CSV in JSON": lambda v: json.dumps(v.replace('"', '""'))[1:-1],
+    "SQL": lambda v: v.replace("'", "''"),
+    "hex": lambda v: v.encode().hex(),
+    "hex, upper case": lambda v: v.encode().hex().upper(),
+    "base32": lambda v: base64.b32encode(v.encode()).decode(),
+    "base32, lower case": lambda v: base64.b32encode(v.encode()).decode().lower(),
 }
 """Each is replaced as a whole."""
 
