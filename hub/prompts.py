@@ -40,7 +40,7 @@ from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.task_host import TaskHost
-from hubbub.hub.tasks.raised import is_contained, is_of
+from hubbub.hub.tasks.raised import is_of, uncontained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
 from hubbub.hub.values import check_options, check_seconds
@@ -223,8 +223,11 @@ class Prompts:
                     answer = await stepped(_wait(answer), is_lent=True)
                 return answer
             except BaseException as error:
-                if is_of(error, Exception) or not is_contained(error):
+                if is_of(error, Exception):
                     raise
+                passed = uncontained(error)
+                if passed is not None:
+                    raise passed from None
                 # Passed on, it would end the asker.
                 reason = f"who answers it raised {class_name_of(error)}: {words_of(error)}"
                 raise PromptClosed(

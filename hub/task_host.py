@@ -21,9 +21,9 @@ from anyio.abc import TaskGroup
 
 from hubbub.hub.errors import Closed
 from hubbub.hub.logs import log
-from hubbub.hub.tasks.cancelling import defer_interrupts, is_of_the_loop, is_on_asyncio, outlast
+from hubbub.hub.tasks.cancelling import defer_interrupts, is_on_asyncio, outlast
 from hubbub.hub.tasks.outermost import start_in
-from hubbub.hub.tasks.raised import exit_in, is_contained, is_of
+from hubbub.hub.tasks.raised import exit_in, is_of, is_plain_cancellation, uncontained
 
 __all__ = ["TaskHost"]
 
@@ -32,15 +32,17 @@ class TaskHost:
     """Starts tasks that live until they end or the host is closed."""
 
     __slots__ = (
-        "_context", "_ended", "_group", "_is_ending", "_leave", "_shields", "_task",
+        "_bystander", "_context", "_ended", "_group", "_has_exited", "_leave", "_shields", "_task",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._context = Context()
         """What tasks start in: nothing but, on asyncio, which library it is that runs them."""
         self._shields: list[anyio.CancelScope] = []
-        self._is_ending = False
+        self._has_exited = False
         """Whether a task has ended the program."""
+        self._bystander: asyncio.Task[None] | None = None
+        """A task that is cancelled by nobody but a loop that ends."""
         self._group: TaskGroup | None = None
         self._leave: anyio.Event | None = None
         self._ended: anyio.Event | None = None
@@ -50,6 +52,12 @@ class TaskHost:
     def is_open(self) -> bool:
         """Whether tasks can be started."""
         return self._group is not None
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the program is being ended, by a task of this host or by any other."""
+        bystander = self._bystander
+        return self._has_exited or (bystander is not None and bystander.cancelling() > 0)
 
     async def open(self) -> None:
         """Make the task group; on Trio it is the calling task's."""
@@ -61,6 +69,7 @@ class TaskHost:
 
                 self._context.run(library.set, "asyncio")
             entered = anyio.Event()
+            self._bystander = asyncio.create_task(self._ended.wait(), name="hubbub bystander")
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
             self._task.add_done_callback(partial(_set_both, entered, self._ended))
             try:
@@ -127,19 +136,18 @@ class TaskHost:
         except BaseException as error:
             if is_of(error, Exception):
                 raise
-            # Code that awaits somebody else's cancelled task raises its cancellation.  Passed on,
-            # it would end the whole task group, and with it every other run.
-            is_exit = exit_in(error) is not None
-            if not is_contained(error) and not (is_exit and self._is_ending):
-                self._is_ending = self._is_ending or is_exit
-                if is_of(error, BaseExceptionGroup) and not is_exit:
-                    _raise_others(error)
-                # What users' code raises in a task that is being cancelled is not taken for the
-                # end of it, unless it is what the loop itself raises: any other one ends the group.
-                if is_exit or isinstance(error, BaseExceptionGroup) or is_of_the_loop(error):
-                    raise
-            # Nor may one more exit break off what asyncio does to end the program in order.
-            log.error("task.ended_from_within", exc_info=error)
+            # Code that awaits somebody else's cancelled task raises its cancellation, alone or in a
+            # group.  Passed on, it would end the whole task group, and with it every other run.
+            passed = uncontained(error)
+            is_exit = passed is not None and exit_in(passed) is not None
+            if passed is not None and not (is_exit and self._is_ending):
+                self._has_exited = self._has_exited or is_exit
+                raise passed from None
+            # Nor may one more exit break off what asyncio does to end the program in order; out of
+            # a group that is wound up meanwhile it is the one that asyncio has raised.
+            is_known = is_exit and not self._has_exited
+            if not is_known and not is_plain_cancellation(error):
+                log.error("task.ended_from_within", exc_info=error)
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for its end; idempotent."""
@@ -178,15 +186,3 @@ def _set_both(one: anyio.Event, other: anyio.Event, _task: object) -> None:
 async def _inside(scope: anyio.CancelScope, coroutine: Coroutine[Any, Any, Any]) -> None:
     with scope:
         await coroutine
-
-
-def _raise_others(errors: BaseExceptionGroup[BaseException]) -> None:
-    """Raise what is no error, where somebody raised one while the task was being cancelled.
-
-    Trio takes its own cancellation out of the group; the rest, passed on, would end every other
-    run.
-    """
-    raised, others = errors.split(Exception)
-    if raised is not None and others is not None:
-        log.error("task.ended_from_within", exc_info=raised)
-        raise others from None

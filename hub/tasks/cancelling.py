@@ -17,6 +17,7 @@ import anyio.lowlevel
 __all__ = [
     "cancellations", "defer_interrupts", "ending_cancelled", "is_being_cancelled",
     "is_cancellation", "is_of_the_loop", "is_on_asyncio", "outlast", "put_off_cancellation",
+    "renew_cancellation",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -102,6 +103,16 @@ def put_off_cancellation(error: BaseException) -> None:
     if is_of_the_task and anyio.current_effective_deadline() != -math.inf:
         _task().uncancel()
         _task().cancel(*error.args)
+
+
+def renew_cancellation() -> None:
+    """Have the current task cancelled at its next wait, if it has been and did not end by it.
+
+    A cancel scope does that by itself.
+    """
+    if cancellations() > 0 and anyio.current_effective_deadline() != -math.inf:
+        _task().uncancel()
+        _task().cancel()
 
 
 async def ending_cancelled(function: Callable[..., Awaitable[T]], *args: Any) -> T | None:

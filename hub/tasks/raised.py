@@ -12,9 +12,12 @@ and the members of a group are those that Python keeps (``members_of``).
 from collections.abc import Iterator
 from typing import Any, Final, TypeGuard, TypeVar
 
-from hubbub.hub.tasks.cancelling import is_being_cancelled, is_cancellation
+from hubbub.hub.tasks.cancelling import is_being_cancelled, is_cancellation, is_of_the_loop
 
-__all__ = ["exit_in", "is_contained", "is_of", "members_of", "parts_of"]
+__all__ = [
+    "exit_in", "is_contained", "is_of", "is_plain_cancellation", "members_of", "parts_of",
+    "uncontained",
+]  # fmt: skip
 
 E = TypeVar("E", bound=BaseException)
 
@@ -68,3 +71,26 @@ def is_contained(error: BaseException, *, since: int = 0) -> bool:
     if any(map(is_cancellation, parts_of(error))):
         return not is_being_cancelled(since)
     return True
+
+
+def uncontained(error: BaseException, *, since: int = 0) -> BaseException | None:
+    """What a task, or somebody else's code, must be given of ``error``; ``None`` where nothing.
+
+    What ends the process comes alone: asyncio ends by none that is part of a group.  A
+    cancellation is given as it is if it is the loop's own: any other one, and a group that holds
+    one, the loop takes for a failure of everybody in the task's group.
+    """
+    if is_contained(error, since=since):
+        return None
+    ending = exit_in(error)
+    if ending is not None:
+        return ending
+    return error if is_of_the_loop(error) else None
+
+
+def is_plain_cancellation(error: BaseException) -> bool:
+    """Whether it is the loop's own cancellation, or a group that holds nothing else.
+
+    Trio makes such groups of tasks that are cancelled together.
+    """
+    return all(is_of(each, BaseExceptionGroup) or is_of_the_loop(each) for each in parts_of(error))

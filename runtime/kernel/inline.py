@@ -12,6 +12,9 @@ from typing import Any
 
 import anyio
 
+from hubbub.hub.logs import log
+from hubbub.hub.tasks.cancelling import renew_cancellation
+from hubbub.hub.tasks.raised import is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.kernel.outcome import RunOutcome
 
@@ -77,6 +80,10 @@ class InlineCaller:
                 try:
                     with anyio.CancelScope() as self._scope:
                         await stepped(work, context=Context(), is_lent=True)
+                except BaseException as error:
+                    passed = _passed(error)
+                    if passed is not None:
+                        raise passed from None
                 finally:
                     self._scope = None
             elif self._is_done:
@@ -84,3 +91,14 @@ class InlineCaller:
             else:
                 self._wake = anyio.Event()
                 await self._wake.wait()
+
+
+def _passed(error: BaseException) -> BaseException | None:
+    """What of it the caller must get.  One who is being cancelled ends by that, and not by what his
+    work has made of it."""
+    passed = error if is_of(error, Exception) else uncontained(error)
+    if passed is None:
+        if not is_plain_cancellation(error):
+            log.error("task.ended_from_within", exc_info=error)
+        renew_cancellation()
+    return passed

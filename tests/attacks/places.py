@@ -14,7 +14,9 @@ import pytest
 from support.agents import Observer, model_agent
 
 from hubbub import AgentDefinition, CustomEvent, Hook, RunContext, Runtime, agent
+from hubbub.agents.definitions.agent import SideConfig
 from hubbub.agents.definitions.hooks import HookPoint
+from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta
@@ -166,6 +168,21 @@ def tools_of(trap: Trap) -> dict[str, Tool[..., Any]]:
     return {each.name: each for each in (plain, waiting, grouped, hands_back, validated, writes)}
 
 
+def approving(name: str) -> Place:
+    """The call waits for approval."""
+
+    async def place(site: Site) -> None:
+        run = await site.runtime.start(name, "x")
+        await site.eventually(
+            lambda: any(x.run_id == run.run_id for x in site.seen.all("session:prompt"))
+        )
+        asked = [x for x in site.seen.all("session:prompt") if x.run_id == run.run_id]
+        await site.runtime.hub.approve(asked[0].prompt_id)
+        assert (await run.result()).output == "so it went"
+
+    return place
+
+
 def hooking(point: str) -> Place:
     """The hook is left out, and the run goes on."""
 
@@ -188,10 +205,10 @@ class RaisingModel:
         return "raising"
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        if self._streams:
-            if on_delta is not None:
-                on_delta(TextDelta("half"))
-            await later(self._trap)
+        if self._streams and on_delta is not None:
+            on_delta(TextDelta("half"))
+        await later(self._trap)
+        raise AssertionError
 
 
 def failing(name: str) -> Place:
@@ -223,8 +240,8 @@ def code_agents(trap: Trap) -> Iterator[AgentDefinition]:
         raise trap()
 
     @agent("code_later")
-    async def later(input: Any, ctx: RunContext) -> None:
-        await ctx.publish(CustomEvent.of("attack:later", durable=True))
+    async def after_a_while(input: Any, ctx: RunContext) -> None:
+        await ctx.hub.publish(CustomEvent.of("attack:later", durable=True))
         await later(trap)
 
     @agent("code_in_messages")
@@ -270,7 +287,8 @@ def code_agents(trap: Trap) -> Iterator[AgentDefinition]:
         return (await ctx.spawn("code_later", "x").result()).outcome
 
     yield from (
-        at_once, later, in_messages, in_group, plain_step, async_step, keeper, handler, parent,
+        at_once, after_a_while, in_messages, in_group, plain_step, async_step, keeper, handler,
+        parent,
     )  # fmt: skip
 
 
@@ -358,6 +376,8 @@ PLACES: Final[dict[str, Place]] = {
     "a plain listener to one run": run_listener,
     **{f"the tool {name}": using(name) for name in TOOLS},
     **{f"a hook {point}": hooking(point) for point in POINTS},
+    "a plain predicate of an approval": approving("approves_plain"),
+    "an async predicate of an approval": approving("approves_waiting"),
     "a model": failing("raising_model"),
     "a model in the middle of its answer": failing("streaming_model"),
     **{name: failing(name) for name in CODE},
@@ -387,6 +407,13 @@ def agents_of(trap: Trap) -> tuple[list[AgentDefinition], list[Hook]]:
     def script(*calls: Any) -> ScriptedModel:
         return ScriptedModel([reply("", *calls), "so it went"], repeat=True)
 
+    def raising_predicate() -> bool:
+        raise trap()
+
+    async def waiting_predicate() -> bool:
+        await later(trap)
+        return True
+
     made = list(code_agents(trap))
     for name, each in tools_of(trap).items():
         arguments = {"value": {"text": "x"}} if name == "validated" else {}
@@ -397,13 +424,33 @@ def agents_of(trap: Trap) -> tuple[list[AgentDefinition], list[Hook]]:
     ]
 
     @tool
-    async def look() -> str:
+    async def look(fails: bool) -> str:
+        if fails:
+            raise ValueError("unseen")
         return "seen"
 
     hooks = [Hook(f"raises_at_{point}", point, raising) for point in POINTS]
     for hook in hooks:
-        model = script(call("look"))
-        made.append(model_agent(model, look, name=f"hooked_{hook.point}", hooks=(hook.id,)))
+        first = call("look", fails="failure" in hook.point)
+        if hook.point == "after_subagent_created":
+            first = call("below", message="go")
+        name, below = f"hooked_{hook.point}", SubagentToolConfig(name="below")
+        made.append(model_agent(script(first), look, below, name=name, hooks=(hook.id,)))
+    for name, predicate in (("plain", raising_predicate), ("waiting", waiting_predicate)):
+
+        @tool(name=f"asked_{name}", approval=predicate)
+        async def asked() -> str:
+            return "done"
+
+        made.append(model_agent(script(call(asked.name)), asked, name=f"approves_{name}"))
+    prompt = PromptDefinition(name="below", prompt="", model=ScriptedModel(["x"], repeat=True))
+    side = SideConfig(prompt=prompt)
+    made.append(
+        AgentDefinition(
+            name="below", type="dual_ai", expose_as_tool=True, max_session_turns=2, side_a=side,
+            side_b=side,
+        )
+    )  # fmt: skip
     return made, hooks
 
 

@@ -13,6 +13,7 @@ import anyio
 import pytest
 from support.agents import Observer
 
+from attacks.cancellations import CANCELLATIONS, CleanUp, agents_that_clean_up
 from attacks.hostile_exceptions import HOSTILE, uninspectable
 from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of, by_future
 from attacks.scale import scale
@@ -23,6 +24,10 @@ from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.stores.open import sqlite_store
+
+STATUS = 3
+BOUND = 20.0
+"""Seconds by the wall in which a program must have ended, on however busy a machine."""
 
 
 class Own(BaseException):
@@ -168,6 +173,92 @@ def test_the_loops_own_groups_break_of_what_is_left_out_and_of_nothing_else(
     assert broken == (kind in BREAKS_A_GROUP[backend])
 
 
+# ── work that is being cancelled ─────────────────────────────────────────────────────────────
+
+ENDINGS: dict[str, Trap] = {
+    **KINDS,
+    "a group of the loop's cancellation": lambda: BaseExceptionGroup("g", [stolen(), Own("o")]),
+    "a group of a cancellation and an error": lambda: BaseExceptionGroup(
+        "clean-up", [asyncio.CancelledError(), ValueError("v")]
+    ),
+    "a group of GeneratorExit": lambda: BaseExceptionGroup("g", [GeneratorExit()]),
+    "deep in groups": lambda: BaseExceptionGroup(
+        "g", [BaseExceptionGroup("h", [asyncio.CancelledError(), GeneratorExit(), Own("o")])]
+    ),
+}
+SHORT_ENDINGS = [kind for kind in ENDINGS if "group" in kind and kind not in HOSTILE]
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", scale(0, 1) * [*ENDINGS] or SHORT_ENDINGS)
+async def test_what_cancelled_work_raises_in_its_clean_up_affects_nobody_else(
+    kind: str,
+    kept: str,
+    tmp_path: Path,
+    eventually: Callable[[Callable[[], bool]], Awaitable[None]],
+) -> None:
+    await steal()
+    trap = ENDINGS[kind]
+    ports = Ports(LoopClock(), SystemIds(0), InlineOffload(), make_worker=InlineWorker)
+    clean_up = CleanUp(trap)
+    async with Runtime(
+        agents_that_clean_up(clean_up), store=STORES[kept](tmp_path, ports), ports=ports
+    ) as runtime:
+        other = await runtime.start("keeper", "x")
+        for name, cancel in CANCELLATIONS.items():
+            try:
+                with anyio.fail_after(600):
+                    await cancel(runtime, clean_up)
+            except BaseException as error:
+                error.add_note(f"cancelled: {name}")
+                raise
+        await other.send("still here")
+        assert (await other.result()).output == "still here"
+        assert runtime.hub.tasks.is_open
+
+
+# ── what ends the program, at every place ────────────────────────────────────────────────────
+
+EXITS: dict[str, Trap] = {
+    "an exit": lambda: SystemExit(3),
+    "a group with an exit": lambda: BaseExceptionGroup("g", [SystemExit(3), ValueError("v")]),
+    "an exit deep in groups": lambda: BaseExceptionGroup(
+        "g", [ValueError("v"), BaseExceptionGroup("h", [asyncio.CancelledError(), SystemExit(3)])]
+    ),
+    "an interrupt in a group": lambda: BaseExceptionGroup("g", [KeyboardInterrupt()]),
+}
+SHORT_EXITS = [("an exit", "sqlite"), ("an exit deep in groups", "memory")]
+
+
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize(("kind", "kept"), scale(0, 1) * [*product(EXITS, STORES)] or SHORT_EXITS)
+@pytest.mark.parametrize("name", PLACES)
+def test_an_exit_ends_the_program_wherever_it_is_raised_and_in_whatever_group(
+    name: str, kind: str, kept: str, loop: str, tmp_path: Path
+) -> None:
+    """Alone, for its status: neither asyncio nor Python looks for it in a group."""
+    trap = EXITS[kind]
+
+    async def eventually(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await anyio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        agents, hooks = agents_of(trap)
+        ports = Ports(ids=SystemIds(0), offload=InlineOffload(), blobs=RaisingBlobs(trap))
+        store = STORES[kept](tmp_path, ports)
+        with anyio.fail_after(BOUND):
+            async with Runtime(agents, hooks=hooks, store=store, ports=ports, grace=0) as runtime:
+                await PLACES[name](Site(runtime, trap, Observer(runtime.hub), eventually))
+
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as raised:
+        anyio.run(main, backend=loop)
+    assert isinstance(raised.value, KeyboardInterrupt) or raised.value.code == STATUS
+
+
 async def attack(name: str, place: Place, site: Site) -> None:
     try:
         with anyio.fail_after(600):
@@ -185,10 +276,7 @@ PROGRAM_PLACES = (
 )  # fmt: skip
 COMPLAINED_OF = ("listener of starts", "while a thread asks")
 """Where asyncio, but for what is done about it, says that it has met an exception at the end."""
-STATUS = 3
 PROGRAM = Path(__file__).with_name("ending.py")
-BOUND = 20.0
-"""Seconds by the wall in which a program must have ended, on however busy a machine."""
 
 
 def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
