@@ -216,7 +216,12 @@ class Hub(Asking, Subscribing):
         return stream
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
-        """Whether anybody would get an event of this type; guards costly payloads."""
+        """Whether anybody would get an event of this type; guards costly payloads.
+
+        Raises ``BadValue`` for a type that is no text.
+        """
+        if not isinstance(type_, str):
+            raise BadValue("has", f"expected an event's type, not {type(type_).__name__}")
         return self.dispatcher.has(type_, run_id=run_id, root_run_id=root_run_id)
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────
@@ -393,7 +398,9 @@ class Hub(Asking, Subscribing):
         return await read_all(self.journal, selection, after=after, limit=limit)
 
     def cursor(self, event: Event) -> str:
-        """The cursor after a durable event."""
+        """The cursor after a durable event; raises ``BadValue`` for what is no event."""
+        if not isinstance(event, Event):
+            raise BadValue("cursor", f"expected an Event, not {type(event).__name__}")
         return cursor_of(self.journal.name, event)
 
     def statistics(self) -> HubStatistics:

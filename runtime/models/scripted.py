@@ -49,6 +49,7 @@ from hubbub.hub.errors import (
 )
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.ports import Clock
+from hubbub.hub.values import check_counts
 
 __all__ = ["Fault", "FunctionModel", "ScriptItem", "ScriptedModel", "call", "reply"]
 
@@ -168,10 +169,10 @@ class _Player:
     __slots__ = ("_chunk", "_latency", "_name", "_sleep")
 
     def __init__(self, name: str, latency: float, clock: Clock | None, chunk: int | None) -> None:
-        if not latency >= 0:
-            raise BadValue("latency", "cannot be negative")
-        if chunk is not None and chunk < 1:
-            raise BadValue("chunk", "must be at least 1 character, or None for whole words")
+        if not (isinstance(latency, int | float) and latency >= 0):
+            raise BadValue("latency", f"expected seconds from 0, not {latency!r}")
+        if chunk is not None:
+            check_counts(1, chunk=chunk)
         self._name = name
         self._latency = latency
         self._sleep = anyio.sleep if clock is None else clock.sleep

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hubbub.agents.state.area import place_files_again
 from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import AgentFile, SessionMessage
+from hubbub.hub.values import check_seconds
 from hubbub.runtime.runs.code_scope import CodeScope
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
@@ -69,7 +70,8 @@ class RunInbox:
         return reader
 
     def stream(self, idle_timeout: float | None) -> "MessageStream":
-        """The reader of ``ctx.messages``; raises ``InboxInUse``."""
+        """The reader of ``ctx.messages``; raises ``InboxInUse`` and ``BadValue``."""
+        check_seconds("idle_timeout", idle_timeout)
         stream = MessageStream(self, idle_timeout)
         self.open_reader(stream)
         return stream

@@ -99,6 +99,8 @@ def folder_of_store(store: str) -> "DataFolder":
 
 def _path(store: str) -> str:
     check_label("store", store)
+    if store == "memory":
+        raise BadValue("store", "one in memory ends with its program; give sqlite:PATH")
     kind, _, path = store.partition(":")
     if kind != "sqlite" or not path:
         raise BadValue("store", f'expected "sqlite:PATH" or "memory", not {store!r}')
