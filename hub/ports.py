@@ -9,21 +9,17 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
-import anyio.to_thread
 
-from hubbub.hub.errors import Closed
-from hubbub.hub.tasks.cancelling import ending_cancelled, is_on_asyncio, outlast
-from hubbub.hub.tasks.kept_threads import KeptThreads
+from hubbub.hub.errors import BadValue, Closed
+from hubbub.hub.tasks.cancelling import outlast
 from hubbub.hub.tasks.loop_watch import Held, NoWatch, ThreadWatch
+from hubbub.hub.tasks.offload import THREADS, ThreadOffload
 
 __all__ = [
     "Blobs",
@@ -193,97 +189,6 @@ class SystemIds:
         return self._bits.getrandbits(48)
 
 
-class ThreadOffload:
-    """Threads for functions, as many at once as anyio allows (``to_thread``'s limiter).
-
-    They do one function after another, and end when they have had nothing to do for a while, or
-    when they are dismissed; ``Ports`` does that with its own when a hub is closed.  None holds the
-    process: when that ends, what still blocks ends with it.  ``anyio.from_thread`` works in them.
-    """
-
-    def __init__(self) -> None:
-        self._threads = KeptThreads("hubbub offload")
-
-    async def run(self, fn: Callable[[], T]) -> T:
-        # Neither a value nor an exception passes through the loop: Trio takes no value that could
-        # be awaited, and asyncio throws what was raised into the task, which GeneratorExit would
-        # close from the outermost frame on.
-        results: list[T] = []
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                results.append(fn())
-            except BaseException as error:
-                errors.append(error)
-
-        if is_on_asyncio():
-            await _run_in(self._threads, work)
-        else:  # Trio keeps threads itself: daemons, for a while.
-            await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-        if errors:
-            raise errors.pop()
-        return results[0]
-
-    def dismiss(self) -> None:
-        """Let the threads end: idle ones now, others with their functions, which nobody awaits
-        here.  It can still be used, and then starts new ones."""
-        self._threads.dismiss()
-
-
-async def _run_in(threads: KeptThreads, work: Callable[[], None]) -> None:
-    """As ``anyio.to_thread.run_sync``, whose threads are waited for at the interpreter's exit on
-    asyncio."""
-    await anyio.lowlevel.checkpoint()
-    token = anyio.lowlevel.current_token()
-    call_back = token.native_token.call_soon_threadsafe  # type: ignore[attr-defined]
-    backend: Any = _WayBack(token.backend_class)
-    way_back = replace(token, backend_class=backend)
-    context = copy_context()
-    with suppress(ImportError):  # In the thread there is no loop: ``anyio.run`` may begin one.
-        from sniffio import current_async_library_cvar as library
-
-        context.run(library.set, None)
-    done = anyio.Event()
-
-    def live() -> None:
-        # What anyio keeps of its own threads, by which ``from_thread`` finds the way back.
-        about = anyio.from_thread.threadlocals  # type: ignore[attr-defined]
-        about.current_token, about.current_cancel_scope = way_back, scope
-        try:
-            context.run(work)
-        finally:
-            del about.current_token, about.current_cancel_scope
-
-    def report() -> None:
-        with suppress(RuntimeError):  # The loop has ended, and with it the waiter.
-            call_back(done.set)
-
-    async with anyio.to_thread.current_default_thread_limiter():
-        with anyio.CancelScope() as scope:
-            threads.start(live, report)
-            await done.wait()
-
-
-class _WayBack:
-    """The loop as anyio knows it, from a thread.
-
-    What a thread awaits there (``from_thread.run``) is a task.  anyio makes a failure of its
-    cancellation, of which asyncio complains when the program ends meanwhile.
-    """
-
-    __slots__ = ("_backend",)
-
-    def __init__(self, backend: Any) -> None:
-        self._backend = backend
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
-    def run_async_from_thread(self, func: Any, args: tuple[Any, ...], token: object) -> Any:
-        return self._backend.run_async_from_thread(ending_cancelled, (func, *args), token=token)
-
-
 class ThreadWorker:
     """A real thread.  It calls back into the event loop by the loop's own thread-safe call."""
 
@@ -390,7 +295,8 @@ class Ports:
     """The ports one hub and its runtime share; leave out what should be the machine's own.
 
     With a ``clock`` of your own nobody watches who holds the event loop, unless you give a
-    ``watch``: its seconds may not be the machine's.
+    ``watch``: its seconds may not be the machine's.  ``threads``: how many plain functions, tools
+    first of all, are at work at once in threads of their own (``ThreadOffload``).
     """
 
     __slots__ = (
@@ -406,7 +312,10 @@ class Ports:
         blobs: Blobs | None = None,
         make_worker: Callable[[], Worker] = ThreadWorker,
         watch: LoopWatch | None = None,
+        threads: int = THREADS,
     ) -> None:
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+            raise BadValue("threads", f"expected a number of at least 1, not {threads!r}")
         self._given = secrets, blobs
         self.watch: LoopWatch = watch or (ThreadWatch() if clock is None else NoWatch())
         self.make_worker = make_worker
@@ -414,7 +323,7 @@ class Ports:
         self.ids: IdSource = ids or SystemIds()
         self._threads: ThreadOffload | None = None
         if offload is None:
-            offload = self._threads = ThreadOffload()
+            offload = self._threads = ThreadOffload(threads)
         self.offload: Offload = offload
         self.secrets: Secrets = secrets or MemorySecrets()
         self.blobs: Blobs = blobs or MemoryBlobs()

@@ -20,6 +20,7 @@ PORTS = {
     "hub/ports.py",
     "hub/tasks/kept_threads.py",
     "hub/tasks/loop_watch.py",
+    "hub/tasks/offload.py",
     "hub/virtual.py",
 }
 """The modules of the ports: they may look at clocks, make ids, draw numbers and start threads."""
@@ -223,7 +224,7 @@ def _is_driver(path: Path, node: ast.ExceptHandler) -> bool:
     hands whatever is raised in it to the task that waits for it."""
     code = ast.unparse(node)
     return (name_of(path) == "hub/tasks/stepped.py" and "throw(" in code) or (
-        name_of(path) == "hub/ports.py" and "errors.append(error)" in code
+        name_of(path) in ("hub/ports.py", "hub/tasks/offload.py") and "errors.append(error)" in code
     )
 
 

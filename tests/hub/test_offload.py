@@ -11,6 +11,7 @@ import anyio
 import anyio.from_thread
 import pytest
 
+from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports, ThreadOffload
 
@@ -41,24 +42,101 @@ def test_a_thread_finds_the_way_back_to_the_loop_and_may_run_one_of_its_own(loop
 
 
 @LOOPS
-def test_no_more_functions_run_at_once_than_anyio_allows(loop: str) -> None:
+@pytest.mark.spec("D-04")
+def test_no_more_functions_are_at_work_at_once_than_there_are_places(loop: str) -> None:
     running: list[int] = []
     most: list[int] = []
 
     def work() -> None:
         running.append(1)
         most.append(len(running))
-        anyio.from_thread.run(anyio.lowlevel.checkpoint)
+        anyio.from_thread.run_sync(int)
         running.pop()
 
     async def main() -> None:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = 3
+        offload = ThreadOffload(3)
         async with anyio.create_task_group() as group:
             for _ in range(20):
-                group.start_soon(ThreadOffload().run, work)
+                group.start_soon(offload.run, work)
 
     anyio.run(main, backend=loop)
     assert (len(most), max(most) <= 3) == (20, True)
+
+
+@LOOPS
+@pytest.mark.spec("D-04")
+def test_a_thread_that_awaits_something_in_the_loop_keeps_nobody_from_working(loop: str) -> None:
+    async def main() -> None:
+        offload = ThreadOffload(2)
+        may_go_on = anyio.Event()
+
+        def waits() -> None:
+            anyio.from_thread.run(may_go_on.wait)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                for _ in range(10):
+                    group.start_soon(offload.run, waits)
+                await offload.run(int)
+                may_go_on.set()
+            await offload.run(int)
+
+    anyio.run(main, backend=loop)
+
+
+@LOOPS
+@pytest.mark.spec("D-04")
+def test_threads_that_await_something_in_the_loop_are_bounded_too(loop: str) -> None:
+    async def main() -> None:
+        offload = ThreadOffload(1)
+        may_go_on = anyio.Event()
+        begun: list[int] = []
+
+        def waits() -> None:
+            begun.append(1)
+            anyio.from_thread.run(may_go_on.wait)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                for _ in range(30):
+                    group.start_soon(offload.run, waits)
+                while len(begun) < 10:
+                    await anyio.lowlevel.checkpoint()
+                await anyio.wait_all_tasks_blocked()
+                assert len(begun) == 10
+                may_go_on.set()
+        assert len(begun) == 30
+
+    anyio.run(main, backend=loop)
+
+
+@LOOPS
+@pytest.mark.spec("D-04")
+def test_the_program_s_own_threads_of_anyio_do_not_queue_behind_ours(loop: str) -> None:
+    async def main() -> None:
+        may_end, begun = threading.Event(), threading.Semaphore(0)
+        offload = ThreadOffload()
+
+        def blocks() -> None:
+            begun.release()
+            may_end.wait()
+
+        async with anyio.create_task_group() as group:
+            for _ in range(45):
+                group.start_soon(offload.run, blocks)
+            for _ in range(45):
+                await offload.run(begun.acquire)
+            with anyio.fail_after(20):
+                await anyio.to_thread.run_sync(int)
+            may_end.set()
+
+    anyio.run(main, backend=loop)
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5, "3"])
+def test_a_number_of_threads_is_at_least_one(threads: int) -> None:
+    with pytest.raises(BadValue):
+        Ports(threads=threads)
 
 
 @LOOPS
