@@ -118,7 +118,7 @@ def load_skills(folder: str | Path) -> tuple[Skill, ...]:
     for two skills of one name, and for a folder that cannot be listed.  Raises ``MissingExtra``
     without PyYAML, which comes with the extras ``skills`` and ``cli``, if there is any skill.
     """
-    given = os.fspath(folder)
+    given = os.fsdecode(folder)
     try:
         root = os.path.realpath(given)
         files = list(islice(_files(root), MAX_SKILLS + 1))

@@ -357,14 +357,17 @@ async def test_tool_of_a_model_agent_may_ask(journal, ports):
         assert (result.output, result.is_error) == ("yes", False)
 
 
-async def test_run_that_asks_again_after_a_restart_asks_another_question(
+async def test_what_asks_through_the_hub_again_after_a_restart_asks_another_question(
     journal, ports, eventually
 ):
-    """Otherwise the second answer would be taken for a repetition of the first."""
+    """Otherwise the second answer would be taken for a repetition of the first.
+
+    It is ``ctx.ask`` that keeps the answers.
+    """
 
     @agent("stubborn", on_restart="resume")
     async def stubborn(input: str, ctx):
-        answer = await ctx.ask("How are you?")
+        answer = await ctx.hub.ask("user", "How are you?")
         if ctx.attempt == 1:
             await anyio.sleep_forever()
         return answer
