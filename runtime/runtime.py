@@ -30,17 +30,14 @@ from hubbub.hub.errors import (
     DefinitionError,
 )
 from hubbub.hub.events import GivenTool, HistoryMessage
-from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
-from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
-from hubbub.runtime.activities.agent_messages import agent_for
 from hubbub.runtime.activities.lasting_prompts import LastingPrompts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.spawn import Spawner
@@ -52,18 +49,17 @@ from hubbub.runtime.arguments import (
     check_parts,
     check_values,
 )
-from hubbub.runtime.finding.conversations import Conversations
-from hubbub.runtime.finding.finder import Finder
 from hubbub.runtime.finding.published import PublishedAgent, publish
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.families import Families
-from hubbub.runtime.kernel.handle import Run, terminate_tree
+from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.live import ConversationKeeper, LiveRuns, RunKeeper
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.run_access import RunAccess
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.schedules.scheduler import Scheduler
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat
@@ -79,7 +75,7 @@ if TYPE_CHECKING:
 __all__ = ["Runtime"]
 
 
-class Runtime:
+class Runtime(RunAccess):
     """Runs agents.  ``async with Runtime(agents=[…]) as rt:``
 
     Leaving it accepts nothing new, gives steps in flight ``grace`` seconds to reach their
@@ -160,7 +156,6 @@ class Runtime:
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock)
         )
-        self.phase = services.phase
         live = LiveRuns()
         families = Families(hub, budgets, live)
         self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families)
@@ -182,7 +177,7 @@ class Runtime:
             max_live=max_live, keep=keep, restore=restore,
         )  # fmt: skip
         self._calls = InlineCalls(services, self.outcomes, self.runs)
-        self._finder = Finder(hub)
+        super().__init__(hub, services.phase, self.outcomes)
         agents = map(self.definitions.agent, self.definitions.names)
         publish(hub.journal, [
             PublishedAgent(name=x.name, title=x.title, description=x.description) for x in agents
@@ -353,44 +348,6 @@ class Runtime:
         self.phase.check_open()
         return await self._scheduler.statuses()
 
-    async def agent_for(self, strategy: str) -> str:
-        """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of
-        ``"heartbeat"``.  Raises ``NoAgentFound``, and ``BadValue`` for other strategies."""
-        self.phase.check_open()
-        return await agent_for(self.hub.journal, strategy)
-
-    # ── finding, without starting anything ───────────────────────────────────────────────────
-
-    async def conversations(
-        self, *, agent: str = "", status: str = "", before: str = "", after: str = "",
-        limit: int = 50,
-    ) -> Conversations:  # fmt: skip
-        """A page of the conversations in the store, the one that was spoken to last first.
-
-        Roots that people or programs speak to, ended ones included: no children, no schedules'
-        runs, nothing asked by ``run``.  Of one ``agent`` (by name), of one ``status`` (``active``,
-        ``waiting``, ``parked``, ``ended``), ``before`` a cursor (``page.next`` goes on) or
-        ``after`` one.  See ``Conversation``.  The work for a page is bounded.  Raises ``BadValue``.
-        """
-        self.phase.check_open()
-        return await self._finder.conversations(
-            agent=agent, status=status, before=before, after=after, limit=limit
-        )
-
-    async def find(self, key: str | Descriptor) -> Run | None:
-        """The open conversation of a session key or a descriptor; ``None`` if there is none.
-
-        Starts nothing.  Raises ``BadValue`` for what is neither.
-        """
-        self.phase.check_open()
-        info = await self._finder.find(key)
-        return None if info is None else Run.of(self.outcomes, info)
-
-    async def handle(self, run_id: str) -> Run:
-        """The handle of a run, ended or not.  Starts nothing; raises ``UnknownRun``."""
-        self.phase.check_open()
-        return Run.of(self.outcomes, await self._finder.run(run_id))
-
     # ── variables for a child that waits ──────────────────────────────────────────────
 
     async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
@@ -416,20 +373,6 @@ class Runtime:
             self.services, self.runs.look_at, parent_run_id, request_id, values
         )
         return Run(self.outcomes, child_run_id, agent, is_root=False)
-
-    # ── ending and asking ────────────────────────────────────────────────────────────────────
-
-    async def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run and its live descendants now and permanently; lists those it reached."""
-        return await terminate_tree(self.hub, run_id, reason)
-
-    async def result(self, run_id: str) -> RunOutcome:
-        """See ``Run.result``."""
-        return await self.outcomes.result(run_id)
-
-    async def finished(self, run_id: str) -> RunOutcome:
-        """See ``Run.finished``."""
-        return await self.outcomes.finished(run_id)
 
 
 def _check_env(env: Mapping[str, str] | None) -> None:

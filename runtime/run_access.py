@@ -1,0 +1,76 @@
+"""``RunAccess``: how a runtime's runs are found, awaited and ended.  Nothing here starts one."""
+
+from hubbub.hub.events.descriptors import Descriptor
+from hubbub.hub.hub import Hub
+from hubbub.hub.receipt import Receipt
+from hubbub.runtime.activities.agent_messages import agent_for
+from hubbub.runtime.finding.conversations import Conversations
+from hubbub.runtime.finding.finder import Finder
+from hubbub.runtime.kernel.handle import Run, terminate_tree
+from hubbub.runtime.kernel.outcome import RunOutcome
+from hubbub.runtime.kernel.outcomes import Outcomes
+from hubbub.runtime.kernel.phase import Phase
+
+__all__ = ["RunAccess"]
+
+
+class RunAccess:
+    """What ``Runtime`` says of runs that there are, in its store or at work."""
+
+    def __init__(self, hub: Hub, phase: Phase, outcomes: Outcomes) -> None:
+        self.hub = hub
+        self.phase = phase
+        self.outcomes = outcomes
+        self._finder = Finder(hub)
+
+    # ── finding, without starting anything ───────────────────────────────────────────────────
+
+    async def conversations(
+        self, *, agent: str = "", status: str = "", before: str = "", after: str = "",
+        limit: int = 50,
+    ) -> Conversations:  # fmt: skip
+        """A page of the conversations in the store, the one that was spoken to last first.
+
+        Roots that people or programs speak to, ended ones included: no children, no schedules'
+        runs, nothing asked by ``run``.  Of one ``agent`` (by name), of one ``status`` (``active``,
+        ``waiting``, ``parked``, ``ended``), ``before`` a cursor (``page.next`` goes on) or
+        ``after`` one.  See ``Conversation``.  The work for a page is bounded.  Raises ``BadValue``.
+        """
+        self.phase.check_open()
+        return await self._finder.conversations(
+            agent=agent, status=status, before=before, after=after, limit=limit
+        )
+
+    async def find(self, key: str | Descriptor) -> Run | None:
+        """The open conversation of a session key or a descriptor; ``None`` if there is none.
+
+        Starts nothing.  Raises ``BadValue`` for what is neither.
+        """
+        self.phase.check_open()
+        info = await self._finder.find(key)
+        return None if info is None else Run.of(self.outcomes, info)
+
+    async def handle(self, run_id: str) -> Run:
+        """The handle of a run, ended or not.  Starts nothing; raises ``UnknownRun``."""
+        self.phase.check_open()
+        return Run.of(self.outcomes, await self._finder.run(run_id))
+
+    async def agent_for(self, strategy: str) -> str:
+        """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of
+        ``"heartbeat"``.  Raises ``NoAgentFound``, and ``BadValue`` for other strategies."""
+        self.phase.check_open()
+        return await agent_for(self.hub.journal, strategy)
+
+    # ── ending and asking ────────────────────────────────────────────────────────────────────
+
+    async def terminate(self, run_id: str, reason: str = "") -> Receipt:
+        """End a run and its live descendants now and permanently; lists those it reached."""
+        return await terminate_tree(self.hub, run_id, reason)
+
+    async def result(self, run_id: str) -> RunOutcome:
+        """See ``Run.result``."""
+        return await self.outcomes.result(run_id)
+
+    async def finished(self, run_id: str) -> RunOutcome:
+        """See ``Run.finished``."""
+        return await self.outcomes.finished(run_id)
