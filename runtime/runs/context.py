@@ -41,9 +41,9 @@ class RunContext:
     enters its journal.  ``attempt`` is 1, and grows with each restart after a crash.
 
     With ``on_restart="resume"`` the function is executed again then, from its beginning and with
-    its input: ``step`` and ``spawn`` return what is on record, ``messages`` begins with
+    its input: ``step``, ``ask`` and ``spawn`` return what is on record, ``messages`` begins with
     what was consumed before, ``kv`` and ``files`` hold what was written.  Everything else, such
-    as ``say`` or ``ask``, is done again, unless it is done in a step; so is sending a message,
+    as ``say``, is done again, unless it is done in a step; so is sending a message,
     which with a ``key`` is delivered once all the same.
     """
 
