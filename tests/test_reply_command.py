@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import Struct
 
 from hubbub.__main__ import main
 from hubbub.runtime.schedules.schedules import Cron
@@ -311,6 +312,24 @@ def test_the_question_of_code_that_is_run_again_is_answered_from_the_command_lin
     assert "is run again" in desk.out("reply", prompt_id, "7")
     anyio.run(go_on)
     assert heard == ["7"]
+
+
+class Seat(Struct):
+    car: int
+
+
+@pytest.mark.spec("U-05")
+def test_the_question_of_a_tool_for_a_struct_is_answered_from_the_command_line(desk: Desk) -> None:
+    @tool(idempotent=True)
+    async def choose(state: RunState) -> str:
+        return repr(await state.ask("Which?", schema=Seat))
+
+    desk.tools = (choose,)
+    run_id = desk.ask(call("choose"), count=1)
+    prompt_id = desk.asked[0].prompt_id
+    assert "missing field `car`" in desk.refusal("reply", prompt_id, '{"seat": 3}')
+    desk.out("reply", prompt_id, '{"car": 3}')
+    assert desk.go_on(run_id) == [("Seat(car=3)", False)]
 
 
 def test_an_imported_run_is_answered_before_any_runtime_has_seen_it(

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.definitions.answers import answer_problem
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.state.commands import CANCELLED, command_of
 from hubbub.agents.state.prompts import LASTING, OpenPrompt, Prompts, find_prompt
@@ -30,7 +31,6 @@ from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.values import NULL
 from hubbub.runtime.activities.approvals import parsed
-from hubbub.runtime.activities.questions import AnswerReader
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
@@ -185,7 +185,7 @@ class LastingPrompts:
     def _check(self, kept: LastingPrompt, reply: SessionReply) -> str:
         """Why a reply does not fit; empty where it does."""
         if kept.schema:
-            return _answer_problem(kept.schema, reply)
+            return answer_problem(msgspec.Raw(kept.schema.encode()), reply)
         if kept.kind != "approval" or reply.arguments_json is NULL:
             return ""
         side = self._services.definitions.find_side(kept.agent, kept.side)
@@ -240,15 +240,6 @@ class LastingPrompts:
         if kept.kind == "question" and not self._services.hub.prompts.problem_of(reply):
             return reply
         return msgspec.structs.replace(reply, decision="deny")
-
-
-def _answer_problem(schema: str, reply: SessionReply) -> str:
-    """Why an answer does not fit, as far as is known before the asker is back."""
-    try:
-        reader = AnswerReader(msgspec.json.decode(schema))
-    except (BadValue, msgspec.DecodeError):  # What only its type says is checked by the asker.
-        return ""
-    return reader.problem(reply)
 
 
 def _asks_itself(thread: Thread, kept: LastingPrompt) -> bool:

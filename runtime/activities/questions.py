@@ -8,27 +8,24 @@ A question is known by who asks and by how many that has asked before.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
 import anyio
-import msgspec
 
-from hubbub.agents.definitions.arguments import Arguments, BadArguments
-from hubbub.agents.definitions.schema import read_schema
-from hubbub.agents.definitions.signature import Parameter, schema_of
+from hubbub.agents.definitions.answers import AnswerReader
+from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.state.prompts import Answered, Prompts, find_answer, find_prompt
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.events import SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_text
-from hubbub.hub.values import NULL, Json, check_options, check_seconds, encode_value
+from hubbub.hub.values import NULL, Json, check_options, check_seconds
 
-__all__ = ["AnswerReader", "AskingCall", "AskingRun", "Question", "ask", "ask_once", "extended"]
+__all__ = ["AskingCall", "AskingRun", "Question", "ask", "ask_once", "extended"]
 
 EXPIRED: Final = "expired"
-_NAME: Final = "answer"
 
 
 class AskingThread(Protocol):
@@ -57,62 +54,6 @@ class AskingCall(Protocol):
     def standing_still(self) -> AbstractContextManager[None]:
         """Inside, the call's time does not pass."""
         ...
-
-
-class AnswerReader:
-    """Reads the text of an answer as what the asker wants: a type, or what a JSON schema says."""
-
-    __slots__ = ("_arguments", "_is_plain", "schema")
-
-    def __init__(self, schema: Any) -> None:
-        self._is_plain = isinstance(schema, Mapping)
-        if self._is_plain:
-            wrapped = {"type": "object", "properties": {_NAME: schema}, "required": [_NAME]}
-            parameters, _, problems = read_schema(wrapped)
-            if problems:
-                raise BadValue("schema", "; ".join(problems))
-            self.schema = encode_value("schema", schema)
-        else:
-            parameters = (Parameter(name=_NAME, type=schema),)
-            try:
-                shown = schema_of(list(parameters))
-            except Exception as error:
-                words = f"an answer cannot be read as {schema!r}: {error}"
-                raise BadValue("schema", words) from error
-            shared = {"$defs": shown["$defs"]} if "$defs" in shown else {}
-            self.schema = encode_value("schema", {**shown["properties"][_NAME], **shared})
-        self._arguments = Arguments(_NAME, parameters)
-
-    def read(self, text: str) -> Any:
-        """The answer; a text that is no JSON of the kind is read as a string.
-
-        Raises ``BadArguments``.
-        """
-        as_string = msgspec.json.encode(text).decode()
-        try:
-            msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            value = self._parse(as_string)
-        else:
-            try:
-                value = self._parse(text)
-            except BadArguments as problem:
-                try:
-                    value = self._parse(as_string)
-                except BadArguments:
-                    raise problem from None
-        return msgspec.to_builtins(value) if self._is_plain else value
-
-    def _parse(self, json: str) -> Any:
-        return self._arguments.parse(f'{{"{_NAME}":{json}}}')[_NAME]
-
-    def problem(self, reply: SessionReply) -> str:
-        """Why a reply does not fit; empty where it does."""
-        try:
-            self.read(reply.content)
-        except BadArguments as problem:
-            return "; ".join(problem.problems)
-        return ""
 
 
 class Question:

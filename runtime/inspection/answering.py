@@ -6,19 +6,16 @@ It is the hub's own reply, so the first one counts and what does not fit is reje
 it when the next runtime is at work on the store.
 """
 
+from functools import partial
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
-from hubbub.agents.definitions.arguments import Arguments, BadArguments
-from hubbub.agents.definitions.schema import read_schema
+from hubbub.agents.definitions.answers import answer_problem
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import SessionReply
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.values import NULL
 from hubbub.runtime.inspection.prompts import ShownPrompt, find_prompt
 from hubbub.runtime.stores.open import folder_of_store, sqlite_store
 
@@ -63,9 +60,8 @@ async def answer_prompt(store: str, prompt_id: str, answer: PromptAnswer, ports:
     async with Hub(journal=opened, ports=ports) as hub:
         prompt = await hub.journal.inspect(lambda reader: find_prompt(reader, prompt_id))
         check_answerable(prompt, answer)
-        hub.prompts.hold(
-            prompt.prompt_id, prompt.run_id, prompt.kind, lambda reply: _problem(prompt, reply)
-        )
+        fits = partial(answer_problem, prompt.schema)
+        hub.prompts.hold(prompt.prompt_id, prompt.run_id, prompt.kind, fits)
         receipt = await _give(hub, prompt.prompt_id, answer)
         if receipt.rejected:
             raise _refused(prompt, f"{receipt.reason}; nothing was sent")
@@ -77,35 +73,6 @@ def _give(hub: Hub, prompt_id: str, answer: PromptAnswer) -> Receipt:
     if answer.decision == "deny":
         return hub.deny(prompt_id, answer.text, source=SOURCE)
     return hub.reply(prompt_id, answer.text, is_error=answer.is_error, source=SOURCE)
-
-
-def _problem(prompt: ShownPrompt, reply: SessionReply) -> str:
-    """Why an answer does not fit the schema of its question; empty where it does."""
-    if prompt.schema == NULL or reply.decision:
-        return ""
-    wrapped = {
-        "type": "object",
-        "properties": {"answer": msgspec.json.decode(prompt.schema)},
-        "required": ["answer"],
-    }
-    parameters, _, _ = read_schema(wrapped)
-    arguments = Arguments("answer", parameters)
-    # Text that is no JSON of the kind is an answer as a string, too.
-    as_string = msgspec.json.encode(reply.content).decode()
-    try:
-        msgspec.json.decode(reply.content)
-    except (msgspec.DecodeError, RecursionError):
-        return _parse_problem(arguments, as_string)
-    problem = _parse_problem(arguments, reply.content)
-    return problem and _parse_problem(arguments, as_string) and problem
-
-
-def _parse_problem(arguments: Arguments, json: str) -> str:
-    try:
-        arguments.parse(f'{{"answer":{json}}}')
-    except BadArguments as error:
-        return "; ".join(error.problems)
-    return ""
 
 
 def _refused(prompt: ShownPrompt, why: str) -> OperatorError:
