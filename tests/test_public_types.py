@@ -54,6 +54,7 @@ EXEMPT: Final = {
     "RunContext.ask": "with a schema, what fits it; else text",
     "RunState.ask": "the same",
     "Awaited.arguments": JSON,
+    "Awaited.schema": JSON,
     "RunScope.host": "of a coroutine only what it returns matters here",
     "read_pattern": "what is listened to, before it has been read",
     "RunHub.open": "the options of Hub.open, passed on",

@@ -327,6 +327,9 @@ def test_the_question_of_a_tool_for_a_struct_is_answered_from_the_command_line(d
     desk.tools = (choose,)
     run_id = desk.ask(call("choose"), count=1)
     prompt_id = desk.asked[0].prompt_id
+    assert '  fits {"$ref": "#/$defs/Seat", "$defs": {"Seat": ' in desk.out("reply")
+    (conversation,) = json.loads(desk.out("conversations", "--json"))["conversations"]
+    assert conversation["waits_for"][0]["schema"]["$defs"]["Seat"]["required"] == ["car"]
     assert "missing field `car`" in desk.refusal("reply", prompt_id, '{"seat": 3}')
     desk.out("reply", prompt_id, '{"car": 3}')
     assert desk.go_on(run_id) == [("Seat(car=3)", False)]

@@ -14,7 +14,7 @@ from hubbub.agents.model import AssistantMessage, ModelMessage
 from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
 from hubbub.hub.store.reader import Backup, Stored
-from hubbub.hub.values import Json
+from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.event_words import Said, headline
 from hubbub.runtime.inspection.prompts import ShownPrompt
@@ -96,6 +96,8 @@ def _asked_lines(one: ShownPrompt) -> Iterator[str]:
         yield from (f"  {short(option)}" for option in one.options)
     else:
         yield f"{short(one.tool)} {_json_line(one.arguments)}"
+    if one.schema != NULL:
+        yield f"fits {short(_json_line(one.schema), WIDTH)}"
     if one.expires_at is not None:
         yield f"ends {_moment(one.expires_at)} without an answer"
     if one.is_answered:

@@ -50,6 +50,7 @@ class Awaited(Struct, frozen=True, kw_only=True):
     ``kind`` is ``question``, ``approval`` (may ``tool`` run with these ``arguments``?),
     ``external`` (the result of ``tool``), or ``child``.  What people are asked has a ``prompt_id``,
     by which ``hub.reply`` and its like answer it.  ``run_id`` is the run that asks, or the child.
+    ``schema`` is the JSON schema that an answer must fit, ``None`` where any text will do.
     """
 
     kind: PromptKind | Literal["child"]
@@ -59,11 +60,18 @@ class Awaited(Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     tool: str = ""
     arguments_json: Json = msgspec.field(name="arguments", default=NULL)
+    schema_json: Json = msgspec.field(name="schema", default=NULL)
 
     @property
     def arguments(self) -> Any:
         """What the model wants ``tool`` to be run with; a fresh copy each time."""
         return decode_value(self.arguments_json)
+
+    @property
+    def schema(self) -> Any:
+        """The JSON schema that an answer must fit, as a type has it with ``$defs``; a fresh copy
+        each time."""
+        return decode_value(self.schema_json)
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -292,7 +300,7 @@ def _open_prompts(store: StoreReader, run_id: str) -> Sequence[Awaited]:
                 Awaited(
                     kind=event.kind, run_id=run_id, prompt_id=event.prompt_id,
                     question=event.question, options=event.options, tool=event.tool,
-                    arguments_json=event.arguments_json,
+                    arguments_json=event.arguments_json, schema_json=event.schema_json,
                 )
             )  # fmt: skip
     return found[::-1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import Struct
 from support.agents import echo_model, model_agent
 from support.frames import complete, frame, use
 
@@ -16,6 +17,7 @@ from hubbub import (
     Cron,
     FunctionModel,
     Message,
+    RunContext,
     Runtime,
     ScriptedModel,
     agent,
@@ -187,6 +189,41 @@ async def test_a_conversation_says_what_it_waits_for(asked: Callable[..., Any]) 
         await run.result()
         assert (await ask("conversations"))["conversations"][0]["waits_for"] == []
         assert await listed(ask) == [("k", "bot", "parked", "ask")]
+
+
+class Seat(Struct):
+    car: int
+
+
+@tool(idempotent=True)
+async def choose(state: RunState) -> str:
+    """Choose."""
+    return repr(await state.ask("Which?", schema=Seat))
+
+
+@agent("asker", on_restart="resume")
+async def asker(input: Any, ctx: RunContext) -> str:
+    return str(await ctx.ask("How many?", schema={"type": "integer"}))
+
+
+@pytest.mark.spec("U-05", "U-06")
+async def test_the_schema_of_a_question_is_there_to_draw_its_form(
+    asked: Callable[..., Any],
+) -> None:
+    desk = model_agent(ScriptedModel([reply("", call("choose")), "Done."]), choose, name="desk")
+    async with asked(desk, asker) as (rt, ask):
+        await rt.start("desk", "Choose.", session_key="k")
+        await anyio.sleep(1)
+        await rt.start("asker", "x", session_key="code")
+        await anyio.sleep(1)
+        page = (await ask("conversations"))["conversations"]
+        (number,), (seat,) = [x["waits_for"] for x in page]
+        assert number["schema"] == {"type": "integer"}
+        assert seat["schema"]["$ref"] == "#/$defs/Seat"
+        assert seat["schema"]["$defs"]["Seat"]["properties"] == {"car": {"type": "integer"}}
+        assert [x.waits_for[0].schema for x in await rt.conversations()] == [
+            number["schema"], seat["schema"],
+        ]  # fmt: skip
 
 
 @pytest.mark.spec("U-06")
