@@ -143,6 +143,15 @@ def test_runs_and_show_say_what_is_asked(desk: Desk) -> None:
     assert f"{ids[0]}  assistant  approval; answered: refund" in desk.out("runs")
 
 
+def test_runs_say_what_each_waits_for(desk: Desk) -> None:
+    both = desk.ask(BOTH, count=2)
+    which = desk.ask(WHICH, count=1)
+    lines = {line.split()[0]: line for line in desk.out("runs").splitlines() if line[0].isalnum()}
+    assert "waits for approval, a result" in lines[both]
+    assert "waits for an answer" in lines[which]
+    assert "waits for approval, a result" in desk.out("show", both)
+
+
 def test_schedules_that_have_not_fired_are_shown(desk: Desk) -> None:
     async def work() -> None:
         yearly = Cron("yearly", "0 0 1 1 *", "assistant", "hi")

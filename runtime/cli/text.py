@@ -37,6 +37,7 @@ MAX_INDENT: Final = 10
 """Frames that a text is indented by."""
 
 _STATUS: Final = {"active": "at work", "waiting": "waits for a child", "parked": "idle"}
+_AWAITED: Final = {"question": "an answer", "approval": "approval", "external": "a result"}
 _INBOX: Final = {"closing": ", closing", "terminated": ", being terminated"}
 
 
@@ -56,7 +57,7 @@ def run_lines(runs: Runs, now: int, *, ended: bool) -> Iterator[str]:
         yield "no runs" if ended else "no live runs; --all lists those that have ended"
         return
     header = ("run", "agent", "status", "age", "waiting", "session key")
-    yield from _table(header, [_run_row(run, now) for run in runs.runs])
+    yield from _table(header, [_run_row(run, now, runs.prompts) for run in runs.runs])
     if runs.more:
         yield f"… and {runs.more:,} more trees; --limit N shows more"
     yield from _asks(runs.prompts)
@@ -66,19 +67,23 @@ def _asks(prompts: Sequence[ShownPrompt]) -> Iterator[str]:
     yield from _listed("asked (hubbub reply answers)", [prompt_row(each) for each in prompts])
 
 
-def _run_row(run: ShownRun, now: int) -> tuple[str, ...]:
+def _run_row(run: ShownRun, now: int, asked: Sequence[ShownPrompt]) -> tuple[str, ...]:
     under = f"{'   ' * (run.depth - 1)}└─ " if run.depth else ""
     agent = run.agent if run.name in ("", run.agent) else f"{run.agent} ({run.name})"
     return (
-        f"{under}{run.run_id}", agent, _status(run), _ago(run.created_at, now),
+        f"{under}{run.run_id}", agent, _status(run, asked), _ago(run.created_at, now),
         str(run.waiting) if run.waiting else "", run.session_key,
     )  # fmt: skip
 
 
-def _status(run: ShownRun) -> str:
+def _status(run: ShownRun, asked: Sequence[ShownPrompt]) -> str:
+    """What a run is at, and what it waits for among what is asked."""
     if run.status == "ended":
         return f"ended ({run.outcome})" if run.outcome else "ended"
-    return f"{_STATUS.get(run.status, run.status)}{_INBOX.get(run.inbox, '')}"
+    status = _STATUS.get(run.status, run.status)
+    if kinds := dict.fromkeys(_AWAITED[x.kind] for x in asked if x.run_id == run.run_id):
+        status = f"waits for {', '.join(kinds)}"
+    return f"{status}{_INBOX.get(run.inbox, '')}"
 
 
 def prompt_lines(prompts: Sequence[ShownPrompt], now: int) -> Iterator[str]:
@@ -188,7 +193,9 @@ def report_lines(report: RunReport, now: int, *, full: bool) -> Iterator[str]:
     name = f" ({short(run.name)})" if run.name not in ("", run.agent) else ""
     yield f"{run.run_id}  {short(run.agent)}{name}"
     yield from _facts(report, now)
-    yield from _listed("children", [_child_line(child) for child in report.children])
+    yield from _listed(
+        "children", [_child_line(child, report.prompts) for child in report.children]
+    )
     yield from _listed("files", [_file_line(ref) for ref in report.files])
     yield from _listed("keys", _key_lines(report.keys, full))
     waiting = [f"{one.seq}  {one.type}  {short(one.text)}".rstrip() for one in report.waiting]
@@ -204,7 +211,7 @@ def report_lines(report: RunReport, now: int, *, full: bool) -> Iterator[str]:
 
 def _facts(report: RunReport, now: int) -> Iterator[str]:
     run, usage = report.run, report.usage
-    yield f"status: {_status(run)}"
+    yield f"status: {_status(run, report.prompts)}"
     yield f"began: {_moment(run.created_at)}, {_ago(run.created_at, now)} ago"
     if run.session_key:
         yield f"session key: {short(run.session_key)}"
@@ -228,8 +235,8 @@ def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
             yield f"  {line}"
 
 
-def _child_line(child: ShownRun) -> str:
-    return f"{child.run_id}  {short(child.agent)}  {_status(child)}"
+def _child_line(child: ShownRun, asked: Sequence[ShownPrompt]) -> str:
+    return f"{child.run_id}  {short(child.agent)}  {_status(child, asked)}"
 
 
 def _file_line(ref: FileRef) -> str:

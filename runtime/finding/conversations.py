@@ -78,11 +78,12 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """A conversation, as its store knows it.
 
     ``key`` is its session key, empty for one that was started without.  ``status`` is ``active``
-    (at work, or has messages to take), ``waiting`` (for a child, or for what a frame of its stack
-    waits for), ``parked`` (for the next message) or ``ended``.  ``title`` are the first words said
-    in it, cut.  ``last_activity``, when it was opened or a user spoke to it last, and
-    ``created_at`` are µs since the Unix epoch, UTC.  ``waits_for`` is empty where it waits for
-    nothing but the next message, is at work, or has ended.  ``cursor`` is its place in the list.
+    (at work, or has messages to take), ``waiting`` (for a person whom it or a run below it has
+    asked, for a child, or for what a frame of its stack waits for), ``parked`` (for the next
+    message) or ``ended``.  ``title`` are the first words said in it, cut.  ``last_activity``, when
+    it was opened or a user spoke to it last, and ``created_at`` are µs since the Unix epoch, UTC.
+    ``waits_for`` is empty where it waits for nothing but the next message, is at work, or has
+    ended.  ``cursor`` is its place in the list.
     """
 
     key: str
@@ -191,7 +192,12 @@ class _Search:
     def _look_at(self, row: RunRow) -> None:
         self._looked_at += 1
         status = _status(row)
-        if self._agent not in ("", row.agent) or self._status not in ("", status):
+        if self._agent not in ("", row.agent) or not self._may_be(status):
+            return
+        waits = tuple(_waits(self._store, row))
+        if any(each.prompt_id for each in waits):
+            status = "waiting"
+        if self._status not in ("", status):
             return
         begun = _begun(self._store, row)
         if any(isinstance(x, e.SessionOpen) and x.once for x in begun):
@@ -200,10 +206,14 @@ class _Search:
             Conversation(
                 key=row.session_key, run_id=row.run_id, agent=row.agent, status=status,
                 title=_title(begun), last_activity=row.recent or row.created_at,
-                created_at=row.created_at, waits_for=tuple(_waits(self._store, row)),
+                created_at=row.created_at, waits_for=waits,
                 cursor=_cursor((row.recent, row.born)),
             )
         )  # fmt: skip
+
+    def _may_be(self, status: Status) -> bool:
+        """Whether one of this status may be looked for; what is asked makes it ``waiting``."""
+        return self._status in ("", status, *(("waiting",) if status != "ended" else ()))
 
     def _answer(self, more: str = "") -> Conversations:
         return Conversations(conversations=tuple(self._found), next=more)

@@ -37,9 +37,9 @@ MAX_LINES: Final = 40
 class ShownRun(Struct, frozen=True, kw_only=True):
     """A run as a line of a list; ``depth`` counts the shown runs above it.
 
-    ``status`` is ``active``, ``waiting`` (for a child), ``parked`` or ``ended``; ``inbox`` is
-    ``open``, ``closing``, ``terminated`` or ``ended``; ``outcome`` is empty until the run has
-    ended.  ``created_at`` is µs since the Unix epoch.
+    ``status`` is ``active``, ``waiting`` (for a child, an approval or an external result),
+    ``parked`` or ``ended``; ``inbox`` is ``open``, ``closing``, ``terminated`` or ``ended``;
+    ``outcome`` is empty until the run has ended.  ``created_at`` is µs since the Unix epoch.
     """
 
     run_id: str

@@ -227,6 +227,29 @@ async def test_the_schema_of_a_question_is_there_to_draw_its_form(
 
 
 @pytest.mark.spec("U-06")
+async def test_who_has_asked_a_person_waits(asked: Callable[..., Any]) -> None:
+    script = [reply("", call("choose")), reply("", call("inquire", question="?"))]
+    desk = model_agent(ScriptedModel(script), choose, inquire, name="desk")
+    async with asked(desk, asker) as (rt, ask):
+        await rt.start("bot", "Hi.", session_key="parked")
+        await (await rt.start("job", 1)).result()
+        for name in ("desk", "asker"):
+            await rt.start(name, "x", session_key=name)
+            await anyio.sleep(1)
+        await rt.start("desk", "x", session_key="by hub")
+        await anyio.sleep(1)
+        waiting = ["by hub", "asker", "desk"]
+        assert [key for key, *_ in await listed(ask, status="waiting")] == waiting
+        assert await listed(ask, status="active") == []
+        assert [key for key, *_ in await listed(ask, status="parked")] == ["parked"]
+        assert [x[2] for x in await listed(ask)].count("waiting") == 3
+        (found,) = await rt.conversations(status="waiting", agent="asker")
+        await rt.hub.reply(found.waits_for[0].prompt_id, "3")
+        await anyio.sleep(1)
+        assert [key for key, *_ in await listed(ask, status="waiting")] == ["by hub", "desk"]
+
+
+@pytest.mark.spec("U-06")
 async def test_approvals_and_external_calls_are_waited_for(asked: Callable[..., Any]) -> None:
     @tool(approval=True)
     async def refund(order: int) -> str:
