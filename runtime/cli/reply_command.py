@@ -136,7 +136,10 @@ def _reply(
         what = {"reply": "answered", "approve": "approved", "deny": "denied"}[answer.decision]
         goes_on = "the next runtime on the store goes on with it"
         if prompt.waits_in == "code":
-            goes_on = "it is taken if the tool or code that asked is run again"
+            goes_on = (
+                "it is taken if what asked is run again: an idempotent tool, or code with "
+                'on_restart="resume"; else the question is lost with its process'
+            )
         screen.write(f"{what} {prompt.prompt_id}: {goes_on}")
 
 
