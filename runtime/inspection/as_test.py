@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from hubbub.agents.resolution.reached import with_reached
 from hubbub.hub.errors import OperatorError, UnknownRun
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.loading.agents import load_agents
@@ -118,7 +119,9 @@ def _folder_line(agents: str, test: Path) -> str:
 
 def _check_agents(agents: str, wanted: Iterable[str]) -> None:
     loaded = load_agents(agents)
-    known = {each.name for each in loaded.agents} | {x.agent_name for x in loaded.skills}
+    prompts = {each.name: each for each in loaded.prompts}
+    reached = with_reached({each.name: each for each in loaded.agents}, prompts, [])
+    known = {*reached} | {x.agent_name for x in loaded.skills}
     missing = sorted(name for name in set(wanted) - known if not name.startswith("skill:"))
     if missing:
         raise OperatorError(

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool, error_text
 from hubbub.hub.errors import OperatorError
@@ -86,9 +87,25 @@ def with_model(loaded: LoadedAgents, model: str) -> LoadedAgents:
     # Under a name of its own: others may read the prompt as it was.
     own = structs.replace(prompt, model=model, name=f"{prompt.name}:{agent.name}"[:128])
     side = structs.replace(agent.side_a, prompt=own)
-    changed = structs.replace(agent, side_a=side)
-    agents = tuple(changed if each is agent else each for each in loaded.agents)
-    return structs.replace(loaded, agent=changed, agents=agents)
+    others = _OtherAgent(agent, structs.replace(agent, side_a=side))
+    return structs.replace(
+        loaded,
+        agent=others.agent(agent),
+        agents=others.agents(loaded.agents, loaded.prompts),
+        prompts=tuple(map(others.prompt, loaded.prompts)),
+    )
+
+
+class _OtherAgent(Rewriting):
+    """One agent in the place of another, also where others hold it (``as_tool``)."""
+
+    def __init__(self, agent: AgentDefinition, instead: AgentDefinition) -> None:
+        super().__init__()
+        self._agent_meant = agent
+        self._instead = instead
+
+    def new_agent(self, agent: AgentDefinition) -> AgentDefinition:
+        return self._instead if agent == self._agent_meant else agent
 
 
 def _import(spec: str, name: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct, structs
 
+from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -125,9 +126,8 @@ class _Player:
             return stand_ins(self._recording, model, self._replies)
         loaded = agents.load()
         setup = Setup(
-            agents=[recorded_code(x, self._replies, agents.real_tools) for x in loaded.agents],
-            prompts=loaded.prompts, tools=loaded.tools, skills=loaded.skills,
-        )  # fmt: skip
+            agents=loaded.agents, prompts=loaded.prompts, tools=loaded.tools, skills=loaded.skills
+        )
         named = dict.fromkeys(_models_of(setup), model)
         left = set(agents.real_tools)
 
@@ -135,7 +135,10 @@ class _Player:
             left.discard(tool.name)
             return tool if tool.name in agents.real_tools else recorded_tool(tool, self._replies)
 
-        wrapped = setup.wrapped(lambda _: model, wrap)
+        def wrap_code(code: AgentDefinition) -> AgentDefinition:
+            return recorded_code(code, self._replies, agents.real_tools)
+
+        wrapped = setup.wrapped(lambda _: model, wrap, wrap_code)
         if left:
             raise BadValue("real_tools", f"{agents.spec} has no tool {', '.join(sorted(left))}")
         return structs.replace(wrapped, models=named)
@@ -309,7 +312,7 @@ def _above(run: RecordedRun, recording: Recording) -> list[RecordedRun]:
 def _models_of(setup: Setup) -> set[str]:
     """The models that are named, wherever they stand."""
     prompts: list[PromptDefinition] = [*setup.prompts]
-    for agent in setup.agents:
+    for agent in setup.reached():
         sides = (side for side in (agent.side_a, agent.side_b) if side is not None)
         prompts += (x.prompt for x in sides if isinstance(x.prompt, PromptDefinition))
     skills = [*setup.skills, *(x for p in prompts for x in p.skills if isinstance(x, Skill))]

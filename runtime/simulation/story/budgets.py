@@ -6,7 +6,6 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.retry import MAX_RETRIES
 from hubbub.agents.turn.calls import MAX_CALLS
 from hubbub.hub import events as e
@@ -37,7 +36,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, setup: Setup) -> "Budgets":
         """The limits of a setup: those that its runtime is given, and those of its agents."""
-        agents = [agent for agent in setup.agents if isinstance(agent, AgentDefinition)]
+        agents = setup.reached()
         steps: dict[str, int] = {}
         for agent in agents:
             sides = [side for side in (agent.side_a, agent.side_b) if side is not None]

@@ -6,13 +6,15 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, structs
 
-from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
+from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.reached import with_reached
 from hubbub.hub.errors import BadValue
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat
@@ -92,13 +94,22 @@ class Setup(Struct, frozen=True, kw_only=True):
         return {**own, **self.options}
 
     def wrapped(
-        self, wrap_model: Callable[[Model], Model], wrap_tool: Callable[[AnyTool], AnyTool]
+        self,
+        wrap_model: Callable[[Model], Model],
+        wrap_tool: Callable[[AnyTool], AnyTool],
+        wrap_code: Callable[[AgentDefinition], AgentDefinition] = lambda agent: agent,
     ) -> "Setup":
-        """The same with other models and tools in their places, wherever they stand.
+        """The same with other models, tools and code agents, wherever they stand.
 
-        The same object is wrapped once: where two prompts share a tool, they still do.
+        The same object is wrapped once: where two prompts share a tool, they still do, and an
+        agent that is given and held by another one (``as_tool``) is still one agent.
         """
-        return _Wrapping(wrap_model, wrap_tool).setup(self)
+        return _Wrapping(wrap_model, wrap_tool, wrap_code).setup(self)
+
+    def reached(self) -> tuple[AgentDefinition, ...]:
+        """The agents, and after them those that they hold (``as_tool``)."""
+        prompts = {x.name: x for x in self.prompts if isinstance(x, PromptDefinition)}
+        return tuple(with_reached({x.name: x for x in self.agents}, prompts, []).values())
 
 
 def code_of(thing: Any, otherwise: str) -> str:
@@ -125,78 +136,44 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise BadValue("Setup.options", f"Runtime has no {', '.join(unknown)}; it has {known}")
 
 
-class _Wrapping:
-    """Goes through definitions and replaces models and tools."""
+class _Wrapping(Rewriting):
+    """Other models, tools and code agents in the places of a setup's own."""
 
     def __init__(
-        self, wrap_model: Callable[[Model], Model], wrap_tool: Callable[[AnyTool], AnyTool]
+        self,
+        wrap_model: Callable[[Model], Model],
+        wrap_tool: Callable[[AnyTool], AnyTool],
+        wrap_code: Callable[[AgentDefinition], AgentDefinition],
     ) -> None:
+        super().__init__()
         self._wrap_model = wrap_model
         self._wrap_tool = wrap_tool
-        self._done: dict[int, Any] = {}
+        self._wrap_code = wrap_code
 
     def setup(self, setup: Setup) -> Setup:
         return structs.replace(
             setup,
-            agents=tuple(map(self._agent, setup.agents)),
-            prompts=tuple(map(self._prompt, setup.prompts)),
-            tools=tuple(map(self._tool, setup.tools)),
-            skills=tuple(map(self._skill, setup.skills)),
+            agents=self.agents(setup.agents, setup.prompts),
+            prompts=tuple(map(self.prompt, setup.prompts)),
+            tools=tuple(map(self.tool, setup.tools)),
+            skills=tuple(map(self.skill, setup.skills)),
             models={name: self._model(model) for name, model in setup.models.items()},
             schedules=tuple(map(self._schedule, setup.schedules)),
         )
 
-    def _once(self, thing: Any, make: Callable[[Any], Any]) -> Any:
-        if id(thing) not in self._done:
-            self._done[id(thing)] = make(thing)
-        return self._done[id(thing)]
+    def new_model(self, reader: PromptDefinition | Skill) -> Any:
+        return self._model(reader.model)
+
+    def new_tool(self, tool: AnyTool) -> AnyTool:
+        return self._wrap_tool(tool)
+
+    def new_agent(self, agent: AgentDefinition) -> AgentDefinition:
+        return self._wrap_code(agent) if agent.is_code else agent
 
     def _model(self, model: Any) -> Any:
-        return model if isinstance(model, str) else self._once(model, self._wrap_model)
-
-    def _tool(self, tool: Any) -> Any:
-        return self._once(tool, self._wrap_tool) if isinstance(tool, Tool) else tool
-
-    def _prompt(self, prompt: Any) -> Any:
-        if not isinstance(prompt, PromptDefinition):
-            return prompt
-        return self._once(
-            prompt,
-            lambda it: structs.replace(
-                it,
-                model=self._model(it.model),
-                tools=tuple(map(self._tool, it.tools)),
-                skills=tuple(map(self._skill, it.skills)),
-            ),
-        )
-
-    def _skill(self, skill: Any) -> Any:
-        if not isinstance(skill, Skill):
-            return skill
-        return self._once(
-            skill,
-            lambda it: structs.replace(
-                it,
-                model=self._model(it.model),
-                tools=None if it.tools is None else tuple(map(self._tool, it.tools)),
-                passthrough=self._tool(it.passthrough),
-            ),
-        )
-
-    def _side(self, side: SideConfig | None) -> SideConfig | None:
-        return side and structs.replace(side, prompt=self._prompt(side.prompt))
-
-    def _agent(self, agent: Any) -> Any:
-        if not isinstance(agent, AgentDefinition):
-            return agent
-        return self._once(
-            agent,
-            lambda it: structs.replace(
-                it, side_a=self._side(it.side_a), side_b=self._side(it.side_b)
-            ),
-        )
+        return model if isinstance(model, str) else self.once(model, self._wrap_model)
 
     def _schedule(self, schedule: Any) -> Any:
         if isinstance(schedule, Cron | Heartbeat):
-            return structs.replace(schedule, agent=self._agent(schedule.agent))
+            return structs.replace(schedule, agent=self.agent(schedule.agent))
         return schedule

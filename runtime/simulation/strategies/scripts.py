@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import structs
 
-from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.built_in import COMPLETE
 from hubbub.agents.definitions.prompt import PromptDefinition
+from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import SKILL_PREFIX, Skill
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, ToolSpec
 from hubbub.agents.resolution.definitions import Definitions
@@ -74,7 +74,7 @@ def scripted(setup: Setup | Callable[[], Setup], scripts: Scripts) -> Setup:
     replaced = _Replacing(models)
     return structs.replace(
         setup,
-        agents=tuple(map(replaced.agent, setup.agents)),
+        agents=replaced.agents(setup.agents, setup.prompts),
         prompts=tuple(map(replaced.prompt, setup.prompts)),
         skills=tuple(map(replaced.skill, setup.skills)),
         options={"max_spawns": MAX_SPAWNS, **setup.options},
@@ -121,45 +121,15 @@ def _model(name: str, script: Sequence[ModelReply]) -> FunctionModel:
     return FunctionModel(scripted_answer, name=name)
 
 
-class _Replacing:
-    """Goes through definitions and replaces models, each definition once."""
+class _Replacing(Rewriting):
+    """Other models for the prompts that have a script."""
 
     def __init__(self, models: Mapping[str, FunctionModel]) -> None:
+        super().__init__()
         self._models = models
-        self._done: dict[int, tuple[Any, Any]] = {}
 
-    def _once(self, thing: Any, make: Callable[[Any], Any]) -> Any:
-        # Two sides that share a prompt still do: two prompts of one name would be a problem.
-        if id(thing) not in self._done:
-            self._done[id(thing)] = (thing, make(thing))
-        return self._done[id(thing)][1]
-
-    def agent(self, agent: AgentDefinition) -> AgentDefinition:
-        return structs.replace(
-            agent, side_a=self._side(agent.side_a), side_b=self._side(agent.side_b)
-        )
-
-    def _side(self, side: SideConfig | None) -> SideConfig | None:
-        if side is None or isinstance(side.prompt, str):
-            return side
-        return structs.replace(side, prompt=self.prompt(side.prompt))
-
-    def prompt(self, prompt: PromptDefinition) -> PromptDefinition:
-        found: PromptDefinition = self._once(prompt, self._new_prompt)
-        return found
-
-    def _new_prompt(self, prompt: PromptDefinition) -> PromptDefinition:
-        return structs.replace(
-            prompt,
-            model=self._models.get(prompt.name, prompt.model),
-            skills=tuple(x if isinstance(x, str) else self.skill(x) for x in prompt.skills),
-        )
-
-    def skill(self, skill: Skill) -> Skill:
-        found: Skill = self._once(skill, self._new_skill)
-        return found
-
-    def _new_skill(self, skill: Skill) -> Skill:
-        if skill.is_passthrough:
-            return skill
-        return structs.replace(skill, model=self._models.get(skill.agent_name, skill.model))
+    def new_model(self, reader: PromptDefinition | Skill) -> Any:
+        if isinstance(reader, PromptDefinition):
+            return self._models.get(reader.name, reader.model)
+        known = {} if reader.is_passthrough else self._models
+        return known.get(reader.agent_name, reader.model)

@@ -25,6 +25,7 @@ from typing import Final, TypeAlias, cast, get_args
 from msgspec import structs
 
 from hubbub.agents.model import ModelReply, ToolCall, ToolSpec
+from hubbub.agents.resolution.reached import held_agents
 from hubbub.hub.errors import BadValue, MissingExtra
 from hubbub.hub.values import encode_value
 from hubbub.runtime.models.scripted import reply
@@ -261,7 +262,10 @@ def opened_agents(setup: AnySetup) -> tuple[str, ...]:
     """The agents that a user opens: those that are nobody's tool, or all if there are none."""
     setup = setup_of(setup)
     names = tuple(agent.name for agent in setup.agents)
-    return tuple(x.name for x in setup.agents if not x.expose_as_tool) or names
+    prompts = (side.prompt for side in setup.definitions().sides.values())
+    held = {each.name for prompt in prompts for each in held_agents(prompt)}
+    opened = (x for x in setup.agents if not x.expose_as_tool and x.name not in held)
+    return tuple(x.name for x in opened) or names
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────
