@@ -121,7 +121,8 @@ def _check_tool(what: str, name: str, setup: Setup) -> None:
 
     setup.wrapped(lambda model: model, note)  # Goes wherever those are that are to be struck.
     if name not in known:
-        raise BadValue(what, f"no tool {name!r} that could be struck; there are {_listed(known)}")
+        there_are = _listed(sorted(known))
+        raise BadValue(what, f"no tool {name!r} that could be struck; there are {there_are}")
 
 
 # ── simulate ─────────────────────────────────────────────────────────────────────────────────
