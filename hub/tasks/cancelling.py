@@ -110,9 +110,8 @@ def renew_cancellation() -> None:
 
     A cancel scope does that by itself.
     """
-    if cancellations() > 0 and anyio.current_effective_deadline() != -math.inf:
-        _task().uncancel()
-        _task().cancel()
+    if cancellations() > 0:
+        put_off_cancellation(asyncio.CancelledError())
 
 
 async def ending_cancelled(function: Callable[..., Awaitable[T]], *args: Any) -> T | None:

@@ -5,7 +5,7 @@ from typing import Final
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.reader import StoreReader
 
-__all__ = ["MIN_PART", "NoOneRun", "find_run"]
+__all__ = ["MIN_PART", "NoOneRun", "ambiguity", "find_run"]
 
 MIN_PART: Final = 4
 """Characters of a run id that may stand for the whole of it."""
@@ -18,13 +18,17 @@ class NoOneRun(OperatorError):
 
     def __init__(self, given: str, candidates: tuple[str, ...]) -> None:
         self.candidates = candidates
-        if not candidates:
-            what = "no such run in this store; hubbub runs --all lists them"
-        else:
-            shown = ", ".join(candidates[:MAX_CANDIDATES])
-            more = ", …" if len(candidates) > MAX_CANDIDATES else ""
-            what = f"may be any of {shown}{more}; write more of it"
+        what = ambiguity(candidates) or "no such run in this store; hubbub runs --all lists them"
         super().__init__(f"run {given!r}: {what}")
+
+
+def ambiguity(candidates: tuple[str, ...]) -> str:
+    """What a part of an id may stand for; empty where that is nothing."""
+    if not candidates:
+        return ""
+    shown = ", ".join(candidates[:MAX_CANDIDATES])
+    more = ", …" if len(candidates) > MAX_CANDIDATES else ""
+    return f"may be any of {shown}{more}; write more of it"
 
 
 def find_run(store: StoreReader, given: str) -> str:

@@ -21,13 +21,13 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader, decoded
 from hubbub.hub.values import Json
+from hubbub.runtime.inspection.find import ambiguity
 
 __all__ = ["NoOnePrompt", "ShownPrompt", "find_prompt", "open_prompts"]
 
 MIN_PART: Final = 4
 """Characters of a prompt's id that may stand for the whole of it."""
 
-MAX_CANDIDATES: Final = 8
 
 LAST_EVENTS: Final = 500
 """Among so many events of a run at work those prompts are looked for of which there is no note."""
@@ -67,12 +67,8 @@ class NoOnePrompt(OperatorError):
 
     def __init__(self, given: str, candidates: tuple[str, ...]) -> None:
         self.candidates = candidates
-        if not candidates:
-            what = "no such prompt is open in this store; hubbub reply lists those that are"
-        else:
-            shown = ", ".join(candidates[:MAX_CANDIDATES])
-            more = ", …" if len(candidates) > MAX_CANDIDATES else ""
-            what = f"may be any of {shown}{more}; write more of it"
+        none = "no such prompt is open in this store; hubbub reply lists those that are"
+        what = ambiguity(candidates) or none
         super().__init__(f"prompt {given!r}: {what}")
 
 
