@@ -1,0 +1,1 @@
+"""The hub over HTTP: one ASGI app for browsers, programs and clients of OpenAI."""

@@ -1,0 +1,1 @@
+"""The endpoints that clients of OpenAI know: models, responses, chat completions."""
