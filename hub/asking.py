@@ -103,3 +103,8 @@ class Asking:
         self.pipeline.check("serve")
         check_label("address", address)
         return self.prompts.serve(address, handler)
+
+    def is_served(self, address: str) -> bool:
+        """Whether somebody on this hub answers what is asked of ``address``."""
+        check_label("address", address)
+        return self.prompts.is_served(address)

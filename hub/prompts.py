@@ -352,6 +352,10 @@ class Prompts:
 
         return stop
 
+    def is_served(self, address: str) -> bool:
+        """Whether there is a service at an address."""
+        return address in self._services
+
 
 async def _wait(answer: Awaitable[Any]) -> Any:
     return await answer

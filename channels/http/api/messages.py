@@ -1,0 +1,84 @@
+"""What is said to runs, and how they are stopped."""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
+from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
+from hubbub.hub.message import Message
+
+__all__ = ["ROUTES", "MessageBody", "keyed"]
+
+
+class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message.
+
+    ``key`` makes sending idempotent: sent again it is a duplicate.  The header ``Idempotency-Key``
+    is the same.  ``attachments`` are names of files of the run; ``silent`` hides the message from
+    people, the model sees it.
+    """
+
+    content: str
+    role: str = "user"
+    attachments: tuple[str, ...] = ()
+    silent: bool = False
+    metadata: dict[str, Any] = {}
+    key: str | None = None
+
+
+class ReasonBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why."""
+
+    reason: str = ""
+
+
+def keyed(call: HttpCall, body: MessageBody) -> Message:
+    """The message that a request brings, with its key."""
+    return Message(
+        content=body.content, role=body.role, attachments=body.attachments, silent=body.silent,
+        metadata=body.metadata, key=body.key or call.header(b"idempotency-key") or None,
+    )  # fmt: skip
+
+
+async def send_to_run(call: HttpCall) -> HttpAnswer:
+    """Send a message to a run."""
+    message = keyed(call, call.body)
+    return await answer_of(call.hub.send_to_run(call.path["run_id"], message, source=SOURCE))
+
+
+async def interrupt(call: HttpCall) -> HttpAnswer:
+    """Interrupt the turn at work."""
+    return await answer_of(call.hub.interrupt(call.path["run_id"], call.body.reason))
+
+
+async def close(call: HttpCall) -> HttpAnswer:
+    """Accept no more messages, handle what waits, then end the run."""
+    return await answer_of(call.hub.close_run(call.path["run_id"], call.body.reason))
+
+
+async def terminate(call: HttpCall) -> HttpAnswer:
+    """End a run and what is below it, now and permanently."""
+    return await answer_of(call.hub.terminate(call.path["run_id"], call.body.reason))
+
+
+ROUTES: Final = (
+    Route(
+        method="POST", path="/api/runs/{run_id}/messages", summary="Send a message to a run",
+        handler=send_to_run, body=MessageBody, answers=RECEIPTS, problems=REJECTIONS,
+    ),
+    Route(
+        method="POST", path="/api/runs/{run_id}/interrupt", summary="Interrupt the turn at work",
+        handler=interrupt, body=ReasonBody, answers=RECEIPTS, problems=REJECTIONS,
+    ),
+    Route(
+        method="POST", path="/api/runs/{run_id}/close",
+        summary="Handle what waits, then end the run",
+        handler=close, body=ReasonBody, answers=RECEIPTS, problems=REJECTIONS,
+    ),
+    Route(
+        method="POST", path="/api/runs/{run_id}/terminate", summary="End the run now",
+        handler=terminate, body=ReasonBody, answers=RECEIPTS, problems=REJECTIONS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,262 @@
+"""``HttpApp``: a hub as an ASGI app.
+
+    request ──► place (Host, Origin) ──► rate ──► route ──► token ──► query, body ──► handler
+                                                       └──► asgi (streams, files of the inspector)
+
+Whatever goes wrong on this way is a ``Refusal`` and answered as problem details.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+from starlette.types import Message, Receive, Scope, Send
+
+from hubbub.channels.channel import Channel, ChannelContext, Channels
+from hubbub.channels.http.access import PREFLIGHT, Access, client_of
+from hubbub.channels.http.counts import Counts
+from hubbub.channels.http.dispatch import Paths
+from hubbub.channels.http.routes import table
+from hubbub.channels.http.wire.bodies import ClientGone, read_json, read_query
+from hubbub.channels.http.wire.host import SOURCE, Host
+from hubbub.channels.http.wire.limits import HttpLimits
+from hubbub.channels.http.wire.problems import MEDIA_TYPE, Refusal, refusal_of
+from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
+from hubbub.hub.errors import BadValue, CallerError
+from hubbub.hub.hub import Hub
+from hubbub.hub.logs import log
+from hubbub.hub.masking import class_name_of
+
+__all__ = ["HttpApp"]
+
+GRACE: Final = 5.0
+"""Seconds that streams are given to say that they end."""
+
+
+ENDING: Final = "hubbub.ending"
+"""The extension by which a server of ours calls ``end_streams`` before it ends."""
+
+
+class HttpApp:
+    """A hub over HTTP: an ASGI app to be served or mounted.
+
+        rt = Runtime([support])
+        app = HttpApp(rt.hub)
+        async with rt, app:
+            await serve(app, port=8700)
+
+    It is the hub's channel ``http`` from ``async with app`` on; requests before and after that are
+    answered by 503.  It can be entered once.
+
+    * ``token``: what a client has to show (``Authorization: Bearer``); a browser gets a session for
+      it.  Without one only requests from this machine are served, to a name of this machine.
+    * ``hosts``: further names by which the server may be asked; with a token and without hosts it
+      may be asked by any.  ``origins``: other sites whose pages may ask (CORS); none by default.
+    * ``inspector`` and ``openai``: whether the page and the endpoints of OpenAI are there.
+    * ``limits``: see ``HttpLimits``.
+
+    Raises ``BadValue``.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        token: str | None = None,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        inspector: bool = True,
+        openai: bool = True,
+        limits: HttpLimits | None = None,
+    ) -> None:
+        if not isinstance(hub, Hub):
+            raise BadValue("HttpApp", f"expected a Hub (rt.hub), not {type(hub).__name__}")
+        limits = limits or HttpLimits()
+        self.hub = hub
+        self.access = Access(hub, limits, token, hosts, origins)
+        self._host = Host(hub, limits)
+        self._counts = Counts(hub, limits)
+        self.routes = table(self._host, self.access, inspector=inspector, openai=openai)
+        """What it serves."""
+        self._paths = Paths(self.routes)
+        self._channels: Channels | None = None
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def __aenter__(self) -> Self:
+        if self._channels is not None:
+            raise CallerError("this app has been entered already; make a new one")
+        self._channels = Channels(self.hub, Channel(SOURCE, on_start=self._begin))
+        await self._channels.start()
+        return self
+
+    def _begin(self, context: ChannelContext) -> None:
+        self._host.context = context
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.end_streams()
+            with anyio.move_on_after(GRACE):
+                while self._counts.open_streams:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+        finally:
+            self._host.context = None
+            if self._channels is not None:
+                await self._channels.stop()
+
+    def end_streams(self) -> None:
+        """Have every open stream say that it ends, and end; no new one begins.  Idempotent."""
+        self._host.ending.set()
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether a token is demanded, so that other machines may be served."""
+        return self.access.has_token
+
+    @property
+    def open_streams(self) -> int:
+        """How many streams are open."""
+        return self._counts.open_streams
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """HttpAnswer one request, or hold one connection, as ASGI has it."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        if register := (scope.get("extensions") or {}).get(ENDING):
+            register(self.end_streams)
+        try:
+            refusal = await self._answer(scope, receive, send)
+        except ClientGone:
+            return
+        if refusal is not None:
+            await self._refuse(scope, send, refusal)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            if self.access.is_preflight(scope):
+                await self._send(scope, send, HttpAnswer(status=204), PREFLIGHT)
+                return None
+            self.access.check_place(scope)
+            client = client_of(scope)
+            self._counts.check_rate(client)
+            route, path = self._paths.find(scope)
+            if not route.is_open:
+                self.access.check_token(scope)
+            if not route.is_open or route.body is not None:
+                self._check_open(route)
+            with self._counts.stream(client) if route.is_stream else self._counts.request():
+                if route.asgi is not None:
+                    await route.asgi({**scope, "path_params": path}, receive, sending)
+                else:
+                    await self._handle(route, path, scope, receive, sending)
+        except ClientGone:
+            raise
+        except Exception as error:
+            refusal = refusal_of(error) or self._defect(error, scope)
+            if started:
+                return None  # What was begun cannot be taken back: the server cuts it.
+            return refusal
+        return None
+
+    def _check_open(self, route: Route) -> None:
+        hub, host = self.hub, self._host
+        if hub.is_closed or host.context is None or (route.is_stream and host.ending.is_set()):
+            raise Refusal("closed", "this app is not at work", headers={"retry-after": "1"})
+
+    async def _handle(
+        self, route: Route, path: dict[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        assert route.handler is not None
+        host = self._host
+        query = read_query(scope, route.query)
+        body = None
+        if route.body is not None:
+            body = await read_json(scope, receive, route.body, host.limits, most=route.body_bytes)
+        answer = await route.handler(HttpCall(host, scope, path, query, body))
+        await self._send(scope, send, answer)
+
+    async def _send(
+        self,
+        scope: Scope,
+        send: Send,
+        answer: HttpAnswer,
+        more: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        body = answer.body
+        headers = [
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            *((k.encode("latin-1"), v.encode("latin-1")) for k, v in answer.headers.items()),
+            *self.access.cors_headers(scope),
+            *more,
+        ]
+        if answer.status != 204:
+            headers.insert(0, (b"content-type", answer.media_type.encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        shown = b"" if scope["method"] == "HEAD" else body
+        await send({"type": "http.response.body", "body": shown})
+
+    def _defect(self, error: Exception, scope: Scope) -> Refusal:
+        """What nobody has foreseen: the store's failure, or a defect."""
+        if self.hub.journal.failure:
+            return Refusal("store-failed", f"store {self.hub.journal.name} has failed")
+        mask = self.hub.masker()
+        log.error(
+            "http.failed", path=scope.get("path", ""), error=class_name_of(error),
+            exc_info=mask.error(error),
+        )  # fmt: skip
+        return Refusal("internal-error", "see the log of the program")
+
+    async def _refuse(self, scope: Scope, send: Send, refusal: Refusal) -> None:
+        if scope["type"] == "websocket":
+            await _refuse_socket(scope, send, refusal)
+            return
+        await self._send(
+            scope, send,
+            HttpAnswer(
+                status=refusal.status, content=refusal.body, media_type=MEDIA_TYPE,
+                headers=refusal.headers,
+            ),
+        )  # fmt: skip
+
+
+async def _refuse_socket(scope: Scope, send: Send, refusal: Refusal) -> None:
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": refusal.detail[:100]})
+        return
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        *((k.encode("latin-1"), v.encode("latin-1")) for k, v in refusal.headers.items()),
+    ]
+    await send(
+        {"type": "websocket.http.response.start", "status": refusal.status, "headers": headers}
+    )
+    await send({"type": "websocket.http.response.body", "body": refusal.body})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """A server's lifespan: the app is entered by ``async with``, which the program does."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+            return

@@ -1,0 +1,75 @@
+"""``Counts``: what is at work at once, and how often each client asks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from hubbub.channels.http.wire.limits import HttpLimits
+from hubbub.channels.http.wire.problems import Refusal
+from hubbub.hub.hub import Hub
+
+__all__ = ["Counts"]
+
+MAX_CLIENTS: Final = 10_000
+"""Clients whose rate is remembered."""
+
+
+class Counts:
+    """Requests and streams at work; raises ``Refusal`` for one more than there may be."""
+
+    def __init__(self, hub: Hub, limits: HttpLimits) -> None:
+        self._clock = hub.ports.clock
+        self._limits = limits
+        self.requests = 0
+        self.streams: dict[str, int] = {}
+        """Streams that are open, by client."""
+        self.open_streams = 0
+        self._left: dict[str, tuple[float, float]] = {}
+        """When each client asked last, and how many requests it had left then."""
+
+    def check_rate(self, client: str) -> None:
+        """Count a request of a client."""
+        limits, now = self._limits, self._clock.monotonic()
+        then, left = self._left.get(client, (now, float(limits.burst)))
+        left = min(limits.burst, left + (now - then) * limits.rate)
+        if left < 1:
+            raise Refusal(
+                "too-many-requests", f"at most {limits.rate:,} a second",
+                headers={"retry-after": "1"},
+            )  # fmt: skip
+        if len(self._left) >= MAX_CLIENTS and client not in self._left:
+            self._left.clear()
+        self._left[client] = now, left - 1
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """While a request is at work."""
+        if self.requests >= self._limits.requests:
+            raise Refusal(
+                "overloaded", f"{self.requests:,} requests are at work",
+                headers={"retry-after": "1"},
+            )  # fmt: skip
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
+
+    @contextmanager
+    def stream(self, client: str) -> Iterator[None]:
+        """While a stream is open."""
+        limits, count = self._limits, self.streams.get(client, 0)
+        if count >= limits.streams_per_client or self.open_streams >= limits.streams:
+            raise Refusal(
+                "too-many-streams", f"{count:,} are open; close one, or have one for several runs",
+                headers={"retry-after": "5"},
+            )  # fmt: skip
+        self.streams[client] = count + 1
+        self.open_streams += 1
+        try:
+            yield
+        finally:
+            self.open_streams -= 1
+            self.streams[client] -= 1
+            if not self.streams[client]:
+                del self.streams[client]

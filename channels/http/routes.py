@@ -1,0 +1,38 @@
+"""The table of all routes: what an app serves, in one place.
+
+Each part brings its own: ``api`` a tuple a file, the others by a function of the ``Host``.  What a
+part brings as a route of Starlette is turned into one of ours here.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import Route as StarletteRoute
+
+from hubbub.channels.http.access import Access
+from hubbub.channels.http.api import agents, health, messages
+from hubbub.channels.http.api.sessions import session_routes
+from hubbub.channels.http.wire.host import Host
+from hubbub.channels.http.wire.route import Route
+
+__all__ = ["adopted", "table"]
+
+
+def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple[Route, ...]:
+    """Every route of an app."""
+    routes = [*health.ROUTES, *agents.ROUTES, *messages.ROUTES]
+    if access.has_token:
+        routes += session_routes(access)
+    # streams, openai and inspector mount theirs here: routes += stream_routes(host)
+    return tuple(routes)
+
+
+def adopted(routes: Iterable[BaseRoute], **how: Any) -> Iterator[Route]:
+    """Routes of Starlette as ours; ``how`` are further fields of each."""
+    for each in routes:
+        if isinstance(each, WebSocketRoute):
+            yield Route(method="WEBSOCKET", path=each.path, summary=each.name, asgi=each.app, **how)
+        elif isinstance(each, StarletteRoute):
+            for method in sorted((each.methods or {"GET"}) - {"HEAD"}):
+                yield Route(method=method, path=each.path, summary=each.name, asgi=each.app, **how)

@@ -1,0 +1,142 @@
+"""Bodies and queries: bytes of strangers, as objects of our types or as a ``Refusal``.
+
+Nothing is decompressed: a compressed body is refused, so that a small one cannot become large.
+"""
+
+from functools import cache
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import anyio
+import msgspec
+from starlette.types import Receive, Scope
+
+from hubbub.channels.http.wire.limits import HttpLimits
+from hubbub.channels.http.wire.problems import Refusal
+from hubbub.channels.http.wire.route import JSON, header_of
+
+__all__ = ["ClientGone", "read_body", "read_json", "read_query"]
+
+
+class ClientGone(Exception):
+    """The client has left in the middle of its body: there is nobody to answer."""
+
+
+async def read_body(
+    scope: Scope, receive: Receive, limits: HttpLimits, *, most: int | None = None
+) -> bytes:
+    """The whole body.
+
+    Raises ``Refusal`` for one that is too large (also where it is sent in chunks), compressed, or
+    not there in time, and ``ClientGone``.
+    """
+    most = limits.body_bytes if most is None else most
+    if header_of(scope, b"content-encoding") not in ("", "identity"):
+        raise Refusal("unsupported-media-type", "send the body as it is, without compression")
+    length = header_of(scope, b"content-length")
+    if length.isdecimal() and (len(length) > 18 or int(length) > most):
+        raise _too_large(most)
+    with anyio.move_on_after(limits.body_seconds):
+        return await _whole(receive, most)
+    raise Refusal(
+        "slow-body", f"it must be there within {limits.body_seconds:g} s",
+        headers={"connection": "close"},
+    )  # fmt: skip
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        if not message.get("more_body"):
+            return part if not parts else b"".join((*parts, part))
+        parts.append(part)
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal("too-large", f"at most {most:,} bytes are read", headers={"connection": "close"})
+
+
+async def read_json(
+    scope: Scope, receive: Receive, type_: Any, limits: HttpLimits, *, most: int | None = None
+) -> Any:
+    """The body as an object of ``type_``; no body at all is one with nothing but defaults.
+
+    Raises ``Refusal`` for what is no JSON, does not fit, or says that it is something else.
+    """
+    body = await read_body(scope, receive, limits, most=most)
+    media_type = header_of(scope, b"content-type").partition(";")[0].strip().lower()
+    if not body and not media_type:
+        body, media_type = b"{}", JSON
+    if media_type != JSON and not media_type.endswith("+json"):
+        raise Refusal("unsupported-media-type", f"send {JSON}")
+    try:
+        return _decoder(type_).decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Refusal("invalid-request", f"the body: {error}") from None
+
+
+@cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
+
+
+def read_query(scope: Scope, type_: Any) -> Any:
+    """The query as an object of ``type_``; a name that comes again makes a list of its values.
+
+    Raises ``Refusal`` for an unknown name and for a value that does not fit.
+    """
+    given = scope.get("query_string", b"")
+    if not given and type_ is None:
+        return None
+    try:
+        values = _values(given)
+        if type_ is None:
+            if values:
+                raise Refusal("invalid-request", "the query: nothing can be asked for here")
+            return None
+        return msgspec.convert(_as_fields(values, type_), type_, strict=False)
+    except (msgspec.ValidationError, UnicodeError) as error:
+        raise Refusal("invalid-request", f"the query: {error}") from None
+
+
+def _values(query: bytes) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for part in query.split(b"&"):
+        if part:
+            name, _, value = part.replace(b"+", b" ").partition(b"=")
+            found.setdefault(_text(name), []).append(_text(value))
+    return found
+
+
+def _text(value: bytes) -> str:
+    return unquote_to_bytes(value).decode()
+
+
+def _as_fields(values: dict[str, list[str]], type_: Any) -> dict[str, Any]:
+    """Each value as its field has it: several as a list, a flag without value as true."""
+    fields = _fields(type_)
+    made: dict[str, Any] = {}
+    for name, found in values.items():
+        many, flag = fields.get(name, (False, False))
+        if many:
+            made[name] = found
+        elif len(found) > 1:
+            raise Refusal("invalid-request", f"the query: {name!r} is given more than once")
+        else:
+            made[name] = "true" if flag and found[0] == "" else found[0]
+    return made
+
+
+@cache
+def _fields(type_: Any) -> dict[str, tuple[bool, bool]]:
+    """Whether each field of a query is a list, and whether it is a flag."""
+    kinds = {field.encode_name: field.type for field in msgspec.structs.fields(type_)}
+    return {name: (str(kind).startswith("tuple"), kind is bool) for name, kind in kinds.items()}

@@ -1,0 +1,41 @@
+"""``HttpLimits``: how much one app takes, of everything that a client can make large."""
+
+from msgspec import Struct
+
+from hubbub.hub.values import check_counts, check_seconds
+
+__all__ = ["HttpLimits"]
+
+
+class HttpLimits(Struct, frozen=True, kw_only=True):
+    """How much an ``HttpApp`` takes.  What is above a limit is answered by 408, 413 or 429.
+
+    * ``body_bytes``: of one request's body; ``file_bytes``: of a file that is sent.
+    * ``body_seconds``: in which a body must have come in whole.
+    * ``requests``: at work at once; ``streams``: open at once, and ``streams_per_client``.
+    * ``rate``: requests a second of one client, ``burst`` of them at once.  A client is an address.
+    * ``failed_logins``: wrong tokens a minute of one client; then none of its tokens is looked at.
+    * ``session_seconds``: how long a browser's session lasts.
+
+    Raises ``BadValue``.
+    """
+
+    body_bytes: int = 8 << 20
+    file_bytes: int = 64 << 20
+    body_seconds: float = 30.0
+    requests: int = 1_000
+    streams: int = 4_000
+    streams_per_client: int = 200
+    rate: int = 1_000
+    burst: int = 2_000
+    failed_logins: int = 20
+    session_seconds: int = 8 * 3600
+
+    def __post_init__(self) -> None:
+        check_counts(
+            1, body_bytes=self.body_bytes, file_bytes=self.file_bytes, requests=self.requests,
+            streams=self.streams, streams_per_client=self.streams_per_client, rate=self.rate,
+            burst=self.burst, failed_logins=self.failed_logins,
+            session_seconds=self.session_seconds,
+        )  # fmt: skip
+        check_seconds("body_seconds", self.body_seconds)

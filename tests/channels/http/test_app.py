@@ -1,0 +1,130 @@
+"""The app: one way of a request, whatever it asks for."""
+
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from hubbub import Agent, Runtime, ScriptedModel
+from hubbub.channels.http import HttpApp, HttpLimits
+from hubbub.hub.errors import BadValue, CallerError
+
+pytestmark = pytest.mark.anyio
+
+
+def client_of(app, host="localhost"):
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
+
+
+@asynccontextmanager
+async def served(ports, **options):
+    support = Agent("support", "You help.", model=ScriptedModel(["Hello."] * 20))
+    rt = Runtime([support], store="memory", ports=ports)
+    app = HttpApp(rt.hub, **options)
+    async with rt, app, client_of(app) as client:
+        yield rt, app, client
+
+
+async def test_a_message_is_accepted_once_with_its_key(ports):
+    async with served(ports) as (rt, _, client):
+        run = await rt.start("support", "hi")
+        url = f"/api/runs/{run.run_id}/messages"
+        first = await client.post(url, json={"content": "more", "key": "k"})
+        again = await client.post(url, json={"content": "more"}, headers={"Idempotency-Key": "k"})
+        other = await client.post(url, json={"content": "less", "key": "k"})
+    assert first.status_code == 202 and first.json()["run_id"] == run.run_id
+    assert again.status_code == 200 and again.json()["status"] == "duplicate"
+    assert other.status_code == 409 and other.json()["type"] == "/problems/key-reused"
+
+
+async def test_requests_before_and_after_its_life_are_told_that_it_is_closed(ports):
+    rt = Runtime([Agent("a", "A.", model=ScriptedModel(["x"]))], store="memory", ports=ports)
+    app = HttpApp(rt.hub)
+    async with client_of(app) as client:
+        before = [(await client.get(path)).status_code for path in ("/ready", "/api/agents")]
+        async with rt, app:
+            within = (await client.get("/ready")).status_code
+        after = [(await client.get(path)).status_code for path in ("/ready", "/api/agents")]
+    assert (before, within, after) == ([503, 503], 200, [503, 503])
+
+
+async def test_an_app_is_entered_once(ports):
+    async with served(ports) as (_, app, _):
+        with pytest.raises(CallerError, match="entered already"):
+            await app.__aenter__()
+
+
+async def test_what_is_not_there_says_what_is(ports):
+    async with served(ports) as (_, _, client):
+        absent = await client.get("/nothing")
+        method = await client.put("/api/agents")
+        head = await client.head("/health")
+    assert absent.status_code == 404
+    assert absent.headers["content-type"] == "application/problem+json"
+    assert (method.status_code, method.headers["allow"]) == (405, "GET")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_without_a_token_only_names_of_this_machine_are_served(ports):
+    async with served(ports, hosts=["hub.example"]) as (_, app, client):
+        for host, status in (
+            ("127.0.0.1", 200), ("[::1]:8700", 200), ("localhost:1", 200), ("hub.example", 200),
+            ("evil.example", 403), ("127.0.0.1.evil.example", 403), ("", 403),
+        ):  # fmt: skip
+            found = await client.get("/health", headers={"host": host})
+            assert found.status_code == status, host
+        transport = httpx.ASGITransport(app, client=("192.0.2.7", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as far:
+            assert (await far.get("/health")).json()["type"] == "/problems/beyond-loopback"
+
+
+async def test_a_token_is_demanded_and_a_browser_gets_a_session_for_it(ports):
+    async with served(ports, token="s3cret") as (_, app, client):
+        assert (await client.get("/api/agents")).status_code == 401
+        wrong = await client.get("/api/agents", headers={"Authorization": "Bearer s3cre"})
+        right = await client.get("/api/agents", headers={"Authorization": "Bearer s3cret"})
+        assert (wrong.status_code, right.status_code) == (401, 200)
+        assert "s3cre" not in wrong.text
+        begun = await client.post("/api/session", json={"token": "s3cret"})
+        cookie = begun.headers["set-cookie"]
+        assert begun.status_code == 204
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "s3cret" not in cookie
+        assert (await client.get("/api/agents")).status_code == 200
+        kept = dict(client.cookies)
+        assert (await client.delete("/api/session")).status_code == 204
+        async with client_of(app) as other:
+            other.cookies.update(kept)
+            assert (await other.get("/api/agents")).status_code == 401
+
+
+async def test_pages_of_other_sites_are_refused_unless_they_are_allowed(ports):
+    async with served(ports, origins=["https://app.example"]) as (_, _, client):
+        statuses = {
+            origin: (await client.get("/api/agents", headers={"Origin": origin})).status_code
+            for origin in ("http://localhost", "https://app.example", "http://evil.example", "null")
+        }
+        allowed = await client.get("/api/agents", headers={"Origin": "https://app.example"})
+        preflight = await client.options(
+            "/api/agents",
+            headers={"Origin": "https://app.example", "Access-Control-Request-Method": "POST"},
+        )
+    assert list(statuses.values()) == [200, 200, 403, 403]
+    assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+    assert preflight.status_code == 204
+    assert "authorization" in preflight.headers["access-control-allow-headers"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"token": ""}, {"token": 7}, {"hosts": "x"}, {"origins": ["x"]}, {"origins": ["http://x/y"]}],
+)
+async def test_what_cannot_be_meant_is_refused_at_once(ports, options):
+    rt = Runtime([], store="memory", ports=ports)
+    with pytest.raises(BadValue):
+        HttpApp(rt.hub, **options)
+
+
+async def test_one_who_asks_too_often_waits(ports):
+    async with served(ports, limits=HttpLimits(rate=1, burst=2)) as (_, _, client):
+        statuses = [(await client.get("/health")).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
