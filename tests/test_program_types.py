@@ -1,4 +1,4 @@
-"""The programs of README and docs/ pass strict type checkers, one run each."""
+"""The programs of README and docs/, and what they say in prose, pass strict type checkers."""
 
 import json
 import re
@@ -10,6 +10,35 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LISTENING = """
+from collections.abc import Sequence
+from typing import assert_type
+from hubbub import Event, Hub
+from hubbub.hub.delivery.audience import Subscription
+from hubbub.hub.delivery.stream import EventStream
+from hubbub.hub.events import AgentStep, AgentText, SessionPrompt
+from hubbub.hub.run_hub import RunHub
+
+def hear(event: Event) -> None: ...
+def hear_text(event: AgentText) -> None: ...
+async def hear_later(event: Event) -> None: ...
+
+async def listen(hub: Hub, own: RunHub, kinds: Sequence[type[Event]]) -> Event:
+    assert_type(hub.subscribe(kinds), EventStream[Event])
+    assert_type(hub.subscribe([AgentText]), EventStream[AgentText])
+    assert_type(hub.subscribe(kinds, hear), Subscription)
+    assert_type(hub.subscribe([AgentText], hear_text), Subscription)
+    assert_type(own.subscribe([SessionPrompt, AgentText], hear), Subscription)
+    assert_type(own.subscribe([SessionPrompt, AgentText, AgentStep], hear_later), Subscription)
+    assert_type(hub.subscribe(["agent:text", "agent:step"]), EventStream[Event])
+    assert_type(hub.subscribe((AgentText, AgentStep)), EventStream[AgentText | AgentStep])
+    async with own.subscribe([SessionPrompt, AgentText, AgentStep]) as events:
+        await anext(events)
+    async with hub.subscribe([SessionPrompt, AgentText]) as stream:
+        return await anext(stream)
+"""
+"""What listens to events of several classes, which docs/ say in a sentence."""
+
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 pytestmark = [pytest.mark.long, pytest.mark.spec("U-10")]
@@ -22,6 +51,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for page in PAGES:
         for number, text in enumerate(PROGRAM.findall(page.read_text())):
             (folder / f"{page.stem.replace('-', '_')}_{number}.py").write_text(text)
+    (folder / "listening.py").write_text(LISTENING)
     return folder
 
 

@@ -10,7 +10,7 @@ class, and what a stream has missed is no event of it, but an ``EventsMissed`` (
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from hubbub.hub.delivery.audience import Subscription
@@ -63,8 +63,15 @@ class Subscribing(ABC):
     ) -> EventStream[E | E2 | E3]: ...
     @overload
     def subscribe(
-        self, pattern: tuple[type[E], ...], handler: None = None, **how: Unpack[Listening]
+        self,
+        pattern: tuple[type[E], ...] | list[type[E]],
+        handler: None = None,
+        **how: Unpack[Listening],
     ) -> EventStream[E]: ...
+    @overload
+    def subscribe(
+        self, pattern: Sequence[type[Event]], handler: None = None, **how: Unpack[Listening]
+    ) -> EventStream[Event]: ...
     @overload
     def subscribe(
         self, pattern: Pattern, handler: None = None, **how: Unpack[Listening]
@@ -90,9 +97,13 @@ class Subscribing(ABC):
     @overload
     def subscribe(
         self,
-        pattern: tuple[type[E], ...],
+        pattern: tuple[type[E], ...] | list[type[E]],
         handler: Callable[[E], object],
         **how: Unpack[Listening],
+    ) -> Subscription: ...
+    @overload
+    def subscribe(
+        self, pattern: Sequence[type[Event]], handler: Handler, **how: Unpack[Listening]
     ) -> Subscription: ...
     @overload
     def subscribe(
