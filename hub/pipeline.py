@@ -250,7 +250,7 @@ class Pipeline:
         if to is not None and to != "":
             check_label(_ADDRESSES.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
-        receipt.run_id = delivery.to
+        receipt.run_id, receipt.key = delivery.to, delivery.key
         owner = self.dispatcher.owner
         refused = ""
         if owner is not None and isinstance(event, SessionMessage):

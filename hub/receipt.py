@@ -1,15 +1,36 @@
 """Receipts: what became of something that was sent."""
 
 from collections.abc import Callable, Generator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
 from hubbub.hub.errors import CallerError, Closed, RunEnded, StoreFailed, UnknownRun
 
-__all__ = ["Receipt", "ReceiptStatus"]
+__all__ = ["REMEDIES", "Receipt", "ReceiptStatus"]
 
 ReceiptStatus: TypeAlias = Literal["pending", "accepted", "duplicate", "rejected"]
+
+REMEDIES: Final = {
+    "unknown": "no run, conversation or prompt is found by this address; `hubbub runs --all` and "
+    "`hubbub reply` list those that there are",
+    "ended": "the run is over, or takes no more messages because it is being closed; open a new "
+    "one",
+    "terminated": "the run has been terminated; open a new one",
+    "inbox full": "as many messages wait as may; send again when the run has taken some, or give "
+    "Runtime(max_inbox=…)",
+    "key reused": "the key was used before in this run, by the same source, for another message; "
+    "to repeat a message send it unchanged, and give a new one a key of its own",
+    "ambiguous": "several runs are found by this address; send_to_run one of receipt.run_ids",
+    "answered": "the prompt has its answer; only the first reply counts",
+    "expired": "the prompt was to be answered sooner; its timeout is set where it is asked",
+    "hub closed": "open a new hub or runtime, and send again with the same key",
+    "agent gone": "the runtime knows no agent of the run's name any more; add it to agents=[…]",
+    "prompt gone": "the agent has no prompt any more that the run needs; give it back",
+    "tool gone": "the agent has no tool any more that the run's open call needs; give it back",
+    "unreadable": "the records of the run are damaged; `hubbub fsck` examines the store",
+}
+"""What to do about each reason of a rejection that is no sentence."""
 
 
 class Receipt:
@@ -23,11 +44,13 @@ class Receipt:
     * ``duplicate``: the same source and key (or run id) was accepted before; nothing was added.
     * ``rejected``: nothing was added; ``reason`` is ``unknown``, ``ended``, ``terminated``,
       ``inbox full``, ``key reused``, ``ambiguous``, ``answered``, ``expired``, ``hub closed``,
-      ``agent gone``, ``prompt gone``, ``tool gone``, ``unreadable`` or a sentence.
+      ``agent gone``, ``prompt gone``, ``tool gone``, ``unreadable`` or a sentence;
+      ``explanation`` says what to do.
     """
 
     __slots__ = (
-        "_waiter", "_watcher", "cursor", "failed_store", "reason", "run_id", "run_ids", "status",
+        "_waiter", "_watcher", "cursor", "failed_store", "key", "reason", "run_id", "run_ids",
+        "status",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +61,8 @@ class Receipt:
         self.run_id = run_id
         self.run_ids: tuple[str, ...] = (run_id,) if run_id else ()
         self.cursor = ""
+        self.key = ""
+        """The key by which what was sent counts once, if any; of a reply its prompt's id."""
         self.failed_store = ""
         """The store that could not do it, if that is why it was rejected."""
         self._waiter: anyio.Event | None = None
@@ -58,6 +83,15 @@ class Receipt:
         """Whether it was accepted before."""
         return self.status == "duplicate"
 
+    @property
+    def explanation(self) -> str:
+        """Why it was rejected and what to do, as a sentence; empty unless it was."""
+        remedy = REMEDIES.get(self.reason, "") if self.status == "rejected" else ""
+        if not remedy:
+            return self.reason
+        about = f" ({self.key!r})" if self.key and self.reason == "key reused" else ""
+        return f"{self.reason}{about}: {remedy}"
+
     def raise_if_rejected(self) -> "Receipt":
         """Raise ``UnknownRun``, ``RunEnded``, ``Closed``, ``StoreFailed`` or ``CallerError`` for
         a rejection."""
@@ -65,13 +99,13 @@ class Receipt:
             return self
         if self.failed_store:
             raise StoreFailed(self.failed_store, self.reason)
-        if self.reason == "unknown":
+        if self.reason == "unknown" and self.run_id:
             raise UnknownRun(self.run_id)
         if self.reason in ("ended", "terminated"):
             raise RunEnded(self.run_id, self.reason)
         if self.reason == "hub closed":
             raise Closed("the hub")
-        raise CallerError(f"rejected: {self.reason}")
+        raise CallerError(f"rejected: {self.explanation}")
 
     def __await__(self) -> Generator[Any, Any, "Receipt"]:
         if self.status == "pending":
@@ -103,5 +137,8 @@ class Receipt:
         self._watcher = both
 
     def __repr__(self) -> str:
-        detail = f" ({self.reason})" if self.reason else ""
-        return f"<Receipt {self.status}{detail} run_id={self.run_id}>"
+        detail = f" run_id={self.run_id}" if self.run_id else ""
+        if self.key:
+            detail += f" key={self.key!r}"
+        why = f": {self.explanation}" if self.reason else ""
+        return f"<Receipt {self.status}{detail}{why}>"

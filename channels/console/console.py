@@ -305,7 +305,7 @@ class Console:
             if receipt.accepted:
                 self._sent(receipt)
             else:
-                self._refuse(receipt.reason)
+                self._refuse(receipt.explanation)
         except CallerError as error:
             self._refuse(str(error))
         finally:

@@ -1,6 +1,8 @@
 """Messages to runs and what becomes of them (H-07, H-08, H-14, H-17, H-20)."""
 
+import re
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -39,6 +41,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.message import MAX_MESSAGE_CHARS
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.receipt import REMEDIES, Receipt
 from hubbub.hub.store.journal import Delivery
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
@@ -260,7 +263,34 @@ async def test_key_reused_for_other_content_is_rejected_and_a_dead_letter(hub):
     assert (await hub.send_to_run(run_id, Message("one", key="k"))).accepted
     receipt = await hub.send_to_run(run_id, Message("two", key="k"))
     assert (receipt.status, receipt.reason) == ("rejected", "key reused")
+    assert receipt.key == "k"
+    assert "('k')" in receipt.explanation and "a key of its own" in receipt.explanation
+    assert "'k'" in repr(receipt)
+    with pytest.raises(CallerError, match=r"'k'.*a key of its own"):
+        receipt.raise_if_rejected()
     assert [letter.message.content for letter in dead] == ["two"]
+
+
+REASONS = (
+    "unknown", "ended", "terminated", "inbox full", "key reused", "ambiguous", "answered",
+    "expired", "hub closed", "agent gone", "prompt gone", "tool gone", "unreadable",
+)  # fmt: skip
+
+
+@pytest.mark.spec("H-07")
+def test_each_reason_that_is_no_sentence_is_explained_in_the_receipt_and_in_the_docs():
+    page = (Path(__file__).parent.parent.parent / "docs" / "errors.md").read_text()
+    rows = page.partition("## Why something was rejected")[2].splitlines()
+    listed = {name for row in rows for name in re.findall(r"`([a-z ]+)`", row.partition(" | ")[0])}
+    assert {*REMEDIES} == {*REASONS} == listed
+    for reason in REASONS:
+        receipt = Receipt("rejected", reason)
+        assert receipt.explanation == f"{reason}: {REMEDIES[reason]}"
+        assert f"``{reason}``" in (Receipt.__doc__ or "")
+        with pytest.raises(CallerError):
+            receipt.raise_if_rejected()
+    assert Receipt("rejected", "a sentence").explanation == "a sentence"
+    assert Receipt("accepted").explanation == Receipt("duplicate", "").explanation == ""
 
 
 @pytest.mark.spec("H-07", "H-15")

@@ -69,7 +69,7 @@ class Line:
         else:
             await self._wait_passed(passed, max(fault.seconds, 1.0))
         receipt = await (await self._pass(send))
-        held.run_id, held.run_ids = receipt.run_id, receipt.run_ids
+        held.run_id, held.run_ids, held.key = receipt.run_id, receipt.run_ids, receipt.key
         held.settle(receipt.status, receipt.reason)
 
     async def _wait_passed(self, passed: anyio.Event, seconds: float) -> None:
