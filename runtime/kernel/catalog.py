@@ -22,7 +22,7 @@ from hubbub.hub.errors import BadValue, MissingKey, UnknownModel
 from hubbub.hub.values import NULL, Json, decode_value
 from hubbub.runtime.models.providers import KEY_VARIABLES
 
-__all__ = ["Catalog"]
+__all__ = ["Catalog", "code_of"]
 
 
 class Catalog:
@@ -197,6 +197,11 @@ def _input_decoder(definition: AgentDefinition) -> Callable[[Json], Any]:
             raise BadValue(f"input of {definition.name}", str(error)) from None
 
     return decode
+
+
+def code_of(definition: AgentDefinition) -> Callable[[Json, Any], Awaitable[Any]]:
+    """A code agent's function, fed with its encoded input; made anew at each call."""
+    return _with_decoded_input(definition, _input_decoder(definition))
 
 
 def _with_decoded_input(

@@ -7,12 +7,15 @@ from typing import Any
 import anyio
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.hub.errors import BadValue
 from hubbub.hub.message import Sayable
 from hubbub.hub.ports import Ports
+from hubbub.hub.values import encode_value
+from hubbub.runtime.kernel.catalog import code_of
 from hubbub.runtime.runs.context import RunContext, parts_of
 from hubbub.runtime.testing.bench import Answers, Bench, Children
 
-__all__ = ["BenchContext", "ctx_for"]
+__all__ = ["BenchContext", "ctx_for", "run_code"]
 
 
 class BenchContext(RunContext):
@@ -47,7 +50,7 @@ async def ctx_for(
 
         async def test_tally_adds_what_it_is_sent() -> None:
             async with ctx_for(messages=["2", "3"], children={"judge": 10}) as ctx:
-                assert await tally.execute(1, ctx) == 16
+                assert await run_code(tally, 1, ctx) == 16
 
     It is the real thing, as ``state_for`` gives a real state; its parameters are those.
     ``messages`` wait in the inbox, which is closed after them: ``ctx.messages()`` ends.
@@ -79,3 +82,21 @@ async def ctx_for(
             yield ctx
         finally:
             done.set()
+
+
+async def run_code(agent: AgentDefinition, input: object, ctx: RunContext) -> Any:
+    """Call a code agent's function with ``ctx``, as a run of it does.
+
+    It gets ``input`` as it comes out of the journal: encoded, and read as the type that the
+    function names.  Returns what the function returns, and raises what it raises.  Raises
+    ``BadValue`` for an agent of a model, and for an input or output that a run would refuse.
+    """
+    if not isinstance(agent, AgentDefinition):
+        raise BadValue("agent", f"expected an agent, not {type(agent).__name__}")
+    if agent.execute is None:
+        raise BadValue("agent", f"{agent.name!r} is an agent of a model, which has no function")
+    if not isinstance(ctx, RunContext):
+        raise BadValue("ctx", "expected what ctx_for gives")
+    output = await code_of(agent)(encode_value("input", input), ctx)
+    encode_value("output", output)
+    return output

@@ -9,15 +9,18 @@ from typing import Any
 
 import anyio
 import anyio.from_thread
+import msgspec
 import pytest
 
 from hubbub import (
+    Agent,
     AgentDefinition,
     FunctionModel,
     Hook,
     PromptDefinition,
     RunContext,
     RunState,
+    ScriptedModel,
     SideConfig,
     ToolError,
     VariableDefinition,
@@ -34,7 +37,7 @@ from hubbub.hub.errors import (
 )
 from hubbub.hub.events import AgentText
 from hubbub.hub.ports import Ports
-from hubbub.testing import BenchState, call, ctx_for, state_for
+from hubbub.testing import BenchState, call, ctx_for, run_code, state_for
 
 pytestmark = pytest.mark.anyio
 KEY = VariableDefinition(name="KEY")
@@ -207,17 +210,43 @@ async def tally(input: int, ctx: RunContext) -> int:
 
 @pytest.mark.spec("U-11")
 async def test_a_code_agent_is_called_with_a_real_context(ports: Ports) -> None:
-    assert tally.execute is not None
     async with ctx_for(
         messages=["2", "3"], children={"judge": 10}, answers=["yes"], ports=ports
     ) as ctx:
-        assert await tally.execute(1, ctx) == 22
+        assert await run_code(tally, 1, ctx) == 22
         assert ctx.bench.texts == ["at 6"]
         assert ctx.bench.children[0][:2] == ("judge", 12)
         assert any(isinstance(x, AgentText) for x in ctx.bench.events)
     async with ctx_for(answers=["no"], files={"a": "x"}, kv={"n": 1}, ports=ports) as ctx:
-        assert await tally.execute(1, ctx) == 1
+        assert await run_code(tally, 1, ctx) == 1
         assert ctx.files.list() == ("a",) and ctx.kv.get("n") == 1
+
+
+class Order(msgspec.Struct):
+    items: tuple[str, ...]
+
+
+@agent("packer")
+async def packer(input: Order, ctx: RunContext) -> object:
+    return object() if not input.items else len(input.items)
+
+
+@pytest.mark.spec("U-11", "R-01")
+async def test_a_code_agent_is_called_with_what_a_run_would_give_it(ports: Ports) -> None:
+    async with ctx_for(ports=ports) as ctx:
+        assert await run_code(packer, Order(("a", "b")), ctx) == 2
+        assert await run_code(packer, {"items": ["a"]}, ctx) == 1
+        for wrong in ({"items": 3}, object()):
+            with pytest.raises(BadValue, match="input"):
+                await run_code(packer, wrong, ctx)
+        with pytest.raises(BadValue, match="output"):
+            await run_code(packer, {"items": []}, ctx)
+        with pytest.raises(BadValue, match="of a model"):
+            await run_code(Agent("model", "You help.", model=ScriptedModel([])), "Hi", ctx)
+        with pytest.raises(BadValue, match="expected an agent"):
+            await run_code(print, "Hi", ctx)  # type: ignore[arg-type]
+        with pytest.raises(BadValue, match="ctx_for"):
+            await run_code(packer, {"items": []}, None)  # type: ignore[arg-type]
 
 
 async def test_what_the_code_raises_is_raised_in_the_test(ports: Ports) -> None:
