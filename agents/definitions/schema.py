@@ -13,6 +13,7 @@ Read once, when the prompt is defined; every problem is collected, none is raise
     ``enum``, ``const``                    one of these strings, integers, booleans, nulls
     ``anyOf``                              each kind of value in one branch, except for ``enum``
     ``title``, ``default``, ``format``,…   shown to the model, not validated
+    ``$ref`` to ``$defs`` at the top       the part referred to, written in its place
     anything else                          a problem that says what to use instead
 
 What msgspec would judge otherwise than the schema says is a problem, never an approximation.  Two
@@ -32,9 +33,11 @@ from hubbub.agents.definitions.signature import (
     EMPTY,
     Parameter,
     demand_readable,
+    is_pydantic,
     own_text,
     schema_of,
 )
+from hubbub.agents.shared_parts import in_place
 
 __all__ = ["plain_json", "read_schema"]
 
@@ -56,7 +59,7 @@ def read_schema(
         if isinstance(schema, type):
             found = _read_type(schema, problems)
         elif isinstance(schema, Mapping):
-            found = _read_json(plain_json(schema, ""), problems)
+            found = _read_json(in_place(plain_json(schema, "")), problems)
         else:
             problems.append("give a JSON schema (a dict), or a Struct, dataclass or TypedDict type")
     except Exception as problem:
@@ -69,6 +72,8 @@ def _read_type(cls: type, problems: list[str]) -> _Found:
     records = inspect.StructType | inspect.DataclassType | inspect.TypedDictType
     if not isinstance(known, records) or getattr(known, "array_like", False):
         kinds = "a Struct, dataclass or TypedDict of named fields"
+        if is_pydantic(cls):
+            kinds = f"{kinds}; give {cls.__qualname__}.model_json_schema()"
         raise TypeError(f"{cls.__qualname__} is not {kinds}")
     if hasattr(cls, "__post_init__"):
         problems.append("__post_init__: would not run, only fields are read; constrain their types")

@@ -29,8 +29,8 @@ from msgspec import Meta, Struct
 from hubbub.agents.definitions.run_state import RunState
 
 __all__ = [
-    "Parameter", "Signature", "demand_readable", "own_text", "plain_function", "read_signature",
-    "schema_of",
+    "Parameter", "Signature", "demand_readable", "is_pydantic", "own_text", "plain_function",
+    "read_signature", "schema_of",
 ]  # fmt: skip
 
 EMPTY = inspect.Parameter.empty
@@ -195,9 +195,19 @@ def demand_readable(hint: Any) -> None:
 
 def _refuse_custom(cls: Any) -> dict[str, Any]:
     name = getattr(cls, "__qualname__", repr(cls))
+    if is_pydantic(cls):
+        raise TypeError(
+            f"{name} is a pydantic model; for a schema= give {name}.model_json_schema(), as a type "
+            f"a dataclass, TypedDict or Struct, or a dict for {name}.model_validate"
+        )
     raise TypeError(
         f"{name} cannot be read from JSON; use str, int, a dataclass, TypedDict, Struct, …, or Any"
     )
+
+
+def is_pydantic(cls: Any) -> bool:
+    """Whether it is a class of pydantic's, which writes its own schema and validates itself."""
+    return isinstance(cls, type) and callable(getattr(cls, "model_json_schema", None))
 
 
 # ── the schema ───────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,53 @@
+"""References of a schema to its shared parts (``$defs``), and what writes it without them.
+
+What a library writes for a type has them, msgspec and pydantic for one; a model is shown none.
+"""
+
+from typing import Any, Final
+
+__all__ = ["in_place"]
+
+_SHARED: Final = "#/$defs/"
+_MAX_DEPTH: Final = 64
+_MAX_PARTS: Final = 10_000
+
+
+def in_place(schema: Any) -> Any:
+    """The schema with each shared part written where it is referred to.
+
+    It is returned as it is if it has none, if one refers to itself, and if one is missing.
+    """
+    if not isinstance(schema, dict) or not isinstance(schema.get("$defs"), dict):
+        return schema
+    try:
+        return _References(schema).replaced()
+    except (LookupError, RecursionError):
+        return schema
+
+
+class _References:
+    """Raises ``LookupError`` where a reference leads nowhere, or has no end."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._shared: dict[str, Any] = schema["$defs"]
+        self._schema = {key: part for key, part in schema.items() if key != "$defs"}
+        self._parts = 0
+
+    def replaced(self) -> Any:
+        return self._replaced(self._schema, 0)
+
+    def _replaced(self, part: Any, depth: int) -> Any:
+        self._parts += 1
+        if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
+            raise LookupError("the schema refers to itself, or to too much")
+        if isinstance(part, list):
+            return [self._replaced(each, depth + 1) for each in part]
+        if not isinstance(part, dict):
+            return part
+        if isinstance(name := part.get("$ref"), str):
+            beside = {key: each for key, each in part.items() if key != "$ref"}
+            meant = self._shared[name.removeprefix(_SHARED)]
+            if not isinstance(meant, dict):
+                raise LookupError(f"{name} refers to no schema")
+            return self._replaced({**meant, **beside}, depth + 1)
+        return {key: self._replaced(each, depth + 1) for key, each in part.items()}
