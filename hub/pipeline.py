@@ -26,6 +26,7 @@ from hubbub.hub.addressing import Addressing
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.dead_letters import dead_letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
+from hubbub.hub.delivery.pending_prompt import ANSWERED
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent, WrongThread
 from hubbub.hub.events import (
     CustomEvent,
@@ -382,6 +383,9 @@ class Pipeline:
             receipt.run_ids = tuple(dict.fromkeys(reached))
         if delivery.outcome == "accepted" and delivery.event.lane:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
+        if delivery.outcome == "duplicate" and delivery.event.__class__ is SessionReply:
+            # Of replies only the first counts, and what this one says may be something else.
+            delivery.outcome, delivery.reason = "rejected", ANSWERED
         receipt.settle(delivery.outcome or "rejected", delivery.reason)
         if delivery.outcome == "rejected":
             if delivery.reason == "unreadable" and owner is not None:

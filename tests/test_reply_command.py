@@ -237,6 +237,100 @@ def test_the_first_answer_counts(desk: Desk) -> None:
     assert desk.refunded == []
 
 
+@pytest.mark.spec("U-03", "U-12")
+def test_arguments_that_the_tool_does_not_take_are_an_error_when_it_is_run(desk: Desk) -> None:
+    run_id = desk.ask(reply("", call("refund", order=1)), count=1)
+    unfit = ["--approve", "--arguments", '{"order": "all"}']
+    assert "the arguments are checked then" in desk.out("reply", desk.asked[0].prompt_id, *unfit)
+    ((output, is_error),) = desk.go_on(run_id)
+    assert is_error and "order" in output
+    assert desk.refunded == []
+
+
+@pytest.mark.spec("U-06", "U-12")
+def test_what_is_answered_is_waited_for_no_more(desk: Desk) -> None:
+    run_id = desk.ask(BOTH, count=2)
+    refund, pick = [each.prompt_id for each in desk.asked]
+
+    def listed(*options: str) -> list[tuple[str, list[str]]]:
+        page = json.loads(desk.out("conversations", "--json", *options))["conversations"]
+        return [(x["status"], [each["prompt_id"] for each in x["waits_for"]]) for x in page]
+
+    assert listed() == [("waiting", [refund, pick])]
+    desk.out("reply", refund, "--approve")
+    assert listed() == listed("--status", "waiting") == [("waiting", [pick])]
+    assert listed("--status", "active") == []
+    assert "waits for a result " in desk.out("runs")
+    desk.out("reply", pick, "that one")
+    assert listed() == listed("--status", "active") == [("active", [])]
+    assert listed("--status", "waiting") == []
+    assert "has its answer" in desk.out("runs") and "waits for" not in desk.out("runs")
+    assert {*desk.go_on(run_id)} == {("refunded 7", False), ("that one", False)}
+
+
+@pytest.mark.spec("H-10", "U-03")
+@pytest.mark.parametrize("second", ["approve", "deny", "reply", "emit"])
+def test_a_reply_right_after_the_runtime_is_entered_is_rejected_if_there_is_one(
+    desk: Desk, second: str
+) -> None:
+    desk.ask(reply("", call("refund", order=1)), count=1)
+    prompt_id = desk.asked[0].prompt_id
+    desk.out("reply", prompt_id, "--approve")
+
+    async def work() -> None:
+        async with desk.runtime("Done.", "Done.") as rt:
+            letters: list[e.HubDeadLetter] = []
+            rt.hub.subscribe(e.HubDeadLetter, letters.append)
+            if second == "emit":
+                await rt.hub.publish(e.SessionReply(prompt_id=prompt_id, content="no"))
+            else:
+                give = {
+                    "approve": lambda: rt.hub.approve(prompt_id),
+                    "deny": lambda: rt.hub.deny(prompt_id, "no"),
+                    "reply": lambda: rt.hub.reply(prompt_id, "no"),
+                }[second]
+                receipt = await give()
+                assert (receipt.status, receipt.reason) == ("rejected", "answered")
+            assert {letter.reason for letter in letters} == {"answered"}
+            run = await rt.handle(prompt_id.partition(".")[0])
+            with anyio.fail_after(20):
+                await run.result()
+
+    anyio.run(work)
+    assert desk.refunded == [1]
+
+
+@pytest.mark.spec("H-10")
+def test_a_question_of_code_that_has_its_answer_says_so_before_the_code_is_back(
+    desk: Desk,
+) -> None:
+    @agent("asker", on_restart="resume")
+    async def asker(input: Any, ctx: Any) -> str:
+        return str(await ctx.ask("Which one?"))
+
+    def runtime() -> Runtime:
+        return Runtime([asker], store=sqlite_store(desk.folder, mirror=False), grace=0)
+
+    async def ask() -> str:
+        async with runtime() as rt:
+            seen = Asked(rt.hub)
+            await rt.start("asker", "go")
+            with anyio.fail_after(20):
+                return (await seen.first()).prompt_id
+
+    async def go_on() -> None:
+        async with runtime() as rt:
+            receipt = await rt.hub.reply(prompt_id, "red")
+            assert (receipt.status, receipt.reason) == ("rejected", "answered")
+            run = await rt.handle(prompt_id.partition(".")[0])
+            with anyio.fail_after(20):
+                assert (await run.result()).output == "blue"
+
+    prompt_id = anyio.run(ask)
+    desk.out("reply", prompt_id, "blue")
+    anyio.run(go_on)
+
+
 WRONG: list[tuple[Callable[[str], list[str]], str]] = [
     (lambda id_: [id_], "give TEXT, --approve or --deny REASON"),
     (lambda id_: [id_, "yes"], "it is an approval; give --approve, or --deny REASON"),

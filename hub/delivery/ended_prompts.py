@@ -9,8 +9,9 @@ import re
 from collections import OrderedDict
 from typing import Final
 
+from hubbub.hub.delivery.pending_prompt import ANSWERED
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd
+from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.events.event import ending_words
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal, Selection
@@ -29,7 +30,9 @@ HUB_CLOSED: Final = "hub closed"
 UNKNOWN: Final = "unknown"
 AWAY: Final = "the process that asked has stopped, and its run has not come back yet"
 
-_TYPES: Final = frozenset({SessionPrompt.type, SessionPromptEnd.type, AgentComplete.type})
+_TYPES: Final = frozenset(
+    {SessionPrompt.type, SessionPromptEnd.type, SessionReply.type, AgentComplete.type}
+)
 
 
 def asker_of(prompt_id: str) -> str:
@@ -96,7 +99,9 @@ class EndedPrompts:
                         reason = AWAY
                     case SessionPromptEnd() if event.prompt_id == prompt_id:
                         return event.reason
-                    case AgentComplete() if reason == AWAY:
+                    case SessionReply() if event.prompt_id == prompt_id:
+                        reason = ANSWERED  # The run has yet to take it, which ends the prompt.
+                    case AgentComplete() if reason != UNKNOWN:
                         return ending_words(event.outcome, event.reason)
                     case _:
                         pass

@@ -20,15 +20,15 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, SessionReply
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo
 
 __all__ = [
     "IMPORTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow", "Recency", "RunRow",
-    "StoreReader", "StoreUnreadable", "Stored", "WaitingRow", "decoded", "events_in", "info_of",
-    "own_lane",
+    "StoreReader", "StoreUnreadable", "Stored", "WaitingRow", "answered_prompts", "decoded",
+    "events_in", "info_of", "own_lane",
 ]  # fmt: skip
 
 SPOKEN_TO: Final = ("", "user")
@@ -308,6 +308,13 @@ def decoded(reader: StoreReader, position: int, body: bytes | None) -> Event:
             f"what stands at position {position} is no event ({error}); hubbub fsck lists all "
             "damage, a backup undoes it",
         ) from error
+
+
+def answered_prompts(reader: StoreReader, run_id: str) -> frozenset[str]:
+    """The prompts whose replies wait in the inbox of the run that asks: only these count, so
+    nobody is asked any more.  Raises ``StoreFailed`` for damage."""
+    items = (decoded(reader, row.position, row.body) for row in reader.waiting(run_id))
+    return frozenset(item.prompt_id for item in items if isinstance(item, SessionReply))
 
 
 def events_in(

@@ -47,7 +47,9 @@ def reply_command(screen: CommandScreen) -> Callable[..., int]:
         approve
             The tool may run.
         arguments
-            With --approve: a JSON object, to run it with instead of what is shown.
+            With --approve: a JSON object, to run it with instead of what is shown. The store does
+            not know the tool: they are checked when the next runtime runs it, and what does not
+            fit is an error that the model reads.
         deny
             Why not: the tool does not run, the question gets no answer. The model reads it.
         error
@@ -140,6 +142,8 @@ def _reply(
                 "it is taken if what asked is run again: an idempotent tool, or code with "
                 'on_restart="resume"; else the question is lost with its process'
             )
+        if answer.arguments is not None:
+            goes_on += "; the arguments are checked then, and the model reads what does not fit"
         screen.write(f"{what} {prompt.prompt_id}: {goes_on}")
 
 

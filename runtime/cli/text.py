@@ -81,8 +81,11 @@ def _status(run: ShownRun, asked: Sequence[ShownPrompt]) -> str:
     if run.status == "ended":
         return f"ended ({run.outcome})" if run.outcome else "ended"
     status = _STATUS.get(run.status, run.status)
-    if kinds := dict.fromkeys(_AWAITED[x.kind] for x in asked if x.run_id == run.run_id):
+    of_run = [each for each in asked if each.run_id == run.run_id]
+    if kinds := dict.fromkeys(_AWAITED[each.kind] for each in of_run if not each.is_answered):
         status = f"waits for {', '.join(kinds)}"
+    elif of_run:
+        status = "has its answer"
     return f"{status}{_INBOX.get(run.inbox, '')}"
 
 

@@ -19,7 +19,7 @@ from hubbub.hub import events as e
 from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import Event, PromptKind
-from hubbub.hub.store.reader import Recency, RunRow, StoreReader
+from hubbub.hub.store.reader import Recency, RunRow, StoreReader, answered_prompts
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import NULL, Json, decode_value
 
@@ -83,7 +83,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
     message) or ``ended``.  ``title`` are the first words said in it, cut.  ``last_activity``, when
     it was opened or a user spoke to it last, and ``created_at`` are µs since the Unix epoch, UTC.
     ``waits_for`` is empty where it waits for nothing but the next message, is at work, or has
-    ended.  ``cursor`` is its place in the list.
+    ended; what has been answered is left out, taken or not.  ``cursor`` is its place in the list.
     """
 
     key: str
@@ -197,6 +197,8 @@ class _Search:
         waits = tuple(_waits(self._store, row))
         if any(each.prompt_id for each in waits):
             status = "waiting"
+        elif status == "waiting" and not waits and row.waiting:  # It has its answer to take.
+            status = "active"
         if self._status not in ("", status):
             return
         begun = _begun(self._store, row)
@@ -212,8 +214,10 @@ class _Search:
         )  # fmt: skip
 
     def _may_be(self, status: Status) -> bool:
-        """Whether one of this status may be looked for; what is asked makes it ``waiting``."""
-        return self._status in ("", status, *(("waiting",) if status != "ended" else ()))
+        """Whether one of this status may be looked for: what is asked makes it ``waiting``, what
+        is answered ``active``."""
+        other = {"ended": "ended", "waiting": "active"}.get(status, "waiting")
+        return self._status in ("", status, other)
 
     def _answer(self, more: str = "") -> Conversations:
         return Conversations(conversations=tuple(self._found), next=more)
@@ -275,7 +279,7 @@ def _waits(store: StoreReader, row: RunRow) -> Iterator[Awaited]:
     asks = False
     for each in tree:
         if each.status in ("active", "waiting"):
-            for prompt in _open_prompts(store, each.run_id):
+            for prompt in _open_prompts(store, each):
                 asks = True
                 yield prompt
     if row.status == "waiting" and not asks:
@@ -284,13 +288,14 @@ def _waits(store: StoreReader, row: RunRow) -> Iterator[Awaited]:
                 yield Awaited(kind="child", run_id=each.run_id)
 
 
-def _open_prompts(store: StoreReader, run_id: str) -> Sequence[Awaited]:
+def _open_prompts(store: StoreReader, row: RunRow) -> Sequence[Awaited]:
     """What a run has asked people and nobody has answered, the oldest first."""
+    run_id = row.run_id
     try:
         events = store.lanes(run_id, LAST_EVENTS, backwards=True)
+        ended = {*answered_prompts(store, run_id)} if row.waiting else set()
     except StoreFailed:
         return ()
-    ended: set[str] = set()
     found: list[Awaited] = []
     for event in events:
         if isinstance(event, e.SessionStart):

@@ -18,8 +18,8 @@ from msgspec import Struct
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.delivery.ended_prompts import asker_of, is_run_address
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd, SessionReply
-from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader, decoded
+from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd
+from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader, answered_prompts, decoded
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.find import ambiguity
 
@@ -154,7 +154,7 @@ class _Look:
         looks = row.status == "active" or is_imported
         if not (noted or looks):
             return
-        answered = self._answered(run_id) if row.waiting else frozenset()
+        answered = answered_prompts(self._store, run_id) if row.waiting else frozenset()
         for event in self._open(run_id, set(noted), LAST_EVENTS if looks else 0):
             place: WaitsIn | None = None
             if event.prompt_id in noted or (is_imported and event.pauses):
@@ -179,12 +179,6 @@ class _Look:
                 noted.discard(event.prompt_id)
                 if not is_run_address(event.to):
                     yield event
-
-    def _answered(self, run_id: str) -> frozenset[str]:
-        """The prompts whose answers the run has yet to take."""
-        waiting = self._store.waiting(run_id)
-        items = (decoded(self._store, item.position, item.body) for item in waiting)
-        return frozenset(x.prompt_id for x in items if isinstance(x, SessionReply))
 
 
 def _shown(row: RunRow, event: SessionPrompt, waits_in: WaitsIn, is_answered: bool) -> ShownPrompt:
