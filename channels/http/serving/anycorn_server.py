@@ -1,0 +1,163 @@
+"""``AnycornServer``: the connections of anycorn, accepted here.  The server for Trio.
+
+anycorn's own ``serve`` is one task group: what a connection raises ends them all, as does running
+out of file descriptors, and a client that reads nothing keeps it from ever ending.  So connections
+are accepted here; each fails for itself, their number is limited, what its client has left is over
+at once, and what is left at the end is cut off.
+"""
+
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import anyio
+from anycorn import Config
+from anycorn.app_wrappers import ASGIWrapper
+from anycorn.tcp_server import TCPServer
+from anycorn.worker_context import WorkerContext
+from anyio.abc import ByteStream, SocketListener, SocketStream, TaskGroup
+
+from hubbub.channels.http.serving.asgi import AsgiApp, Receive, Scope, Send
+from hubbub.hub.logs import log
+from hubbub.hub.tasks.outermost import start_in
+from hubbub.hub.tasks.raised import uncontained
+
+__all__ = ["AnycornServer"]
+
+PAUSE: Final = 0.5
+"""Seconds without accepting, after the system refused one more connection."""
+
+IDLE_SECONDS: Final = 10.0
+"""How long a connection may be silent before, between and in the heads of requests."""
+
+
+class AnycornServer:
+    """Serves ``app`` on ``listener`` with at most so many connections."""
+
+    def __init__(
+        self, app: AsgiApp, listener: socket.socket, *, connections: int, max_message: int
+    ) -> None:
+        self._app = app
+        self._listener = listener
+        self._connections = connections
+        self._open: set[_Connection] = set()
+        self._accepting = anyio.CancelScope()
+        self._leaving = anyio.CancelScope()
+        self._has_closed = anyio.Event()
+        self._context = WorkerContext(None)
+        self._config = Config()
+        self._config.errorlog = logging.getLogger("anycorn.error")
+        self._config.include_server_header = False
+        self._config.keep_alive_timeout = IDLE_SECONDS
+        self._config.websocket_max_message_size = max_message
+
+    async def run(self) -> None:
+        """Serve until ``end``."""
+        async with (
+            await SocketListener.from_socket(self._listener.dup()) as listener,
+            anyio.create_task_group() as group,
+        ):
+            with self._accepting:
+                await self._accept(listener, group)
+            await listener.aclose()
+            await self._context.terminated.set()
+            await self._let_end()
+            group.cancel_scope.cancel()
+
+    def end(self, grace: float) -> None:
+        """Accept nothing more, and cut off what is not done within ``grace`` seconds."""
+        self._leaving.deadline = min(self._leaving.deadline, anyio.current_time() + grace)
+        self._accepting.cancel()
+
+    async def _accept(self, listener: SocketListener, group: TaskGroup) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                log.error("http.accept_failed", error=error.strerror)
+                await anyio.sleep(PAUSE)
+                continue
+            if len(self._open) >= self._connections:
+                await anyio.aclose_forcefully(stream)
+            else:
+                connection = _Connection(self._app, stream)
+                self._open.add(connection)
+                start_in(group, self._serve(connection), name="http connection")
+
+    async def _serve(self, connection: "_Connection") -> None:
+        server = TCPServer(
+            ASGIWrapper(cast("Any", connection.call)), self._config, self._context,
+            cast("Any", {}), cast("Any", connection),
+        )  # fmt: skip
+        try:
+            with connection.scope:
+                await server.run()
+        except BaseException as error:
+            passed = uncontained(error)
+            if passed is not None:
+                raise passed from None
+            log.error("http.connection_failed", exc_info=error)
+        finally:
+            self._open.discard(connection)
+            self._has_closed.set()
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(connection)
+
+    async def _let_end(self) -> None:
+        """Wait until no connection is left, then cut off those that are."""
+        with self._leaving:
+            while self._open:
+                self._has_closed = anyio.Event()
+                await self._has_closed.wait()
+        # anycorn sends within a shield: only closing ends what a client keeps waiting.
+        for connection in tuple(self._open):
+            await anyio.aclose_forcefully(connection)
+
+
+class _Connection(ByteStream):
+    """A client's connection, which is over when it has left and its requests are.
+
+    anycorn would keep it for as long as one that is silent.
+    """
+
+    def __init__(self, app: AsgiApp, stream: SocketStream) -> None:
+        self.scope = anyio.CancelScope()
+        self._app = app
+        self._stream = stream
+        self._requests = 0
+        self._has_left = False
+
+    async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The app, as this connection's requests call it."""
+        self._requests += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._requests -= 1
+            self._perhaps_end()
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        try:
+            return await self._stream.receive(max_bytes)
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            self._has_left = True
+            self._perhaps_end()
+            raise
+
+    async def send(self, item: bytes) -> None:
+        await self._stream.send(item)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return self._stream.extra_attributes
+
+    def _perhaps_end(self) -> None:
+        if self._has_left and not self._requests:
+            self.scope.cancel()
