@@ -13,6 +13,7 @@ from starlette.routing import Route as StarletteRoute
 from hubbub.channels.http.access import Access
 from hubbub.channels.http.api import agents, health, messages
 from hubbub.channels.http.api.sessions import session_routes
+from hubbub.channels.http.inspector.page import inspector_routes
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.route import Route
 
@@ -24,7 +25,9 @@ def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple
     routes = [*health.ROUTES, *agents.ROUTES, *messages.ROUTES]
     if access.has_token:
         routes += session_routes(access)
-    # streams, openai and inspector mount theirs here: routes += stream_routes(host)
+    if inspector:
+        routes += inspector_routes()
+    # streams and openai mount theirs here: routes += stream_routes(host)
     return tuple(routes)
 
 

@@ -1,0 +1,32 @@
+// The place in the page's address: #/, #/asked, #/letters, #/runs/ID, #/runs/ID/RECORD.
+import { signal } from "./lib.js";
+
+function parse(hash) {
+  const parts = hash.replace(/^#\/?/, "").split("/").map((each) => {
+    try { return decodeURIComponent(each); } catch { return each; }
+  });
+  if (parts[0] === "runs" && parts[1]) {
+    const record = /^\d+$/.test(parts[2] || "") ? Number(parts[2]) : null;
+    return { page: "run", runId: parts[1], record };
+  }
+  const page = ["asked", "letters", "runs"].includes(parts[0]) ? parts[0] : "home";
+  return { page, runId: "", record: null };
+}
+
+export const place = signal(parse(location.hash));
+addEventListener("hashchange", () => { place.value = parse(location.hash); });
+
+export function runLink(runId, record = null) {
+  return `#/runs/${encodeURIComponent(runId)}${record === null ? "" : `/${record}`}`;
+}
+
+/** Go there; with `quietly` the way back leads past where one was. */
+export function go(hash, quietly = false) {
+  if (hash === location.hash) return;
+  if (quietly) {
+    history.replaceState(null, "", hash);
+    place.value = parse(hash);
+  } else {
+    location.hash = hash;
+  }
+}
