@@ -3,7 +3,8 @@
     a prompt opens ─► a note in the same commit, a prompt that can be replied to, a timer
     it ends        ─► all three go; nobody answers in time ─► ``session:timer`` to the run
 
-The note is what the next runtime on the store finds; the run itself stays where it is.
+The note is what the next runtime on the store finds; the run itself stays where it is.  A run that
+is imported comes with its notes.
 
 What a person says to a conversation answers the prompts of every run below it, too
 (``replies_to``): those that were open when it was said.
@@ -14,19 +15,18 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from hubbub.agents.definitions.answers import answer_problem
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.state.commands import CANCELLED, command_of
+from hubbub.agents.state.lasting_prompts import LastingPrompt, note_of, read_note
 from hubbub.agents.state.prompts import LASTING, OpenPrompt, Prompts, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
-from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import BadValue, HubbubError
-from hubbub.hub.events import Event, InLane, PromptKind, SessionMessage, SessionReply
+from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.values import NULL
@@ -39,31 +39,6 @@ __all__ = ["LastingPrompts"]
 
 UNATTENDED: Final = "nobody attends this run, so nobody can answer"
 """The reason where ``Runtime(unattended="deny")`` answers."""
-
-
-class LastingPrompt(Struct, frozen=True, omit_defaults=True):
-    """What is kept of a prompt: who asks, where in its tree, and how replies are checked."""
-
-    prompt_id: str
-    kind: PromptKind = "question"
-    above: tuple[str, ...] = ()
-    """The runs above the one that asks, its parent first."""
-    since: int = 0
-    expires_at: int = 0
-    """µs since the epoch; 0 for never."""
-    agent: str = ""
-    side: str = ""
-    tool: str = ""
-    schema: str = ""
-    """The JSON schema that the answer must fit, where it must."""
-
-    @property
-    def run_id(self) -> str:
-        return asker_of(self.prompt_id)
-
-    @property
-    def root_run_id(self) -> str:
-        return self.above[-1] if self.above else self.run_id
 
 
 class LastingPrompts:
@@ -89,7 +64,7 @@ class LastingPrompts:
             if not note:
                 continue
             try:
-                self._open(_read_note(prompt_id, note))
+                self._open(read_note(prompt_id, note))
             except ValueError as error:
                 log.warning("pause.unreadable", prompt_id=prompt_id, error=str(error))
 
@@ -125,7 +100,7 @@ class LastingPrompts:
                 kept = _kept(prompt, lane, side)
                 self._open(kept)
                 if prompt.is_held:
-                    notes[LASTING + prompt.prompt_id] = _note_of(kept, prompt)
+                    notes[LASTING + prompt.prompt_id] = note_of(kept)
         return notes
 
     def found(self, lane: OwnLane, prompts: Prompts, side: str = "") -> None:
@@ -261,16 +236,3 @@ def _kept(prompt: OpenPrompt, lane: OwnLane, side: str) -> LastingPrompt:
         lane.agent, side, prompt.tool,
         "" if prompt.schema_json is NULL else bytes(prompt.schema_json).decode(),
     )  # fmt: skip
-
-
-def _note_of(kept: LastingPrompt, prompt: OpenPrompt) -> str:
-    """A call that pauses is noted by its end alone, as in stores of versions before."""
-    if prompt.is_held and prompt.kind == "question":
-        return str(prompt.expires_at)
-    return msgspec.json.encode(kept).decode()
-
-
-def _read_note(prompt_id: str, note: str) -> LastingPrompt:
-    if note.startswith("{"):
-        return msgspec.json.decode(note, type=LastingPrompt)
-    return LastingPrompt(prompt_id, expires_at=int(note))

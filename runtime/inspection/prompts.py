@@ -19,7 +19,7 @@ from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.delivery.ended_prompts import asker_of, is_run_address
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd
-from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader, answered_prompts, decoded
+from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, decoded
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.find import ambiguity
 
@@ -135,14 +135,12 @@ class _Look:
             if note:
                 prompt_id = key.removeprefix(LASTING)
                 self._noted.setdefault(asker_of(prompt_id), set()).add(prompt_id)
-        # No runtime has seen these yet, which would note what they ask.
-        self._imported = {key.removeprefix(IMPORTED) for key in store.notes(IMPORTED)}
 
     def asking(self, run_ids: Iterable[str] | None) -> Iterable[str]:
         """Those among these runs, or all, that may ask."""
         if run_ids is not None:
             return run_ids
-        return {*self._noted, *self._imported, *self._store.find("", "every")}
+        return {*self._noted, *self._store.find("", "every")}
 
     def at(self, run_id: str) -> Iterator[ShownPrompt]:
         """What one run asks."""
@@ -150,18 +148,17 @@ class _Look:
         if row is None or row.status == "ended":
             return
         noted = self._noted.get(run_id, set())
-        is_imported = run_id in self._imported
-        looks = row.status == "active" or is_imported
-        if not (noted or looks):
+        is_active = row.status == "active"
+        if not (noted or is_active):
             return
         answered = answered_prompts(self._store, run_id) if row.waiting else frozenset()
-        for event in self._open(run_id, set(noted), LAST_EVENTS if looks else 0):
+        for event in self._open(run_id, set(noted), LAST_EVENTS if is_active else 0):
             place: WaitsIn | None = None
-            if event.prompt_id in noted or (is_imported and event.pauses):
+            if event.prompt_id in noted:
                 place = "record"
             elif event.ordinal:
                 place = "code"
-            elif self._is_at_work and row.status == "active":
+            elif self._is_at_work and is_active:
                 place = "process"
             if place is not None:
                 yield _shown(row, event, place, event.prompt_id in answered)

@@ -20,9 +20,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.state.lasting_prompts import LastingPrompt, note_of
+from hubbub.agents.state.prompts import LASTING, with_prompt
 from hubbub.hub.addressing import can_be_known_by, is_run_id
+from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import BadValue, OperatorError
-from hubbub.hub.events import AgentChild
+from hubbub.hub.events import AgentChild, SessionPrompt, SessionPromptEnd
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor, read_descriptor
 from hubbub.hub.store.intake import RunIntake
@@ -79,7 +82,7 @@ class ImportProblem(Exception):
 class _Incoming:
     """A run on its way in."""
 
-    __slots__ = ("at", "items", "line")
+    __slots__ = ("asked", "at", "items", "line")
 
     def __init__(self, at: int, line: RunLine) -> None:
         self.at = at
@@ -87,6 +90,8 @@ class _Incoming:
         self.line = line
         self.items = 0
         """How many items of its in lane have come."""
+        self.asked: dict[str, SessionPrompt] = {}
+        """The prompts that its calls wait for."""
 
     def check(self, seq: int) -> None:
         """Raise ``ImportProblem`` for the number of no item that has come."""
@@ -201,6 +206,10 @@ class IncomingRuns:
         for problem in self._lanes.take(self._intake.put_event(event, body)):
             raise ImportProblem(f"{event.id}: {problem.what}")
         run.items += event.lane == "in"
+        if isinstance(event, SessionPrompt) and event.pauses and _is_own(event):
+            run.asked[event.prompt_id] = event
+        elif isinstance(event, SessionPromptEnd):
+            run.asked.pop(event.prompt_id, None)
 
     def _take_key(self, line: AcceptedLine) -> None:
         run = self._runs.get(line.run_id)
@@ -254,6 +263,11 @@ class IncomingRuns:
                 raise ImportProblem(f"run {run_id}: {what}", run.at)
         for run_id, what in check.problems_below(self._runs):
             raise ImportProblem(f"run {run_id}, which is in this store already: {what}")
+        for run in self._runs.values():
+            try:
+                self._note_prompts(run)
+            except LINE_ERRORS as error:
+                raise ImportProblem(f"run {run.line.run_id}: {error}", run.at) from error
         return Imported(
             run_id=self.run_id, runs=len(self._runs), events=self._lanes.events,
             contents=len(self._contents), replaced=self._replaced,
@@ -271,6 +285,30 @@ class IncomingRuns:
         for seq in line.waiting:
             run.check(seq)
         self._intake.put_run(row_of(line, lane), line.waiting)
+
+    def _note_prompts(self, run: _Incoming) -> None:
+        """Have the store know what the run waits for people to answer, and nothing else of it."""
+        line = run.line
+        for key in self._reader.notes(f"{LASTING}{line.run_id}."):
+            self._intake.put_note(key, "")
+        opened = self._lanes.runs[line.run_id].opened
+        side = "frame" if opened is not None and opened.frame else ""
+        for event in run.asked.values() if line.status != "ended" else ():
+            prompt = with_prompt((), event)[0]
+            kept = LastingPrompt(
+                prompt.prompt_id, prompt.kind, self._above(line.parent_run_id), prompt.since,
+                prompt.expires_at, line.agent, side or event.side, prompt.tool,
+            )  # fmt: skip
+            self._intake.put_note(LASTING + prompt.prompt_id, note_of(kept))
+
+    def _above(self, parent: str | None) -> tuple[str, ...]:
+        """A run's parent and those above it, as far as they are here."""
+        found: dict[str, None] = {}
+        while parent is not None and parent not in found:
+            found[parent] = None
+            row = self._reader.row(parent)
+            parent = row.parent_run_id if row is not None else None
+        return tuple(found)
 
     def _check_families(self) -> None:
         """Every run but the first has its parent here, which knows of it."""
@@ -323,6 +361,11 @@ class IncomingRuns:
             if row is not None and (by == "descriptor" or row.session_key == to):
                 return run_id
         return ""
+
+
+def _is_own(event: SessionPrompt) -> bool:
+    """Whether the prompt is known by an id of the run that asks, as any that a runtime writes."""
+    return asker_of(event.prompt_id) == event.run_id
 
 
 def row_of(line: RunLine, lane: Lane) -> RunRow:

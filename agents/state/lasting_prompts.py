@@ -1,0 +1,54 @@
+"""Prompts that outlive their process, as the notes of a store have them.
+
+    LASTING + the prompt's id  ─►  a note, from the commit that opens the prompt to that of its end
+
+What is noted is enough to check and to take a reply while the run itself is not in memory.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.hub.delivery.ended_prompts import asker_of
+from hubbub.hub.events import PromptKind
+
+__all__ = ["LastingPrompt", "note_of", "read_note"]
+
+
+class LastingPrompt(Struct, frozen=True, omit_defaults=True):
+    """What is kept of a prompt: who asks, where in its tree, and how replies are checked."""
+
+    prompt_id: str
+    kind: PromptKind = "question"
+    above: tuple[str, ...] = ()
+    """The runs above the one that asks, its parent first."""
+    since: int = 0
+    expires_at: int = 0
+    """µs since the epoch; 0 for never."""
+    agent: str = ""
+    side: str = ""
+    tool: str = ""
+    schema: str = ""
+    """The JSON schema that the answer must fit, where it must."""
+
+    @property
+    def run_id(self) -> str:
+        return asker_of(self.prompt_id)
+
+    @property
+    def root_run_id(self) -> str:
+        return self.above[-1] if self.above else self.run_id
+
+
+def note_of(kept: LastingPrompt) -> str:
+    """The note of a prompt that a call waits for; that of a question is its end alone, as in
+    stores of versions before."""
+    if kept.kind == "question":
+        return str(kept.expires_at)
+    return msgspec.json.encode(kept).decode()
+
+
+def read_note(prompt_id: str, note: str) -> LastingPrompt:
+    """What a note says.  Raises ``ValueError``."""
+    if note.startswith("{"):
+        return msgspec.json.decode(note, type=LastingPrompt)
+    return LastingPrompt(prompt_id, expires_at=int(note))
