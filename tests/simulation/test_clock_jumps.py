@@ -96,6 +96,13 @@ def silence(moments: Sequence[float], since: float, until: float) -> float:
     return max(later - before for before, later in pairwise(heard))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_tick_in_the_moment_in_which_a_world_is_looked_at_leaves_no_stray_task(seed: int) -> None:
+    settling = 2.0  # Twice a second, as long as nobody is at work.
+    history = simulate(waiting(2 * HOUR - settling), setup(hourly()), seed=seed)
+    assert fired(history) == [1.0, 2.0]
+
+
 # ── the heartbeat ────────────────────────────────────────────────────────────────────────────
 
 SET_BACK: Final = [

@@ -68,15 +68,14 @@ def read_tasks() -> frozenset[int]:
 def stray_tasks(runtime: Runtime, others: Container[int]) -> tuple[str, ...]:
     """The names of tasks that nobody at work needs, besides ``others``.
 
-    Needed are those that serve a process as long as it lives, those of runs in memory, and
-    whatever these have started themselves.
+    Needed are those that serve a process as long as it lives, those of runs in memory or on their
+    way there, and whatever these have started themselves.
     """
-    at_work = {run.lane.run_id for run in runtime.runs.in_memory}
     tasks = {task.id: task for task in anyio.get_running_tasks() if task.id not in others}
 
     def is_needed(task: TaskInfo) -> bool:
         name, above = task.name or "", tasks.get(task.parent_id or 0)
-        if name in at_work or name.startswith(HOUSE):
+        if name.startswith(HOUSE) or runtime.runs.is_busy(name):
             return True
         return above is not None and not (above.name or "").startswith(LIFE) and is_needed(above)
 
