@@ -27,17 +27,23 @@ class Asking:
         *,
         options: Sequence[str] = (),
         timeout: float | None = None,
+        given: object = None,
     ) -> Any:
         """Ask and wait for the answer.
 
         ``address`` is ``"user"`` (anybody who answers ``session:prompt`` events), a service such as
         ``"runtime"``, or a run id: the run gets the question as a message with a ``prompt_id``
-        and answers with ``hub.reply``.  Raises ``PromptTimeout`` after ``timeout`` seconds,
-        ``PromptClosed`` when the run asked is gone or the answer is refused, ``Closed`` when the
-        hub closes, and what a service raises.
+        and answers with ``hub.reply``.  ``given`` goes with the question to a service, as it is:
+        contents of files, or values as ``Secret``; no event has it.
+
+        Raises ``PromptTimeout`` after ``timeout`` seconds, ``PromptClosed`` when the run asked is
+        gone or the answer is refused, ``Closed`` when the hub closes, ``BadValue`` where something
+        is given to somebody else, and what a service raises.
         """
         self.pipeline.check("ask")
-        return await self.prompts.ask(address, question, options, timeout)
+        if given is not None and not self.is_served(address):
+            raise BadValue("given", f"only a service gets it, and {address!r} is none")
+        return await self.prompts.ask(address, question, options, timeout, given=given)
 
     def reply(
         self, prompt_id: str, content: str, *, is_error: bool = False, source: str = ""
@@ -97,9 +103,12 @@ class Asking:
         return self.prompts.reply(reply)
 
     def serve(
-        self, address: str, handler: Callable[[str], Any | Awaitable[Any]]
+        self, address: str, handler: Callable[..., Any | Awaitable[Any]]
     ) -> Callable[[], None]:
-        """Answer what is asked of ``address``; returns a function that stops it."""
+        """Answer what is asked of ``address``; returns a function that stops it.
+
+        ``handler(question)`` is called, or ``handler(question, given)`` where something was given.
+        """
         self.pipeline.check("serve")
         check_label("address", address)
         return self.prompts.serve(address, handler)

@@ -35,6 +35,7 @@ from hubbub.hub.events import (
     InLane,
     SessionAbort,
     SessionClose,
+    SessionReset,
     SessionTerminate,
 )
 from hubbub.hub.events.given_tools import ExternalTool
@@ -369,6 +370,12 @@ class Hub(Asking, Subscribing):
         """End a run now and permanently; from its acceptance on nothing reaches it."""
         check_text("reason", reason)
         return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
+
+    def reset(self, run_id: str, message: str = "") -> Receipt:
+        """Interrupt the turn at work and begin anew: the model sees nothing of what was said, but
+        for ``message``.  What waits, children, files and variables stay, and so does the record."""
+        check_text("message", message)
+        return self.pipeline.deliver(SessionReset(message=message), to=run_id)
 
     def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
         """Address ``event``, for an owner's own commits."""

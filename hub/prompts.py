@@ -52,7 +52,7 @@ NOTE: Final = "asked"
 
 LOST: Final = "lost: the process stopped"
 
-Service = Callable[[str], Any | Awaitable[Any]]
+Service = Callable[..., Any | Awaitable[Any]]
 
 
 class Asker(Protocol):
@@ -105,6 +105,7 @@ class Prompts:
         *,
         asker: Asker | None = None,
         check: Check = None,
+        given: object = None,
     ) -> Any:
         """Ask on behalf of a run or of nobody; ``check`` says which replies do not fit."""
         check_label("address", address)
@@ -115,7 +116,8 @@ class Prompts:
         check_seconds("timeout", timeout)
         service = self._services.get(address)
         if service is not None:
-            return await self._ask_service(service, question, timeout)
+            asked = (question,) if given is None else (question, given)
+            return await self._ask_service(service, asked, timeout)
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._pipeline.dispatcher.number:x}.{self._number}"
@@ -215,10 +217,12 @@ class Prompts:
                     raise PromptTimeout(prompt.id, timeout)
                 await prompt.wait()  # It came in time, and is on its way through the store.
 
-    async def _ask_service(self, service: Service, question: str, timeout: float | None) -> Any:
+    async def _ask_service(
+        self, service: Service, asked: tuple[object, ...], timeout: float | None
+    ) -> Any:
         with anyio.move_on_after(timeout) as scope:
             try:
-                answer = service(question)
+                answer = service(*asked)
                 if inspect.isawaitable(answer):
                     answer = await stepped(_wait(answer), is_lent=True)
                 return answer

@@ -49,6 +49,7 @@ from hubbub.runtime.arguments import (
     check_parts,
     check_values,
 )
+from hubbub.runtime.asked import RuntimeAnswers
 from hubbub.runtime.finding.published import PublishedAgent, publish
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
@@ -214,7 +215,8 @@ class Runtime(RunAccess):
         self.hub.addressing.agents = frozenset(self.definitions.names)
         self.hub.addressing.refusal_of_seed = self.definitions.refusal_of_seed
         self.hub.addressing.default_agent = self._default_agent
-        self._stop_serving = self.hub.serve("runtime", self._finder.answer)
+        answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
+        self._stop_serving = self.hub.serve("runtime", answers.answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
         await self._prompts.begin()
         await self.runs.begin()

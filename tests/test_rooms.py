@@ -87,7 +87,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/runs": (*KERNEL, "runtime/activities"),
     "runtime/supervision": (*KERNEL, "runtime/runs"),
     "runtime/schedules": (*HUB, "agents/definitions", "runtime/kernel"),
-    "runtime/finding": (*HUB, "runtime/schedules"),
+    "runtime/finding": (*HUB, "agents/state", "runtime/schedules", "runtime/inspection"),
     "runtime": (
         *KERNEL, "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
         "runtime/finding", "runtime/stores",

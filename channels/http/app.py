@@ -8,7 +8,7 @@ Whatever goes wrong on this way is a ``Refusal`` and answered as problem details
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anyio
 from starlette.types import Message, Receive, Scope, Send
@@ -18,11 +18,11 @@ from hubbub.channels.http.access import PREFLIGHT, Access, client_of
 from hubbub.channels.http.counts import Counts
 from hubbub.channels.http.dispatch import Paths
 from hubbub.channels.http.routes import table
-from hubbub.channels.http.wire.bodies import ClientGone, read_json, read_query
+from hubbub.channels.http.wire.bodies import ClientGone, read_body, read_json, read_query
 from hubbub.channels.http.wire.host import SOURCE, Host
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, Refusal, refusal_of
-from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
+from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -185,9 +185,11 @@ class HttpApp:
         assert route.handler is not None
         host = self._host
         query = read_query(scope, route.query)
-        body = None
-        if route.body is not None:
-            body = await read_json(scope, receive, route.body, host.limits, most=route.body_bytes)
+        body: Any = None
+        if isinstance(route.body, Content):
+            body = await read_body(scope, receive, host.limits, most=host.limits.file_bytes)
+        elif route.body is not None:
+            body = await read_json(scope, receive, route.body, host.limits, form=route.form)
         answer = await route.handler(HttpCall(host, scope, path, query, body))
         await self._send(scope, send, answer)
 
@@ -207,7 +209,7 @@ class HttpApp:
             *self.access.cors_headers(scope),
             *more,
         ]
-        if answer.status != 204:
+        if answer.status not in (204, 304):
             headers.insert(0, (b"content-type", answer.media_type.encode()))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body

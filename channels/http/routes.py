@@ -5,13 +5,24 @@ part brings as a route of Starlette is turned into one of ours here.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as StarletteRoute
 
 from hubbub.channels.http.access import Access
-from hubbub.channels.http.api import agents, health, messages
+from hubbub.channels.http.api import (
+    agents,
+    conversations,
+    files,
+    health,
+    messages,
+    prompts,
+    records,
+    runs,
+    schedules,
+    variables,
+)
 from hubbub.channels.http.api.sessions import session_routes
 from hubbub.channels.http.inspector.page import inspector_routes
 from hubbub.channels.http.wire.host import Host
@@ -22,13 +33,19 @@ __all__ = ["adopted", "table"]
 
 def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple[Route, ...]:
     """Every route of an app."""
-    routes = [*health.ROUTES, *agents.ROUTES, *messages.ROUTES]
+    routes = [route for part in _API for route in part]
     if access.has_token:
         routes += session_routes(access)
     if inspector:
         routes += inspector_routes()
     # streams and openai mount theirs here: routes += stream_routes(host)
     return tuple(routes)
+
+
+_API: Final[tuple[tuple[Route, ...], ...]] = (
+    health.ROUTES, agents.ROUTES, runs.ROUTES, records.ROUTES, messages.ROUTES, files.ROUTES,
+    conversations.ROUTES, prompts.ROUTES, schedules.ROUTES, variables.ROUTES,
+)  # fmt: skip
 
 
 def adopted(routes: Iterable[BaseRoute], **how: Any) -> Iterator[Route]:

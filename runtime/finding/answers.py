@@ -31,8 +31,9 @@ from hubbub.runtime.schedules.status import NOTES, schedule_statuses
 __all__ = ["QUESTIONS", "answer", "find_conversation", "run_info"]
 
 QUESTIONS: Final = (
-    '"runs", "run RUN_ID", "find KEY", "conversations {JSON}", "agents", "agent NAME" or '
-    '"schedules"'
+    '"runs", "run RUN_ID", "find KEY", "conversations {JSON}", "agents", "agent NAME", '
+    '"schedules", "trees {JSON}", "report RUN_ID {JSON}", "prompts", "state RUN_ID RECORD", '
+    '"files RUN_ID", "file RUN_ID PATH", "content RUN_ID PATH" or "test RUN_ID"'
 )
 """What ``answer`` answers, in words."""
 
@@ -50,8 +51,20 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
         agents                 the names of the agents that the last runtime had
         agent NAME             name, title and description of one of them; null
         schedules              what the store remembers of each
+        trees {JSON}           trees of runs, the newest first, as ``hubbub runs --json``; the JSON
+                               object has ended (also those without a live run) and limit
+        report RUN_ID {JSON}   everything about a run, as ``hubbub show --json``; with full, its
+                               whole conversation; null
+        prompts                what people are asked by all runs, the oldest first
+        state RUN_ID RECORD    the state of a run after that record of its own lane, or, without a
+                               number, as it is; null
+        files RUN_ID           its files, also those that wait in its inbox; null
+        file RUN_ID PATH       one of them: path, size, digest; null
+        content RUN_ID PATH    the bytes of it; null
+        test RUN_ID            a regression test of a root: name, text, recording; null
 
-    Raises ``BadValue`` for other questions.  ``now`` is µs since the Unix epoch.
+    Raises ``BadValue`` for other questions, and ``StoreFailed`` for what cannot be read.
+    ``now`` is µs since the Unix epoch.
     """
     verb, _, argument = question.partition(" ")
     match verb:
@@ -73,6 +86,12 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
             statuses = schedule_statuses(store.notes(NOTES), now)
             return [_plain(each) for each in statuses]
         case _:
+            # Loaded when it is asked for: most programs never look at a store in full.
+            from hubbub.runtime.finding.looks import LOOKS, look
+
+            if verb in LOOKS:
+                found = look(store, verb, argument)
+                return found if isinstance(found, bytes) else _plain(found)
             raise BadValue("runtime", f"ask {QUESTIONS}")
 
 

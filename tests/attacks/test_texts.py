@@ -72,9 +72,10 @@ TEXTS = frozenset((
 """Parameters that say something."""
 
 OTHERS = frozenset((
-    "args", "buffer", "enders", "event", "fn", "handler", "idle_timeout", "is_error", "is_new",
-    "kwargs", "limit", "lossless", "max_steps", "number", "once", "owner", "parallel_tool_calls",
-    "partial", "result", "run_ids", "schema", "timeout", "tools", "type", "until",
+    "args", "buffer", "enders", "event", "fn", "given", "handler", "idle_timeout", "is_error",
+    "is_new", "kwargs", "limit", "lossless", "max_steps", "number", "once", "owner",
+    "parallel_tool_calls", "partial", "result", "run_ids", "schema", "timeout", "tools", "type",
+    "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 

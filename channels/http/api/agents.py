@@ -4,19 +4,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from hubbub.channels.http.api.messages import MessageBody, keyed
+from hubbub.channels.http.api.views import AgentView
+from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
+from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
 
-__all__ = ["ROUTES", "AgentList", "AgentView"]
-
-
-class AgentView(Struct, frozen=True, kw_only=True):
-    """An agent: what it is called and what it does."""
-
-    name: str
-    title: str = ""
-    description: str = ""
+__all__ = ["ROUTES", "AgentList"]
 
 
 class AgentList(Struct, frozen=True):
@@ -28,20 +24,23 @@ class AgentList(Struct, frozen=True):
 async def list_agents(call: HttpCall) -> HttpAnswer:
     """Every agent."""
     names = await ask_runtime(call.hub, "agents")
-    return HttpAnswer(content={"agents": [await _agent(call, name) for name in names]})
+    return HttpAnswer(content={"agents": [await ask_runtime(call.hub, "agent", x) for x in names]})
 
 
 async def show_agent(call: HttpCall) -> HttpAnswer:
     """One of them."""
     name = call.path["name"]
-    found = await _agent(call, name)
+    found = await ask_runtime(call.hub, "agent", name)
     if found is None:
         raise Refusal("unknown-agent", f"there is no agent {name!r}")
     return HttpAnswer(content=found)
 
 
-async def _agent(call: HttpCall, name: str) -> object:
-    return await ask_runtime(call.hub, "agent", name)
+async def send_to_agent(call: HttpCall) -> HttpAnswer:
+    """Send to the one live run of an agent."""
+    message = keyed(call, call.body)
+    receipt = call.hub.send_to(call.path["name"], message, source=SOURCE)
+    return await answer_of(receipt, unknown="unknown-agent")
 
 
 ROUTES: Final = (
@@ -52,5 +51,10 @@ ROUTES: Final = (
     Route(
         method="GET", path="/api/agents/{name}", summary="An agent", handler=show_agent,
         answers={200: AgentView}, problems=("unknown-agent", "no-runtime"),
+    ),
+    Route(
+        method="POST", path="/api/agents/{name}/messages",
+        summary="Send a message to the one live run of an agent", handler=send_to_agent,
+        body=MessageBody, answers=RECEIPTS, problems=("unknown-agent", *REJECTIONS),
     ),
 )  # fmt: skip

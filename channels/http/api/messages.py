@@ -28,6 +28,12 @@ class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     key: str | None = None
 
 
+class ResetBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the conversation begins with, if anything."""
+
+    message: str = ""
+
+
 class ReasonBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why."""
 
@@ -60,7 +66,19 @@ async def close(call: HttpCall) -> HttpAnswer:
 
 async def terminate(call: HttpCall) -> HttpAnswer:
     """End a run and what is below it, now and permanently."""
-    return await answer_of(call.hub.terminate(call.path["run_id"], call.body.reason))
+    hub, run_id = call.hub, call.path["run_id"]
+    # Read before the run can act on it: what ends with it is live now.
+    below = await hub.journal.find(run_id, "below")
+    receipt = hub.terminate(run_id, call.body.reason)
+    await receipt
+    if receipt.accepted:
+        receipt.run_ids = (run_id, *below)
+    return await answer_of(receipt)
+
+
+async def reset(call: HttpCall) -> HttpAnswer:
+    """Begin a run's conversation anew."""
+    return await answer_of(call.hub.reset(call.path["run_id"], call.body.message))
 
 
 ROUTES: Final = (
@@ -80,5 +98,9 @@ ROUTES: Final = (
     Route(
         method="POST", path="/api/runs/{run_id}/terminate", summary="End the run now",
         handler=terminate, body=ReasonBody, answers=RECEIPTS, problems=REJECTIONS,
+    ),
+    Route(
+        method="POST", path="/api/runs/{run_id}/reset", summary="Begin its conversation anew",
+        handler=reset, body=ResetBody, answers=RECEIPTS, problems=REJECTIONS,
     ),
 )  # fmt: skip

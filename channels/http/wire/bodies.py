@@ -3,8 +3,9 @@
 Nothing is decompressed: a compressed body is refused, so that a small one cannot become large.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import anyio
@@ -14,8 +15,12 @@ from starlette.types import Receive, Scope
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import JSON, header_of
+from hubbub.hub.values import Secret
 
 __all__ = ["ClientGone", "read_body", "read_json", "read_query"]
+
+
+FORM: Final = "application/x-www-form-urlencoded"
 
 
 class ClientGone(Exception):
@@ -65,19 +70,27 @@ def _too_large(most: int) -> Refusal:
 
 
 async def read_json(
-    scope: Scope, receive: Receive, type_: Any, limits: HttpLimits, *, most: int | None = None
+    scope: Scope,
+    receive: Receive,
+    type_: Any,
+    limits: HttpLimits,
+    *,
+    form: Callable[[Mapping[str, str]], Any] | None = None,
 ) -> Any:
     """The body as an object of ``type_``; no body at all is one with nothing but defaults.
 
-    Raises ``Refusal`` for what is no JSON, does not fit, or says that it is something else.
+    ``form`` makes it of the fields of an HTML form.  Raises ``Refusal`` for what is no JSON, does
+    not fit, or says that it is something else.
     """
-    body = await read_body(scope, receive, limits, most=most)
+    body = await read_body(scope, receive, limits)
     media_type = header_of(scope, b"content-type").partition(";")[0].strip().lower()
     if not body and not media_type:
         body, media_type = b"{}", JSON
-    if media_type != JSON and not media_type.endswith("+json"):
-        raise Refusal("unsupported-media-type", f"send {JSON}")
     try:
+        if media_type == FORM and form is not None:
+            return form({name: found[-1] for name, found in _values(body).items()})
+        if media_type != JSON and not media_type.endswith("+json"):
+            raise Refusal("unsupported-media-type", f"send {JSON}")
         return _decoder(type_).decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Refusal("invalid-request", f"the body: {error}") from None
@@ -85,7 +98,14 @@ async def read_json(
 
 @cache
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(type_)
+    return msgspec.json.Decoder(type_, dec_hook=_secret)
+
+
+def _secret(type_: type, value: object) -> object:
+    """A value that only the runtime may read."""
+    if type_ is not Secret or not isinstance(value, str):
+        raise ValueError("expected a text")
+    return Secret(value)
 
 
 def read_query(scope: Scope, type_: Any) -> Any:

@@ -78,4 +78,4 @@ def refusal_of_receipt(receipt: Receipt, *, unknown: str = "unknown-run") -> Ref
         more["headers"] = {"retry-after": "1"}
     if len(receipt.run_ids) > 1:
         more["run_ids"] = receipt.run_ids
-    return Refusal(kind, f"rejected: {receipt.reason}", **more)
+    return Refusal(kind, f"rejected: {receipt.explanation}", **more)

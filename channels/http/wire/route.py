@@ -101,13 +101,13 @@ class Route(Struct, frozen=True, kw_only=True):
     asgi: ASGIApp | None = None
     query: Any = None
     body: Any = None
+    form: Callable[[Mapping[str, str]], Any] | None = None
+    """What makes the body of the fields of an HTML form, where one may send it."""
     answers: Mapping[int, Any] = {}
     problems: tuple[str, ...] = ()
     is_open: bool = False
     is_stream: bool = False
     is_documented: bool = True
-    body_bytes: int | None = None
-    """How large a body may be, if not as large as others."""
 
     @property
     def name(self) -> str:

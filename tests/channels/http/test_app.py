@@ -1,9 +1,9 @@
 """The app: one way of a request, whatever it asks for."""
 
-from contextlib import asynccontextmanager
-
 import httpx
 import pytest
+from http_apps import client_of
+from http_apps import served as served_app
 
 from hubbub import Agent, Runtime, ScriptedModel
 from hubbub.channels.http import HttpApp, HttpLimits
@@ -12,17 +12,12 @@ from hubbub.hub.errors import BadValue, CallerError
 pytestmark = pytest.mark.anyio
 
 
-def client_of(app, host="localhost"):
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
+def hello():
+    return Agent("support", "You help.", model=ScriptedModel(["Hello."] * 20))
 
 
-@asynccontextmanager
-async def served(ports, **options):
-    support = Agent("support", "You help.", model=ScriptedModel(["Hello."] * 20))
-    rt = Runtime([support], store="memory", ports=ports)
-    app = HttpApp(rt.hub, **options)
-    async with rt, app, client_of(app) as client:
-        yield rt, app, client
+def served(ports, **options):
+    return served_app(ports, hello(), **options)
 
 
 async def test_a_message_is_accepted_once_with_its_key(ports):

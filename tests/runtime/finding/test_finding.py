@@ -393,6 +393,53 @@ async def test_what_cannot_be_answered_is_refused(
             await rt.hub.ask("runtime", question)
 
 
+@tool
+async def note(state: RunState) -> str:
+    """Write a note."""
+    await state.files.write("notes/one.txt", "a note")
+    return "written"
+
+
+@pytest.mark.spec("U-06")
+async def test_runs_are_shown_in_full(
+    asked: Callable[..., Any], store: Store, request: pytest.FixtureRequest
+) -> None:
+    desk = model_agent(ScriptedModel([reply("", call("note")), "Done."]), note, name="desk")
+    async with asked(desk) as (rt, ask):
+        run = await rt.start("desk", "Note it.", session_key="k")
+        await run.result()
+        asking = await rt.start("bot", "ask")
+        await anyio.sleep(1)
+        trees = await ask('trees {"limit": 1}')
+        assert [x["run_id"] for x in trees["runs"]] == [asking.run_id] and trees["more"] == 1
+        assert [x["question"] for x in trees["prompts"]] == ["Really?"]
+        assert await ask("prompts") == trees["prompts"]
+        report = await ask(f'report {run.run_id} {{"full": true}}')
+        assert report["run"]["session_key"] == "k"
+        assert [x["path"] for x in report["files"]] == ["notes/one.txt"]
+        assert report["conversation"][-1]["text"] == "Done."
+        last = await ask(f"state {run.run_id}")
+        assert last["seq"] == report["seq"]
+        assert [(await ask(f"state {run.run_id} {n}"))["seq"] for n in range(4)] == [0, 1, 2, 3]
+        assert await ask(f"state {run.run_id} {last['seq'] + 1}") is None
+        (file,) = await ask(f"files {run.run_id}")
+        assert file == await ask(f"file {run.run_id} /attachments/notes/one.txt")
+        in_ports = store.blobs is None  # The contents are elsewhere.
+        if not in_ports or request.node.callspec.params["asked"] == "with a runtime":
+            assert await ask(f"content {run.run_id} notes/one.txt") == b"a note"
+        assert await ask(f"content {run.run_id} notes/two.txt") is None
+        made = await ask(f"test {run.run_id}")
+        assert made["recording_name"] in made["text"] and made["recording"].count("\n") > 5
+        for verb in ("report", "state", "files", "file", "content", "test"):
+            assert await ask(f"{verb} nobody x") is None
+        for wrong in (
+            "trees {", 'trees {"limit": 0}', 'trees {"other": 1}', f"report {run.run_id} [",
+            f"state {run.run_id} -1", f"state {run.run_id} ²",
+        ):  # fmt: skip
+            with pytest.raises(BadValue):
+                await ask(wrong)
+
+
 class Counting:
     """A reader that counts the rows it gives, and the events."""
 

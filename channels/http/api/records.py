@@ -1,0 +1,65 @@
+"""Records: the durable events of a run, a page at a time."""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.channels.http.wire.problems import Refusal
+from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import encode_event
+from hubbub.hub.hub import Hub
+
+__all__ = ["ROUTES", "RecordPage"]
+
+MAX_PAGE: Final = 1_000
+
+
+class RecordsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which records: behind a position (``start``: from the beginning), of types that match one of
+    the patterns, parted by commas."""
+
+    after: str | None = None
+    types: str = "*"
+    limit: int = 200
+
+
+class RecordPage(Struct, frozen=True, kw_only=True):
+    """Durable events in order, each with its ``position``; ``next`` is the position to go on
+    after."""
+
+    records: tuple[dict[str, Any], ...]
+    next: str
+
+
+async def list_records(call: HttpCall) -> HttpAnswer:
+    """A page of the durable events of a run."""
+    hub, query, run_id = call.hub, call.query, call.path["run_id"]
+    if not 0 < query.limit <= MAX_PAGE:
+        raise Refusal("invalid-value", f"limit: expected a number from 1 to {MAX_PAGE:,}")
+    if await hub.journal.info(run_id) is None:
+        raise Refusal("unknown-run", "there is no such run")
+    types = tuple(part.strip() for part in query.types.split(","))
+    events = await hub.read(run_id, after=query.after, types=types, limit=query.limit)
+    last = hub.cursor(events[-1]) if events else query.after or "start"
+    records = b",".join(_record(hub, event) for event in events)
+    return HttpAnswer(content=b'{"records":[%b],"next":%b}' % (records, _text(last)))
+
+
+def _record(hub: Hub, event: Event) -> bytes:
+    """An event as JSON with its position in front."""
+    return b'{"position":%b,%b' % (_text(hub.cursor(event)), encode_event(event)[1:])
+
+
+def _text(value: str) -> bytes:
+    return msgspec.json.encode(value)
+
+
+ROUTES: Final = (
+    Route(
+        method="GET", path="/api/runs/{run_id}/records", summary="The durable events of a run",
+        handler=list_records, query=RecordsQuery, answers={200: RecordPage},
+        problems=("unknown-run",),
+    ),
+)  # fmt: skip

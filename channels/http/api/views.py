@@ -1,0 +1,228 @@
+"""What a runtime answers, as types: for the OpenAPI document, and for who reads it.
+
+They follow what ``hubbub.runtime`` makes, which channels do not import; a test holds both together.
+All times are µs since the Unix epoch, UTC.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from hubbub.hub.events import FileRef, PromptKind
+from hubbub.hub.store.journal import RunStatus
+
+__all__ = [
+    "AgentView", "AwaitedView", "ConversationPage", "ConversationView", "FileView", "PromptView",
+    "ReportView", "RunView", "ScheduleView", "StateView", "TreesView",
+]  # fmt: skip
+
+
+class AgentView(Struct, frozen=True, kw_only=True):
+    """An agent: what it is called and what it does."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+
+
+class RunView(Struct, frozen=True, kw_only=True):
+    """A run as a line of a list; ``depth`` counts the shown runs above it.
+
+    ``inbox`` is ``open``, ``closing``, ``terminated`` or ``ended``; ``waiting`` how much waits in
+    it; ``outcome`` is empty until the run has ended.
+    """
+
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    depth: int
+    agent: str
+    name: str
+    status: str
+    inbox: str
+    outcome: str
+    created_at: int
+    waiting: int
+    session_key: str
+
+
+class PromptView(Struct, frozen=True, kw_only=True):
+    """What a person is asked.
+
+    ``kind`` is ``question``, ``approval`` (may ``tool`` run with these ``arguments``?) or
+    ``external`` (the result of ``tool``).  An answer must fit ``schema`` where there is one.
+    ``is_answered``: an answer waits in its run's inbox.
+    """
+
+    prompt_id: str
+    run_id: str
+    root_run_id: str
+    agent: str
+    kind: PromptKind
+    question: str
+    options: tuple[str, ...]
+    tool: str
+    arguments: Any
+    schema: Any
+    since: int
+    expires_at: int | None
+    waits_in: str
+    is_answered: bool
+
+
+class TreesView(Struct, frozen=True, kw_only=True):
+    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out.
+
+    ``prompts`` is what people are asked by these runs.
+    """
+
+    runs: tuple[RunView, ...]
+    more: int
+    prompts: tuple[PromptView, ...]
+
+
+class WaitingView(Struct, frozen=True, kw_only=True):
+    """An item in an inbox."""
+
+    at: int
+    seq: int
+    type: str
+    source: str
+    text: str
+
+
+class SaidView(Struct, frozen=True, kw_only=True):
+    """A piece of a conversation; ``depth`` counts the takeover frames that it is said in."""
+
+    at: int
+    seq: int
+    who: str
+    text: str
+    files: tuple[str, ...] = ()
+    depth: int = 0
+
+
+class ReportView(Struct, frozen=True, kw_only=True):
+    """Everything about one run but its secrets.
+
+    ``ancestors`` begins with the root.  ``stack`` names the agents through whom a conversation is
+    held, while one has taken it over.  ``conversation`` leaves out ``earlier`` pieces at its
+    beginning.  ``failure`` is the last error on record; ``prompts`` is asked by it and below it.
+    """
+
+    run: RunView
+    descriptor: dict[str, Any] | None
+    ancestors: tuple[str, ...]
+    stack: tuple[str, ...]
+    kind: str
+    phase: str
+    session: int
+    step: int
+    seq: int
+    usage: dict[str, Any]
+    children: tuple[RunView, ...]
+    files: tuple[FileRef, ...]
+    keys: dict[str, Any]
+    waiting: tuple[WaitingView, ...]
+    conversation: tuple[SaidView, ...]
+    earlier: int
+    failure: str
+    prompts: tuple[PromptView, ...]
+
+
+class StateView(Struct, frozen=True, kw_only=True):
+    """A run's state after record ``seq`` of its own lane.
+
+    ``kind`` is ``model`` or ``code``, or empty before a session has begun.  ``conversation`` is
+    what the model sees (side B of a two-sided agent: ``conversation_b``); ``calls`` are those of
+    the step at work, with their results so far.
+    """
+
+    run_id: str
+    seq: int
+    at: int
+    kind: str
+    agent: str
+    phase: str
+    session: int
+    in_session: bool
+    side: str
+    turn: int
+    step: int
+    attempt: int
+    restarts: int
+    status: str
+    parked: bool
+    closing: bool
+    usage: dict[str, Any]
+    draft: str
+    conversation: tuple[dict[str, Any], ...]
+    conversation_b: tuple[dict[str, Any], ...]
+    calls: tuple[dict[str, Any], ...]
+    children: tuple[str, ...]
+    files: tuple[FileRef, ...]
+    keys: dict[str, Any]
+
+
+class AwaitedView(Struct, frozen=True, kw_only=True):
+    """Something that a conversation waits for: a ``question``, an ``approval``, an ``external``
+    result, or a ``child``."""
+
+    kind: str
+    run_id: str
+    prompt_id: str = ""
+    question: str = ""
+    options: tuple[str, ...] = ()
+    tool: str = ""
+    arguments: Any = None
+    schema: Any = None
+
+
+class ConversationView(Struct, frozen=True, kw_only=True):
+    """A conversation.
+
+    ``key`` is its session key, empty for one without.  ``title`` are the first words said in it.
+    ``last_activity`` is when it was opened or a user spoke to it last.  ``cursor`` is its place.
+    """
+
+    key: str
+    run_id: str
+    agent: str
+    status: RunStatus
+    title: str
+    last_activity: int
+    created_at: int
+    waits_for: tuple[AwaitedView, ...] = ()
+    cursor: str = ""
+
+
+class ConversationPage(Struct, frozen=True, kw_only=True):
+    """A page of conversations, the one that was spoken to last first.
+
+    ``next`` is the cursor to go on ``before``; empty where nothing older is left.
+    """
+
+    conversations: tuple[ConversationView, ...]
+    next: str = ""
+
+
+class FileView(Struct, frozen=True, kw_only=True):
+    """A file of a run; one that ``waits`` came to its inbox and is its own when it is taken."""
+
+    path: str
+    size: int
+    digest: str
+    waits: bool = False
+
+
+class ScheduleView(Struct, frozen=True, kw_only=True):
+    """A schedule: when it is due next, and what its last fire came to."""
+
+    uid: str
+    kind: str
+    agent: str
+    next_at: int | None
+    last_tick: int
+    last_fired_at: int
+    last_outcome: str
+    run_id: str

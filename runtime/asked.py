@@ -1,0 +1,116 @@
+"""``RuntimeAnswers``: what a runtime at work answers at the address ``runtime``.
+
+What its store says it answers as any process would that shares the store (``Finder``); the rest
+takes a runtime:
+
+    variables RUN_ID REQUEST_ID     which variables a creation waits for: names only
+    provide RUN_ID REQUEST_ID       and its variables: the child is started; ``given`` are the
+                                    values by name, each a ``Secret``
+    content RUN_ID PATH             the bytes of a file; null
+    put RUN_ID PATH                 sends a run a file; ``given`` is its content
+
+A file that is sent comes as a message that triggers no turn: the run has it as soon as it takes
+what waits, under this name, or under the next free one where it has made such a file meanwhile.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hubbub.agents.state.area import MAX_FILE_BYTES, MAX_FILES, path_problem, without_root
+from hubbub.hub.errors import BadPath, BadValue, CallerError, LimitExceeded, NoSuchFile
+from hubbub.hub.events import FileRef, SessionMessage
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_label
+from hubbub.hub.values import Secret
+from hubbub.runtime.activities.other_runs import LookAt
+from hubbub.runtime.activities.variable_requests import pending, provide
+from hubbub.runtime.finding.finder import Finder
+from hubbub.runtime.kernel.services import Services
+
+__all__ = ["RuntimeAnswers"]
+
+SOURCE = "files"
+"""The source of files that are sent: by it and by name and content they are the same again."""
+
+
+class RuntimeAnswers:
+    """Answers questions, some of which have something done."""
+
+    def __init__(self, finder: Finder, services: Services, look_at: LookAt) -> None:
+        self._finder = finder
+        self._services = services
+        self._hub = services.hub
+        self._look_at = look_at
+
+    async def answer(self, question: str, given: object = None) -> Any:
+        """The answer, as JSON has it, but for contents and receipts.
+
+        Raises ``BadValue``, and what is refused: ``VariablesRefused``, ``BadPath``,
+        ``LimitExceeded``, ``CallerError``.
+        """
+        verb, _, argument = question.partition(" ")
+        one, _, other = argument.partition(" ")
+        match verb:
+            case "variables":
+                check_label("request_id", other)
+                found = await pending(self._services, self._look_at, one, other)
+                return msgspec.to_builtins(found)
+            case "provide":
+                check_label("request_id", other)
+                values = _values(given)
+                started, _ = await provide(self._services, self._look_at, one, other, values)
+                return {"reference": started}
+            case "content":
+                return await self._content(one, other)
+            case "put":
+                return await self._put(one, other, given)
+            case _:
+                return await self._finder.answer(question)
+
+    # ── files ────────────────────────────────────────────────────────────────────────────────
+
+    async def _content(self, run_id: str, path: str) -> bytes | None:
+        found = await self._finder.answer(f"file {run_id} {path}")
+        if found is None:
+            return None
+        root = (await self._finder.run(run_id)).root_run_id
+        content = await self._hub.ports.blobs.get(root, found["digest"])
+        if content is None:
+            raise NoSuchFile(path, "its content is no longer kept")
+        return content
+
+    async def _put(self, run_id: str, path: str, content: object) -> Receipt:
+        if not isinstance(content, bytes):
+            raise BadValue("given", f"expected bytes, not {type(content).__name__}")
+        name = without_root(path)
+        if problem := path_problem(name):
+            raise BadPath(path, problem)
+        if len(content) > MAX_FILE_BYTES:
+            raise LimitExceeded("bytes of a file", MAX_FILE_BYTES, "send several files")
+        info = await self._finder.run(run_id)
+        digest = await self._hub.ports.offload.run(lambda: hashlib.sha256(content).hexdigest())
+        files = await self._finder.answer(f"files {run_id}")
+        for each in files:
+            if each["path"] == name:
+                if each["digest"] == digest:
+                    return Receipt("duplicate", run_id=run_id)
+                raise CallerError(f"there is another file {name!r}; choose another name")
+        if len(files) >= MAX_FILES:
+            raise LimitExceeded("files of a run", MAX_FILES, "have its agent delete some")
+        await self._hub.ports.blobs.put(info.root_run_id, digest, content)
+        ref = FileRef(path=name, digest=digest, size=len(content))
+        key = hashlib.sha256(f"{name}\0{digest}".encode()).hexdigest()
+        message = SessionMessage(
+            files=(ref,), silent=True, triggers=False, source=SOURCE, key=key
+        )  # fmt: skip
+        return await self._hub.pipeline.deliver(message, to=run_id)
+
+
+def _values(given: object) -> dict[str, str]:
+    """What was given as secrets, revealed for those who keep it."""
+    if not isinstance(given, Mapping) or not all(isinstance(x, Secret) for x in given.values()):
+        raise BadValue("given", "expected a mapping from names to secrets")
+    return {str(name): value.reveal() or "" for name, value in given.items()}
