@@ -159,8 +159,9 @@ class MemoryJournal:
     def reader(self) -> MemoryReader:
         """A reader of what is kept; call it where the store is used."""
         return MemoryReader(
-            self.name, self._rows, self._notes, self._stored_after, lambda: self._tip
-        )
+            self.name, self._rows, self._notes, self._stored_after, self._stored_of,
+            lambda: self._tip,
+        )  # fmt: skip
 
     def _stored_after(self, position: int) -> Iterator[tuple[int, Event]]:
         while position < self._tip:
@@ -168,6 +169,20 @@ class MemoryJournal:
             event = self._at(position)
             if event is not None:
                 yield position, event
+
+    def _stored_of(self, run_id: str, after: int, backwards: bool) -> Iterator[tuple[int, Event]]:
+        """The events of one run, without a look at those of others."""
+        row = self._rows.find(run_id)
+        places = row.positions if row is not None else []
+        of_hub = [*self._hub_positions_of.get(run_id, ())]
+        order: Callable[[Sequence[int]], Iterable[int]] = reversed if backwards else iter
+        for position in merge(order(places), order(of_hub), reverse=backwards):
+            if position > after:
+                event = self._at(position)
+                if event is not None:
+                    yield position, event
+            elif backwards:
+                return
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

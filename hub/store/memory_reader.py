@@ -3,7 +3,8 @@
 import errno
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from heapq import nlargest, nsmallest
+from heapq import merge, nlargest, nsmallest
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ __all__ = ["MemoryReader"]
 
 EventsAfter: TypeAlias = Callable[[int], Iterator[tuple[int, Event]]]
 """The events that are kept after a position, with theirs."""
+EventsOf: TypeAlias = Callable[[str, int, bool], Iterator[tuple[int, Event]]]
+"""Those of one run, the last one first where that is asked for."""
 
 
 class MemoryReader:
@@ -42,12 +45,14 @@ class MemoryReader:
         rows: MemoryRows,
         notes: Mapping[str, str],
         events: EventsAfter,
+        events_of: EventsOf,
         tip: Callable[[], int],
     ) -> None:
         self._name = name
         self._rows = rows
         self._notes = notes
         self._events = events
+        self._events_of = events_of
         self._tip = tip
 
     @property
@@ -140,12 +145,14 @@ class MemoryReader:
     def event_rows(
         self, run_ids: Collection[str] | None = None, *, after: int = 0, backwards: bool = False
     ) -> Iterator[EventRow]:
-        found = (
-            (position, event)
-            for position, event in self._events(max(0, after))
-            if run_ids is None or event.run_id in run_ids
-        )
-        for position, event in reversed([*found]) if backwards else found:
+        after = max(0, after)
+        if run_ids is None:
+            kept = self._events(after)
+            found = reversed([*kept]) if backwards else kept
+        else:
+            lanes = (self._events_of(run_id, after, backwards) for run_id in {*run_ids})
+            found = merge(*lanes, key=itemgetter(0), reverse=backwards)
+        for position, event in found:
             yield EventRow(
                 position, event.run_id, event.root_run_id, event.lane, event.seq, event.type, None,
                 encode_event(event),
