@@ -4,7 +4,7 @@ import { prompts, variableRequests } from "./hub.js";
 import { PromptCard, VariablesCard } from "./questions.js";
 import { Empty, Json, Prose } from "./controls.js";
 import { runLink } from "./router.js";
-import { agentName, asText, cut, span, time } from "./words.js";
+import { agentName, asText, callKey, cut, span, time } from "./words.js";
 
 const PIECES = 120;
 
@@ -39,14 +39,21 @@ function pieceOf(event, state) {
     case "agent:thinking": return event.text ? [make("thinking", { text: event.text })] : [];
     case "agent:tool:complete": {
       const piece = make("tool", { call: event, start: null });
-      state.calls.set(`${event.step}/${event.index}`, piece);
+      state.calls.set(callKey(event), piece);
       return [piece];
     }
     case "agent:tool:start": {
-      const piece = state.calls.get(`${event.step}/${event.index}`);
+      const piece = state.calls.get(callKey(event));
       if (piece && !piece.start) { piece.start = event; return []; }
       return [make("tool", { call: null, start: event })];
     }
+    case "agent:step":
+      // A call that was refused never started: what it was asked with is here.
+      (event.calls || []).forEach((call, index) => {
+        const piece = state.calls.get(`${event.step || 0}/${index}`);
+        if (piece && !piece.start && piece.call.name === call.name) piece.args = call.arguments;
+      });
+      return [];
     case "agent:child":
       return event.takeover && !event.error ? [] : [make("kin", {
         text: event.error ? `could not start ${agentName(event.child_agent)}: ${event.error}`
@@ -137,10 +144,11 @@ function ToolPiece({ piece }) {
   const { call, start } = piece;
   const name = (call || start).name;
   const took = call && start ? span(call.at - start.at) : "";
-  const args = start?.arguments || "";
+  const args = start?.arguments || piece.args || "";
+  const told = call?.is_error ? call.output : args === "{}" ? "" : args;
   return html`<details class=${`piece tool ${call?.is_error ? "is-fault" : ""}`}>
     <summary><span class="mono">${name}</span>
-      <span class="tool-args mono">${cut(args === "{}" ? "" : args, 90)}</span>
+      <span class="tool-args mono">${cut(told || "", 120)}</span>
       <span class="muted">${call ? took : "at work…"}</span></summary>
     ${args && args !== "{}" && html`<${Prose} text=${args} />`}
     ${call && html`<${Prose} text=${call.output || "no output"} />`}

@@ -39,8 +39,8 @@ function Facts({ report }) {
       tools=${html`<${Curl} what="show this run" call=${{ method: "GET",
         path: `api/runs/${part(run.run_id)}` }} />`}>
     <dl class="facts">
-      <dt>Status</dt><dd><${Status} word=${word} />${report.phase ? html` <span class="muted">${
-        report.phase}</span>` : ""}</dd>
+      <dt>Status</dt><dd><${Status} word=${word} />${report.phase && report.phase !== "live"
+        ? html` <span class="muted">${report.phase}</span>` : ""}</dd>
       ${report.failure && html`<dt>Failure</dt><dd class="fault-text">${cut(report.failure, 600)}</dd>`}
       <dt>Id</dt><dd><${Copyable} text=${run.run_id} label="the run's id" /></dd>
       ${run.session_key && html`<dt>Session key</dt><dd><${Copyable} text=${run.session_key}

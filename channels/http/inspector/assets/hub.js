@@ -4,6 +4,7 @@ import { get, part } from "./api.js";
 import { EventStream } from "./event_stream.js";
 import { applyToForest, clearForest, listed, runOf, treesLeftOut } from "./forest.js";
 import { Records } from "./records.js";
+import { noteTaken } from "./sent.js";
 
 const MAX_LISTED = 500; // Dead letters, gaps.
 const TREES = 1_000;
@@ -64,14 +65,16 @@ function take(type, event) {
   return undefined;
 }
 
+const isRunId = (address) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(address);
+
 const LISTENERS = {
   "session:prompt": (event) => {
-    if (event.to && event.to.startsWith("run")) return;
+    if (isRunId(event.to || "")) return; // One run asks another: nothing for people.
     edit(prompts, (map) => map.set(event.prompt_id, { ...event, since: event.at }));
   },
   "session:prompt:end": (event) => edit(prompts, (map) => map.delete(event.prompt_id)),
   "session:variables": askedFor,
-  "agent:child": (event) => { if (event.child_run_id) provided(event.child_run_id); },
+  "session:taken": noteTaken,
   "agent:complete": (event) => {
     const ofRun = [...prompts.peek().values()].filter((each) => each.run_id === event.run_id);
     if (ofRun.length) {
@@ -90,20 +93,19 @@ function edit(held, change) {
 }
 
 function askedFor(event) {
-  if (event.lane === "own" && event.names?.length) {
+  if (event.lane === "in") {
+    if (event.child_run_id) given(event.request_id);
+  } else if (event.names?.length && event.expires_at > Date.now() * 1_000) {
     edit(variableRequests, (map) => map.set(event.request_id, event));
-  } else if (event.child_run_id) {
-    edit(variableRequests, (map) => map.delete(event.request_id));
   }
 }
-const provided = (child) => {
-  for (const each of variableRequests.peek().values()) {
-    if (each.child_run_id === child) edit(variableRequests, (map) => map.delete(each.request_id));
-  }
-};
 
 export const answered = (promptId) => edit(prompts, (map) => map.delete(promptId));
-export const given = (requestId) => edit(variableRequests, (map) => map.delete(requestId));
+export function given(requestId) {
+  if (variableRequests.peek().has(requestId)) {
+    edit(variableRequests, (map) => map.delete(requestId));
+  }
+}
 
 function noteTrouble(event) {
   troubles.value = [event, ...troubles.peek()].slice(0, MAX_LISTED);
@@ -147,7 +149,10 @@ const TELLING = new Set([
 class ShownRun {
   constructor(id) {
     this.id = id;
-    this.records = new Records(id);
+    this.records = new Records(id, (event) => {
+      // Which requests are open is known from the records alone.
+      if (event.type === "session:variables") askedFor(event);
+    });
     this.report = signal(null);
     this.problem = signal(null);
     this.#cost = 0;

@@ -1,7 +1,7 @@
 // Plots of a run: tokens of each model call, and how long calls of models and tools took.
 import { html, useEffect, useRef } from "./lib.js";
 import { Empty } from "./controls.js";
-import { count, short } from "./words.js";
+import { callKey, count, short, time } from "./words.js";
 
 const MAX_POINTS = 2_000;
 
@@ -20,9 +20,9 @@ export function measure(list) {
         output: usage.output_tokens || 0, cached: usage.cache_read_tokens || 0,
       });
     } else if (event.type === "agent:tool:start") {
-      begun.set(`${event.step}/${event.index}`, event.at);
+      begun.set(callKey(event), event.at);
     } else if (event.type === "agent:tool:complete") {
-      const since = begun.get(`${event.step}/${event.index}`);
+      const since = begun.get(callKey(event));
       if (since) tools.push({ at: event.at, took: event.at - since });
     }
     if (event.type !== "agent:text" && event.type !== "agent:thinking") before = event.at;
@@ -45,7 +45,7 @@ export function Plots({ view }) {
         <span class="key is-out"></span>output ${count(total("output"))}
         <span class="key is-cached"></span>read from cache ${count(total("cached"))}</p>
       <${Plot} kind="bars" label="Tokens by model call" columns=${[numbers,
-        steps.map((step) => step.input + step.output), steps.map((step) => step.input),
+        steps.map((step) => taken(step) + step.output), steps.map(taken),
         steps.map((step) => step.cached)]} />
     </section>`}
     <section class="section" aria-label="Latency">
@@ -56,6 +56,9 @@ export function Plots({ view }) {
     </section>
   </div>`;
 }
+
+/** Some providers count what they read from their cache as input, too, and some do not. */
+const taken = (step) => (step.cached > step.input ? step.input + step.cached : step.input);
 
 function median(list) {
   if (list.length === 0) return "–";
@@ -165,7 +168,11 @@ function optionsOf(UPlot, kind, element) {
   });
   return {
     ...common, scales: { x: { time: true }, y: { range: (_, __, high) => [0, Math.max(0.01, high * 1.1)] } },
-    axes: [{ ...axis, size: 26, grid: { show: false } }, { ...axis, values: (_, all) => all.map(seconds) }],
+    axes: [
+      { ...axis, size: 26, space: 80, grid: { show: false },
+        values: (_, all) => all.map((value) => time(value * 1_000_000)) },
+      { ...axis, values: (_, all) => all.map(seconds) },
+    ],
     series: [{}, dots("--plot-out"), dots("--plot-tool")],
   };
 }

@@ -3,7 +3,7 @@ import { html, signal, useEffect } from "./lib.js";
 import { get, part } from "./api.js";
 import { runLink } from "./router.js";
 import { Curl, Empty, Fault, Json, Prose } from "./controls.js";
-import { cursorAt } from "./timeline.js";
+import { cursorAt, toRecord } from "./timeline.js";
 import { agentName, count, kindOf, moment, millis, ownFields, size, tail } from "./words.js";
 
 const state = signal({ of: "", value: null, problem: null });
@@ -39,6 +39,7 @@ export function RecordPanel({ view }) {
       <span class=${`dot is-${kindOf(event)}`} aria-hidden="true"></span>
       <h3>${event.type}</h3>
       <span class="muted">${event.lane === "in" ? `inbox ${event.seq}` : `record ${event.seq}`}</span>
+      <button type="button" class="quiet" aria-label="Close" onClick=${() => toRecord(view, -1)}>×</button>
     </header>
     <dl class="facts">
       <dt>At</dt><dd>${moment(event.at)}.${millis(event.at)}</dd>

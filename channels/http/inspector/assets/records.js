@@ -5,8 +5,10 @@ import { get, part } from "./api.js";
 const PAGE = 500;
 
 export class Records {
-  constructor(runId) {
+  /** `onRecord` is told of each record, once, in order. */
+  constructor(runId, onRecord) {
     this.runId = runId;
+    this.#onRecord = onRecord;
     this.list = [];
     /** Index in the list by number in the run's own lane. */
     this.ownIndex = [];
@@ -20,6 +22,7 @@ export class Records {
   }
 
   #lastSeq;
+  #onRecord;
   #changed;
   #early = [];
   #abort = new AbortController();
@@ -74,6 +77,7 @@ export class Records {
     this.#lastSeq[lane] = event.seq;
     if (lane === "own") this.ownIndex[event.seq] = this.list.length;
     this.list.push(event);
+    this.#onRecord(event);
     return true;
   }
 

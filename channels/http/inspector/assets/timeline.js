@@ -1,7 +1,7 @@
 // A run's records, line by line, with the scrubber that moves through them.
 import { breathe, html, oncePerFrame, signal, useEffect, useMemo, useRef } from "./lib.js";
 import { go, place, runLink } from "./router.js";
-import { KIND_NAMES, count, headline, kindOf, millis, span, time } from "./words.js";
+import { KIND_NAMES, callKey, count, headline, kindOf, millis, span, time } from "./words.js";
 import { VirtualList } from "./virtual_list.js";
 
 const LINE = 28;
@@ -60,8 +60,9 @@ function took(records, index) {
   if (event.type === "agent:tool:complete") {
     for (let each = index - 1; each >= Math.max(0, index - 200); each -= 1) {
       const start = records.list[each];
-      if (start.type === "agent:tool:start" && start.step === event.step
-        && start.index === event.index) return event.at - start.at;
+      if (start.type === "agent:tool:start" && callKey(start) === callKey(event)) {
+        return event.at - start.at;
+      }
     }
   }
   if (event.type === "agent:step") {

@@ -74,6 +74,9 @@ const KINDS = {
   "agent:record": "data",
 };
 
+/** Names a call among those of its run; numbers that are 0 are left out of events. */
+export const callKey = (event) => `${event.step || 0}/${event.index || 0}`;
+
 /** What an event is about: say, model, tool, ask, kin, data, fault or life. */
 export function kindOf(event) {
   if (event.is_error || event.success === false) return "fault";
