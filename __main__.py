@@ -15,6 +15,7 @@ try:
     import logging
     import os
     from collections.abc import Callable, Coroutine, Sequence
+    from functools import partial
     from typing import Any, Final, TypeVar
 
     import anyio
@@ -26,6 +27,7 @@ try:
     from hubbub.runtime.cli.chat_command import chat_command
     from hubbub.runtime.cli.demo_command import demo_command
     from hubbub.runtime.cli.printing import FAILED, Backend, CommandScreen
+    from hubbub.runtime.cli.serve_command import ServedAt, serve_command
     from hubbub.runtime.cli.store_commands import store_commands
     from hubbub.runtime.text import printable
 except KeyboardInterrupt:  # As ``main`` ends, which is not there yet.
@@ -152,6 +154,7 @@ def _app() -> Any:
     app.command(demo_command(screen), name="demo")
     app.command(assets_command(screen), name="assets")
     app.command(chat_command(screen, _converse), name="chat")
+    app.command(serve_command(screen, _HttpServer()), name="serve")
     for name, command in store_commands(screen).items():
         app.command(command, name=name)
     return app
@@ -181,6 +184,27 @@ async def _converse(hub: Hub, agent: str, session_key: str | None) -> int:
     from hubbub.channels.console.console import run_console
 
     return await run_console(hub, agent, session_key=session_key)
+
+
+class _HttpServer:
+    """The HTTP channel, as ``hubbub serve`` needs it."""
+
+    def check(self, at: ServedAt) -> None:
+        import hubbub.channels.http  # noqa: F401
+        from hubbub.channels.http.serving.serving import check_host
+
+        check_host(at.host, is_protected=at.token is not None)
+
+    async def serve(self, hub: Hub, at: ServedAt, started: Callable[[str], object]) -> None:
+        from hubbub.channels.http.app import HttpApp
+        from hubbub.channels.http.serving.serving import serve
+
+        # Nobody else writes to this program's stderr: what fails is seen there.
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)  # A bad request is no failure here.
+        async with HttpApp(hub, token=at.token) as app, anyio.create_task_group() as group:
+            address = await group.start(partial(serve, app, host=at.host, port=at.port))
+            started(address.url)
 
 
 def _print(text: str) -> None:

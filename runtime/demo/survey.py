@@ -48,7 +48,7 @@ from hubbub.runtime.runs.context import RunContext
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.text import printable
 
-__all__ = ["READERS", "STEER", "Demo", "own_documents", "run_demo"]
+__all__ = ["READERS", "STEER", "Demo", "Survey", "own_documents", "run_demo", "task_of"]
 
 READERS: Final = 16
 """Documents that are read at once."""
@@ -89,9 +89,8 @@ async def run_demo(
     """
     ports = ports or Ports()
     survey = Survey(demo, ports)
-    model = FunctionModel(surveyor_model, latency=demo.latency, clock=ports.clock)
     async with Runtime(
-        [_surveyor(survey, model), reader],
+        survey.agents,
         store=journal or "memory",
         ports=ports,
         keep=demo.max_documents + 1000,
@@ -112,8 +111,12 @@ async def run_demo(
 
 
 async def _start(runtime: Runtime, folder: Path) -> Run:
-    task = f"Survey the documents in {printable(str(folder))} and report."
-    return await runtime.start("surveyor", task, once=True)
+    return await runtime.start("surveyor", task_of(folder), once=True)
+
+
+def task_of(folder: Path) -> str:
+    """What the surveyor is told to do."""
+    return f"Survey the documents in {printable(str(folder))} and report."
 
 
 async def _last(runtime: Runtime) -> Run | None:
@@ -157,24 +160,27 @@ reader = AgentDefinition(
 # ── the model agent ──────────────────────────────────────────────────────────────────────────
 
 
-def _surveyor(survey: "Survey", model: FunctionModel) -> AgentDefinition:
-    prompt = PromptDefinition(
-        name="surveyor",
-        prompt="Survey the documents of a folder with your tools and report what you found.",
-        model=model,
-        tools=survey.tools,
-    )
-    return AgentDefinition(name="surveyor", side_a=SideConfig(prompt=prompt))
-
-
 class Survey:
-    """The surveyor's tools, which know one folder."""
+    """The surveyor's tools, which know one folder; ``runtime`` is who runs its agents."""
 
     def __init__(self, demo: Demo, ports: Ports) -> None:
         self._demo = demo
         self._ports = ports
         self._listing: Listing | None = None
         self.runtime: Runtime | None = None
+
+    @property
+    def agents(self) -> tuple[AgentDefinition, ...]:
+        """The surveyor and the reader."""
+        demo = self._demo
+        model = FunctionModel(surveyor_model, latency=demo.latency, clock=self._ports.clock)
+        prompt = PromptDefinition(
+            name="surveyor",
+            prompt="Survey the documents of a folder with your tools and report what you found.",
+            model=model,
+            tools=self.tools,
+        )
+        return AgentDefinition(name="surveyor", side_a=SideConfig(prompt=prompt)), reader
 
     @property
     def tools(self) -> tuple[Tool[..., Any], ...]:

@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -21,7 +21,9 @@ from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool, error_text
 from hubbub.hub.errors import OperatorError
 
-__all__ = ["CannotLoad", "LoadedAgents", "load_agents", "with_model"]
+__all__ = ["CannotLoad", "LoadedAgents", "load_agents", "load_named", "with_model"]
+
+T = TypeVar("T")
 
 
 class CannotLoad(OperatorError):
@@ -44,19 +46,46 @@ class LoadedAgents(Struct, frozen=True):
 
 def load_agents(spec: str) -> LoadedAgents:
     """Import what ``spec`` names.  Raises ``CannotLoad`` with the remedy, whatever is wrong."""
+    name, attribute, found, meant = _found(spec, example="AGENT")
+    if not attribute:
+        meant = _only_agent(spec, name, found)
+    return _loaded(spec, name, found, meant)
+
+
+def load_named(spec: str, kind: type[T]) -> "T | LoadedAgents":
+    """The ``kind`` that ``MODULE[:NAME]`` names, or agents: one, a list, or all of the module.
+
+    Without a name the module's only ``kind`` counts, and before its agents.  Raises ``CannotLoad``.
+    """
+    name, attribute, found, meant = _found(spec, example="NAME")
+    if not attribute:
+        candidates = _of_kind(kind, found.values())
+        if len(candidates) > 1:
+            names = [key for key, value in found.items() if isinstance(value, kind)]
+            raise CannotLoad(spec, "write " + " or ".join(f"{name}:{each}" for each in names))
+        meant = candidates[0] if candidates else [*_of_kind(AgentDefinition, found.values())]
+    if isinstance(meant, kind):
+        return meant
+    if isinstance(meant, list) and not meant:
+        raise CannotLoad(spec, f"{name} has no agents and no {kind.__name__}; define one")
+    return _loaded(spec, name, found, meant)
+
+
+def _found(spec: str, example: str) -> tuple[str, str, dict[str, Any], Any]:
+    """The module's name, the attribute's, all that the module has, and the attribute if named."""
     name, colon, attribute = spec.partition(":")
     if name.endswith(".py") or "/" in name:
         stem = name.removeprefix("./").removesuffix(".py").replace("/", ".").strip(".")
-        written = f"{stem}:{attribute or 'AGENT'}"
+        written = f"{stem}:{attribute or example}"
         raise CannotLoad(spec, f"expected a module, not a file; write {written}")
     if not name or (colon and not attribute):
-        raise CannotLoad(spec, "write MODULE:AGENT, for example my_agents:assistant")
+        raise CannotLoad(spec, f"write MODULE:{example}, for example my_agents:assistant")
     module = _import(spec, name)
-    found = vars(module)
-    if attribute:
-        meant = _attribute(spec, module, name, attribute)
-    else:
-        meant = _only_agent(spec, name, found)
+    meant = _attribute(spec, module, name, attribute) if attribute else None
+    return name, attribute, vars(module), meant
+
+
+def _loaded(spec: str, name: str, found: dict[str, Any], meant: Any) -> LoadedAgents:
     extra = meant if isinstance(meant, list | tuple) else [meant]
     agent = next((each for each in extra if isinstance(each, AgentDefinition)), None)
     if agent is None:

@@ -23,7 +23,7 @@ from hubbub.hub.errors import MissingExtra
 from hubbub.hub.tasks.cancelling import is_on_asyncio
 from hubbub.hub.tasks.outermost import start_in
 
-__all__ = ["DEFAULT_PORT", "HttpServer", "ServerName", "serve"]
+__all__ = ["DEFAULT_PORT", "HttpServer", "ServerName", "check_host", "serve"]
 
 DEFAULT_PORT: Final = 8700
 
@@ -80,7 +80,9 @@ async def serve(
     Raises ``CannotServe`` for a host or port that cannot be, and an app that does not start, and
     ``MissingExtra`` where the server is not installed.
     """
-    _check_host(app, host, is_protected)
+    if is_protected is None:
+        is_protected = bool(getattr(app, "is_protected", False))
+    check_host(host, is_protected=is_protected)
     server_type = _server_type(server)
     listener, address = await listen(host, port)
     lifespan = AppLifespan(app)
@@ -151,9 +153,8 @@ class _Serving:
         self._server.end(self._grace / 2)
 
 
-def _check_host(app: AsgiApp, host: str, is_protected: bool | None) -> None:
-    if is_protected is None:
-        is_protected = bool(getattr(app, "is_protected", False))
+def check_host(host: str, *, is_protected: bool) -> None:
+    """Raise ``CannotServe`` for a host beyond this machine, unless its clients need a token."""
     if not is_protected and not is_loopback(host):
         raise CannotServe(
             f"host {host!r} can be reached from other machines, and nothing asks them for a token; "

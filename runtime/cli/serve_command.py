@@ -1,0 +1,147 @@
+"""``hubbub serve``: agents over HTTP, with the inspector and the endpoints of OpenAI."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, Protocol
+
+from msgspec import Struct
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.hub import Hub
+from hubbub.hub.ports import Ports
+from hubbub.runtime.cli.printing import Backend, CommandScreen
+from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.stores.open import DEFAULT_STORE
+
+__all__ = ["HubServer", "ServedAt", "serve_command"]
+
+TOKEN: Final = "HUBBUB_TOKEN"
+
+GRACE: Final = 2.0
+"""Seconds that runs have to reach the end of a step when the command is left."""
+
+FILES: Final = 65_536
+"""How many files and connections are wanted; the system's own limit counts."""
+
+
+class ServedAt(Struct, frozen=True):
+    """Where a hub is to be served, and what is asked of its clients."""
+
+    host: str
+    port: int
+    token: str | None
+
+
+class HubServer(Protocol):
+    """What serves a hub over HTTP; the command line has it from the channels."""
+
+    def check(self, at: ServedAt) -> None:
+        """Raise ``HubbubError`` for what can be known to be wrong before anything is opened."""
+
+    async def serve(self, hub: Hub, at: ServedAt, started: Callable[[str], object]) -> None:
+        """Serve until a signal; ``started`` is given the address."""
+
+
+def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int]:
+    from cyclopts import Parameter
+
+    def serve(
+        module: Annotated[str | None, Parameter(name="MODULE:NAME")] = None,
+        /,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8700,
+        token: Annotated[str | None, Parameter(show_default=False)] = None,
+        store: str | None = None,
+        backend: Backend = "asyncio",
+    ) -> int:
+        """Serve agents over HTTP: a page to watch and steer them, an API, OpenAI's endpoints.
+
+        Ctrl-C ends it: runs stay in their store and go on with the next start, also after
+        kill -9.
+
+        Parameters
+        ----------
+        module
+            A module, and in it a Runtime that is not entered yet, an agent, or a list of agents.
+            Without a name: its Runtime, or else all its agents. Without a module: the demo's
+            agents, offline.
+        host
+            The address to listen on. Any but this machine's own needs a token.
+        port
+            0 chooses a free one.
+        token
+            What clients have to show (Authorization: Bearer TOKEN). Better kept in the
+            environment: HUBBUB_TOKEN.
+        store
+            What keeps the runs: sqlite:FOLDER (default: sqlite:.hubbub), or memory.
+        backend
+            The event loop: uvicorn serves on asyncio, anycorn on trio.
+        """
+        at = ServedAt(host, port, _token(token))
+        server.check(at)
+        runtime, begin = _runtime(module, store)
+        _allow_files()
+
+        async def work() -> int:
+            async with runtime:
+                await begin(runtime)
+                await server.serve(runtime.hub, at, lambda url: _say(screen, runtime, at, url))
+            return 0
+
+        return screen.loop(work, backend)
+
+    return serve
+
+
+def _token(given: str | None) -> str | None:
+    token = os.environ.get(TOKEN) if given is None else given
+    if given is not None and not given.strip():
+        raise OperatorError("--token is empty; leave it out, or give the text that clients show")
+    return token or None
+
+
+def _runtime(
+    module: str | None, store: str | None
+) -> tuple[Runtime, Callable[[Runtime], Awaitable[object]]]:
+    """What is served, and what to do once it is entered."""
+    if module is None:
+        from hubbub.runtime.cli.served_demo import begin_served_demo, served_demo
+
+        return served_demo(store or DEFAULT_STORE), begin_served_demo
+    from hubbub.runtime.loading.agents import load_named
+
+    found = load_named(module, Runtime)
+    if isinstance(found, Runtime):
+        if store is not None:
+            raise OperatorError(f"{module} has a store of its own; leave --store out")
+        return found, _nothing
+    runtime = Runtime(
+        found.agents, found.prompts, found.tools, skills=found.skills, ports=Ports(),
+        store=store or DEFAULT_STORE, default_agent=found.agent.name, grace=GRACE,
+    )  # fmt: skip
+    return runtime, _nothing
+
+
+async def _nothing(runtime: Runtime) -> None:
+    """An own module's agents begin nothing by themselves."""
+
+
+def _say(screen: CommandScreen, runtime: Runtime, at: ServedAt, url: str) -> None:
+    names = ", ".join(runtime.definitions.names)
+    screen.write(f"serving {names} at {url}")
+    if at.token is not None:
+        screen.write("the page asks for the token; programs send it: Authorization: Bearer …")
+    screen.write("Ctrl-C ends it")
+
+
+def _allow_files() -> None:
+    """Use what the system allows: each client of a stream is an open file."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
