@@ -146,6 +146,29 @@ async def test_stream_that_ends_after_an_event_ends_there(hub):
 
 
 @pytest.mark.spec("H-03")
+async def test_all_that_is_buffered_is_taken_with_one_wait(hub):
+    async with hub.subscribe("test:tick") as events:
+        for n in range(3):
+            await hub.publish(tick(n))
+        assert numbers(await events.take()) == [0, 1, 2]
+        assert await hub.read(after=events.cursor) == []
+        with anyio.move_on_after(1) as scope:
+            await events.take()
+        assert scope.cancelled_caught
+        await hub.publish(tick(3))
+        hub.close()
+        assert [numbers(await events.take()) for _ in range(3)] == [[3], [], []]
+
+
+@pytest.mark.spec("H-03")
+async def test_what_is_taken_ends_where_the_stream_does(hub):
+    stream = hub.subscribe_until("test:tick", lambda e: e.data["n"] == 1)
+    for n in range(3):
+        await hub.publish(tick(n))
+    assert [numbers(await stream.take()) for _ in range(2)] == [[0, 1], []]
+
+
+@pytest.mark.spec("H-03")
 async def test_callback_unsubscribes_by_close_by_call_and_as_context(hub):
     got = []
     one, two = hub.subscribe("test:*", got.append), hub.subscribe("test:*", got.append)
@@ -306,7 +329,9 @@ async def test_lossless_stream_that_ends_early_says_so(journal, ports):
 @pytest.mark.spec("H-05", "H-18")
 @settings(max_examples=examples(100), deadline=None)
 @given(
-    acts=st.lists(st.sampled_from(["emit", "emit", "emit ephemeral", "read"]), max_size=40),
+    acts=st.lists(
+        st.sampled_from(["emit", "emit", "emit ephemeral", "read", "take"]), max_size=40
+    ),
     buffer=st.integers(1, 4),
     lossless=st.booleans(),
 )
@@ -322,6 +347,10 @@ async def test_whatever_a_stream_misses_it_says(acts, buffer, lossless, kind):
             if act == "read":
                 with anyio.move_on_after(1):
                     got.append(await anext(stream))
+            elif act == "take":
+                with anyio.move_on_after(1):
+                    got += await stream.take()
+                    assert stream.buffered == 0
             else:
                 event = tick(len(emitted), durable=act == "emit")
                 emitted.append(event)
