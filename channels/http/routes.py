@@ -25,6 +25,7 @@ from hubbub.channels.http.api import (
 )
 from hubbub.channels.http.api.sessions import session_routes
 from hubbub.channels.http.inspector.page import inspector_routes
+from hubbub.channels.http.streams.routes import stream_routes
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.route import Route
 
@@ -38,7 +39,8 @@ def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple
         routes += session_routes(access)
     if inspector:
         routes += inspector_routes()
-    # streams and openai mount theirs here: routes += stream_routes(host)
+    routes += stream_routes(host)
+    # openai mounts its own here.
     return tuple(routes)
 
 

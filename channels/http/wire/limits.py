@@ -16,6 +16,10 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     * ``rate``: requests a second of one client, ``burst`` of them at once.  A client is an address.
     * ``failed_logins``: wrong tokens a minute of one client; then none of its tokens is looked at.
     * ``session_seconds``: how long a browser's session lasts.
+    * ``ping_seconds``: a stream is never silent for longer.  ``stall_seconds``: a client that takes
+      nothing for so long is cut.
+    * ``selections``: of one WebSocket.  ``command_chars``: of one command on it, ``command_rate``:
+      commands a second, ``command_burst`` of them at once.
 
     Raises ``BadValue``.
     """
@@ -30,12 +34,22 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     burst: int = 2_000
     failed_logins: int = 20
     session_seconds: int = 8 * 3600
+    ping_seconds: float = 15.0
+    stall_seconds: float = 60.0
+    selections: int = 32
+    command_chars: int = 8 << 20
+    command_rate: int = 100
+    command_burst: int = 200
 
     def __post_init__(self) -> None:
         check_counts(
             1, body_bytes=self.body_bytes, file_bytes=self.file_bytes, requests=self.requests,
             streams=self.streams, streams_per_client=self.streams_per_client, rate=self.rate,
             burst=self.burst, failed_logins=self.failed_logins,
-            session_seconds=self.session_seconds,
+            session_seconds=self.session_seconds, selections=self.selections,
+            command_chars=self.command_chars, command_rate=self.command_rate,
+            command_burst=self.command_burst,
         )  # fmt: skip
         check_seconds("body_seconds", self.body_seconds)
+        check_seconds("ping_seconds", self.ping_seconds)
+        check_seconds("stall_seconds", self.stall_seconds)

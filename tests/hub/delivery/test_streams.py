@@ -329,9 +329,7 @@ async def test_lossless_stream_that_ends_early_says_so(journal, ports):
 @pytest.mark.spec("H-05", "H-18")
 @settings(max_examples=examples(100), deadline=None)
 @given(
-    acts=st.lists(
-        st.sampled_from(["emit", "emit", "emit ephemeral", "read", "take"]), max_size=40
-    ),
+    acts=st.lists(st.sampled_from(["emit", "emit", "emit ephemeral", "read", "take"]), max_size=40),
     buffer=st.integers(1, 4),
     lossless=st.booleans(),
 )
