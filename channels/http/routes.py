@@ -25,6 +25,7 @@ from hubbub.channels.http.api import (
 )
 from hubbub.channels.http.api.sessions import session_routes
 from hubbub.channels.http.inspector.page import inspector_routes
+from hubbub.channels.http.openapi import document_routes
 from hubbub.channels.http.streams.routes import stream_routes
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.route import Route
@@ -35,6 +36,7 @@ __all__ = ["adopted", "table"]
 def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple[Route, ...]:
     """Every route of an app."""
     routes = [route for part in _API for route in part]
+    routes += document_routes(lambda: routes, has_token=access.has_token)
     if access.has_token:
         routes += session_routes(access)
     if inspector:

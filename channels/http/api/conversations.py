@@ -1,9 +1,9 @@
 """Conversations: found by their keys, spoken to by their keys."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import ConversationPage
@@ -25,7 +25,7 @@ class ConversationsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_field
     status: str = ""
     before: str = ""
     after: str = ""
-    limit: int = 50
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 50
 
 
 async def list_conversations(call: HttpCall) -> HttpAnswer:

@@ -1,10 +1,10 @@
 """Runs: what there are, what each is at, and how one is opened."""
 
 import hashlib
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import ReportView, StateView, TreesView
@@ -24,7 +24,7 @@ class RunsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which trees of runs: with ``ended`` also those without a live run."""
 
     ended: bool = False
-    limit: int = 50
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 50
 
 
 class ReportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +36,7 @@ class ReportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class StateQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """After which record of the run's own lane; by default after the last one."""
 
-    record: int | None = None
+    record: Annotated[int, Meta(ge=0)] | None = None
 
 
 class OpenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 
-from hubbub.channels.http.wire.problems import KINDS, Refusal
+from hubbub.channels.http.wire.problem_kinds import KINDS
+from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import HttpAnswer
 
 __all__ = ["page"]

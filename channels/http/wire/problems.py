@@ -2,8 +2,7 @@
 
     a handler raises ──► ``refusal_of`` ──► Refusal(kind, detail) ──► application/problem+json
 
-``KINDS`` is all there are.  A problem's ``type`` is ``/problems/KIND``, and its status that of its
-kind.
+A problem's ``type`` is ``/problems/KIND``, and its status that of its kind (``problem_kinds``).
 """
 
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.channels.http.wire.problem_kinds import KINDS
 from hubbub.hub.errors import (
     BadPath,
     BadPattern,
@@ -28,56 +28,9 @@ from hubbub.hub.errors import (
     VariablesRefused,
 )
 
-__all__ = ["KINDS", "MEDIA_TYPE", "ProblemDetails", "ProblemKind", "Refusal", "refusal_of"]
+__all__ = ["MEDIA_TYPE", "ProblemDetails", "Refusal", "refusal_of"]
 
 MEDIA_TYPE: Final = "application/problem+json"
-
-
-class ProblemKind(Struct, frozen=True):
-    """A kind of problem: its status and its title."""
-
-    status: int
-    title: str
-
-
-KINDS: Final[Mapping[str, ProblemKind]] = {
-    "invalid-request": ProblemKind(400, "The request cannot be read"),
-    "invalid-value": ProblemKind(400, "A value is not accepted"),
-    "unauthorized": ProblemKind(401, "A token is needed"),
-    "foreign-origin": ProblemKind(403, "Another site's page may not ask this"),
-    "foreign-host": ProblemKind(403, "This server does not go by that name"),
-    "beyond-loopback": ProblemKind(403, "Without a token only this machine is served"),
-    "not-found": ProblemKind(404, "There is nothing here"),
-    "unknown-run": ProblemKind(404, "There is no such run"),
-    "unknown-agent": ProblemKind(404, "There is no such agent"),
-    "unknown-conversation": ProblemKind(404, "There is no such open conversation"),
-    "unknown-prompt": ProblemKind(404, "There is no such prompt"),
-    "unknown-file": ProblemKind(404, "There is no such file"),
-    "unknown-record": ProblemKind(404, "There is no such record"),
-    "unknown-request": ProblemKind(404, "There is no such request for variables"),
-    "method-not-allowed": ProblemKind(405, "The method is not offered here"),
-    "slow-body": ProblemKind(408, "The body did not come in time"),
-    "run-ended": ProblemKind(409, "The run is over"),
-    "key-reused": ProblemKind(409, "The key was used for something else"),
-    "ambiguous": ProblemKind(409, "There is more than one"),
-    "prompt-over": ProblemKind(409, "The prompt is over"),
-    "already-started": ProblemKind(409, "It has been started already"),
-    "limit-reached": ProblemKind(409, "A limit of the runtime is reached"),
-    "refused": ProblemKind(409, "It is refused"),
-    "expired": ProblemKind(410, "It has expired"),
-    "parent-ended": ProblemKind(410, "The run that asked is over"),
-    "too-large": ProblemKind(413, "The body is too large"),
-    "unsupported-media-type": ProblemKind(415, "A body of this type is not read"),
-    "inbox-full": ProblemKind(429, "The run's inbox is full"),
-    "too-many-requests": ProblemKind(429, "Too many requests"),
-    "too-many-streams": ProblemKind(429, "Too many streams"),
-    "internal-error": ProblemKind(500, "A defect in hubbub or in the program"),
-    "closed": ProblemKind(503, "The hub is closed"),
-    "no-runtime": ProblemKind(503, "No runtime is at work"),
-    "store-failed": ProblemKind(503, "The store does not work"),
-    "overloaded": ProblemKind(503, "Too much is at work"),
-}
-"""Every kind of problem that is ever answered."""
 
 
 class ProblemDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -93,7 +93,7 @@ async def test_runs_are_listed_and_shown_as_the_commands_do(ports):
         assert [x.outcome for x in ended] == ["terminated"]
         assert problem(await client.get("/api/runs/nobody")) == (404, "unknown-run")
         assert problem(await client.get("/api/runs/no%20body")) == (404, "unknown-run")
-        assert problem(await client.get("/api/runs?limit=0")) == (400, "invalid-value")
+        assert problem(await client.get("/api/runs?limit=0")) == (400, "invalid-request")
 
 
 async def test_the_state_of_a_run_is_known_at_each_of_its_records(ports):
