@@ -136,6 +136,26 @@ CONSUMERS: Final = {
         SessionTaken SessionDropped ChannelStart ChannelComplete ChannelError HubErrorEvent HubGap
         """,
     ),
+    "channels/http/openai/answers/turn.py": Consumer(
+        "when the answer to a client of OpenAI's API is over",
+        "own",
+        """
+        AgentStart AgentThinking AgentStep AgentRetry AgentStatus AgentMessage AgentRead
+        AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark AgentRestore AgentClaim
+        AgentInterrupted AgentFailed SessionTurn
+        """,
+    ),
+    "channels/http/openai/answers/answer.py": Consumer(
+        "what a client of OpenAI's API is told",
+        "own none",
+        """
+        AgentStart AgentToolStart AgentToolComplete AgentStatus AgentMessage AgentChild AgentRead
+        AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark AgentClaim
+        AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd
+        SessionPromptEnd SessionPush SessionPop SessionTaken SessionDropped ChannelStart
+        ChannelComplete ChannelError HubErrorEvent HubDeadLetter HubGap
+        """,
+    ),
     "runtime/inspection/event_words.py": Consumer(
         "the line of an event in ``hubbub show``",
         "own in",
@@ -266,6 +286,9 @@ NARROW: Final = {
     "channels/console/console.py": "looks for the end of its own turn and for dead letters",
     "channels/console/pace.py": "shows whether somebody is at work: text, tools, the end",
     "channels/console/questions.py": "keeps the prompts that are open",
+    "channels/http/openai/answers/following.py": "names what two consumers ask for",
+    "channels/http/openai/answers/question.py": "looks for one item, and for prompts that are open",
+    "channels/http/openai/requests/transcript.py": "collects what the two sides said",
     "runtime/demo/assets/report.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",

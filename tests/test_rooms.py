@@ -59,7 +59,11 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "channels/http/wire": (*HUB, "channels"),
     "channels/http/streams": (*HUB, "channels", "channels/http/wire"),
     "channels/http/api": (*HUB, "channels", "channels/http/wire", "channels/http/streams"),
-    "channels/http/openai": (*HUB, "channels", "channels/http/wire", "channels/http/streams"),
+    "channels/http/openai/answers": (*HUB, "channels/http/wire"),
+    "channels/http/openai/requests": (*HUB, "channels/http/wire", "channels/http/openai/answers"),
+    "channels/http/openai": (
+        *HUB, "channels/http/wire", "channels/http/openai/answers", "channels/http/openai/requests",
+    ),
     "channels/http/inspector": ("channels/http/wire",),
     "channels/http": (
         *HUB, "channels", "channels/http/wire", "channels/http/api", "channels/http/streams",
@@ -154,6 +158,7 @@ THIRD_PARTIES: Final = {
         "channels/http/api",
         "channels/http/inspector",
         "channels/http/openai",
+        "channels/http/openai/answers",
         "channels/http/streams",
         "channels/http/wire",
     },

@@ -17,6 +17,7 @@ from hubbub.channels.channel import Channel, ChannelContext, Channels
 from hubbub.channels.http.access import PREFLIGHT, Access, client_of
 from hubbub.channels.http.counts import Counts
 from hubbub.channels.http.dispatch import Paths
+from hubbub.channels.http.openai.endpoint import is_openai_path, openai_answer
 from hubbub.channels.http.routes import table
 from hubbub.channels.http.wire.bodies import ClientGone, read_body, read_json, read_query
 from hubbub.channels.http.wire.host import SOURCE, Host
@@ -77,6 +78,7 @@ class HttpApp:
         self.access = Access(hub, limits, token, hosts, origins)
         self._host = Host(hub, limits)
         self._counts = Counts(hub, limits)
+        self._has_openai = openai
         self.routes = table(self._host, self.access, inspector=inspector, openai=openai)
         """What it serves."""
         self._paths = Paths(self.routes)
@@ -230,13 +232,13 @@ class HttpApp:
         if scope["type"] == "websocket":
             await _refuse_socket(scope, send, refusal)
             return
-        await self._send(
-            scope, send,
-            HttpAnswer(
-                status=refusal.status, content=refusal.body, media_type=MEDIA_TYPE,
-                headers=refusal.headers,
-            ),
+        answer = HttpAnswer(
+            status=refusal.status, content=refusal.body, media_type=MEDIA_TYPE,
+            headers=refusal.headers,
         )  # fmt: skip
+        if self._has_openai and is_openai_path(scope):
+            answer = openai_answer(refusal)
+        await self._send(scope, send, answer)
 
 
 async def _refuse_socket(scope: Scope, send: Send, refusal: Refusal) -> None:

@@ -25,6 +25,7 @@ from hubbub.channels.http.api import (
 )
 from hubbub.channels.http.api.sessions import session_routes
 from hubbub.channels.http.inspector.page import inspector_routes
+from hubbub.channels.http.openai.endpoints import openai_routes
 from hubbub.channels.http.openapi import document_routes
 from hubbub.channels.http.streams.routes import stream_routes
 from hubbub.channels.http.wire.host import Host
@@ -42,7 +43,8 @@ def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple
     if inspector:
         routes += inspector_routes()
     routes += stream_routes(host)
-    # openai mounts its own here.
+    if openai:
+        routes += openai_routes(host)
     return tuple(routes)
 
 

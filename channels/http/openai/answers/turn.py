@@ -1,0 +1,232 @@
+"""``AgentTurn``: what became of one item in a run's inbox, and when that is over.
+
+    in the inbox ──► taken ──► the session ends                     completed, failed, …
+                       │  ▲    the run ends                         failed, cancelled
+              a frame has the  every call at work waits for people  completed: it is their turn
+              conversation     a code agent asks for its next message
+
+It sees the events of a whole tree in their order, live ones and those on record alike.  In which
+commit an event was cannot be seen, but the events of one commit have one time; so whether
+everything waits for people is asked where the next event is of another, and by ``settle`` where
+nothing more is there.  Nothing continues from there but by what enters an inbox.
+"""
+
+from typing import Literal, TypeAlias
+
+from hubbub.channels.http.openai.answers.question import ClientQuestion
+from hubbub.hub.events import (
+    AgentChild,
+    AgentComplete,
+    AgentText,
+    AgentToolComplete,
+    AgentToolStart,
+    Ending,
+    Event,
+    SessionDropped,
+    SessionEnd,
+    SessionPop,
+    SessionPrompt,
+    SessionPromptEnd,
+    SessionPush,
+    SessionStart,
+    SessionTaken,
+)
+
+__all__ = ["AgentTurn", "TurnStatus"]
+
+TurnStatus: TypeAlias = Literal["queued", "in_progress", "completed", "failed", "cancelled"]
+
+
+class AgentTurn:
+    """What became of the item that a ``ClientQuestion`` names.
+
+    ``see`` every event behind the item, then ``settle`` where nothing more is there for now.
+    """
+
+    __slots__ = (
+        "_at",
+        "_calls",
+        "_children",
+        "_ends",
+        "_last_at",
+        "_prompts",
+        "_question",
+        "_spoke",
+        "ended_at",
+        "ending",
+        "speakers",
+        "status",
+        "why",
+    )  # fmt: skip
+
+    def __init__(self, question: ClientQuestion) -> None:
+        self._question = question
+        self.status: TurnStatus = "queued"
+        self.why = ""
+        """Why it failed or was cancelled."""
+        self.ending: Ending | None = None
+        """The end of the session that it was over with, if it was."""
+        self.ended_at = 0
+        self.speakers: set[str] = set()
+        """The runs whose words are the answer: the conversation's, and frames that had it."""
+        self._at = ""
+        """The run that has the conversation."""
+        self._calls: set[tuple[str, str]] = set()
+        self._children: set[tuple[str, str]] = set()
+        """Calls at work, by run and call id; of them those that wait for a child."""
+        self._prompts: dict[str, SessionPrompt] = dict(question.open_prompts)
+        self._ends: dict[str, Ending] = {}
+        self._last_at = 0
+        self._spoke = False
+        if question.is_code and not question.is_opening:
+            self._begin(question.run_id)  # Taken means handled there.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of the item."""
+        return self.status not in ("queued", "in_progress")
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether a code agent has answered its opening and may wait for a message: who is quiet
+        then is taken to wait."""
+        question = self._question
+        return (
+            question.is_code and question.is_opening and self._spoke
+            and not self.is_over and not self._calls
+        )  # fmt: skip
+
+    def see(self, event: Event) -> None:
+        """Take note of the next event."""
+        if self.is_over:
+            return
+        if event.lane == "in" or event.at != self._last_at:
+            self.settle()  # The commit before it was complete.
+            if self.is_over:
+                return
+        self._last_at = event.at
+        self._see_prompts(event)
+        if self.status == "queued":
+            self._look_for(event)
+        else:
+            self._follow(event)
+
+    def settle(self) -> None:
+        """Nothing more is there: look whether it is people's turn."""
+        if self.status == "in_progress" and self._waits_for_people():
+            self._end("completed", self._last_at)
+
+    def rested(self) -> None:
+        """A code agent that ``is_resting`` has been quiet for a while."""
+        if self.is_resting:
+            self._end("completed", self._last_at)
+
+    # ── before it is taken ───────────────────────────────────────────────────────────────────
+
+    def _look_for(self, event: Event) -> None:
+        if isinstance(event, SessionStart) and event.run_id == self._question.run_id:
+            self._question.began(event)
+            if self._question.is_code and not self._question.is_opening:
+                self._begin(event.run_id)
+        elif isinstance(event, SessionTaken):
+            if any(map(self._question.is_item, event.items)):
+                self._begin(event.run_id)
+        elif isinstance(event, SessionDropped):
+            if any(map(self._question.is_item, event.items)):
+                self._end("failed", event.at, event.reason or "it was not taken")
+        elif isinstance(event, AgentComplete) and event.run_id == self._question.run_id:
+            self._end("cancelled", event.at, f"the run has ended: {event.reason or event.outcome}")
+
+    def _begin(self, run_id: str) -> None:
+        self.status = "in_progress"
+        self._at = run_id
+        self.speakers.add(run_id)
+
+    # ── from then on ─────────────────────────────────────────────────────────────────────────
+
+    def _follow(self, event: Event) -> None:
+        question = self._question
+        match event:
+            case SessionEnd() | AgentComplete():
+                self._ended(event)
+            case _ if event.run_id == self._at and (held := self._ends.get(self._at)) is not None:
+                self._end_with(held)  # The frame was not popped: it waits for the user.
+            case SessionTaken() if question.is_code and event.run_id == question.run_id:
+                if question.is_opening or any(map(question.is_item, event.items)):
+                    self._end("completed", event.at)
+            case SessionPush() if event.run_id == self._at:
+                self._children.add((event.run_id, event.call_id))
+                self._go_to(event.frame_run_id)
+            case SessionPop() if event.frame_run_id == self._at:
+                self._go_to(event.run_id)
+            case SessionStart():
+                self._ends.pop(event.run_id, None)
+            case AgentText() if event.run_id == self._at:
+                self._spoke = True
+            case AgentToolStart():
+                self._calls.add((event.run_id, event.call_id))
+            case AgentToolComplete():
+                self._calls.discard((event.run_id, event.call_id))
+                self._children.discard((event.run_id, event.call_id))
+            case AgentChild() if event.waits or event.blocking:
+                self._children.add((event.run_id, event.call_id))
+            case _:
+                pass
+
+    def _go_to(self, run_id: str) -> None:
+        self._at = run_id
+        self.speakers.add(run_id)
+
+    def _see_prompts(self, event: Event) -> None:
+        if isinstance(event, SessionPrompt):
+            if event.to == "user" and self._question.is_for_people(event):
+                self._prompts[event.prompt_id] = event
+        elif isinstance(event, SessionPromptEnd):
+            self._prompts.pop(event.prompt_id, None)
+
+    def _waits_for_people(self) -> bool:
+        """Whether all that is at work in the run which has the conversation waits for people."""
+        if not self._prompts:
+            return False
+        at = self._at
+        asked = {prompt.call_id for prompt in self._prompts.values() if prompt.run_id == at}
+        if "" in asked:  # Code asks, outside of any call.
+            return True
+        by_others = any(prompt.run_id != at for prompt in self._prompts.values())
+        calls = {call_id for run_id, call_id in self._calls if run_id == at}
+        children = {call_id for run_id, call_id in self._children if run_id == at}
+        return bool(asked or (by_others and calls & children)) and calls <= (
+            asked | (children if by_others else set())
+        )
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    def _ended(self, event: SessionEnd | AgentComplete) -> None:
+        if event.run_id == self._question.run_id:  # With its session that of any frame above ends.
+            self._end_with(event)
+            return
+        if event.run_id != self._at and event.run_id not in self._ends:
+            if event.run_id in self.speakers:
+                self._ends[event.run_id] = event
+            return
+        self._ends[event.run_id] = event
+        if event.run_id != self._at or isinstance(event, SessionEnd):
+            return  # What the run at work does next says whether it is popped.
+        end: Ending | None = event
+        while isinstance(end, AgentComplete):
+            self._go_to(end.parent_run_id or self._question.run_id)
+            end = self._ends.pop(self._at, None)
+        if end is not None:
+            self._end_with(end)
+
+    def _end_with(self, end: Ending) -> None:
+        self.ending = end
+        status: TurnStatus = "completed"
+        if end.outcome in ("interrupted", "terminated"):
+            status = "cancelled"
+        elif end.outcome in ("failed", "timed_out"):
+            status = "failed"
+        self._end(status, end.at, "" if status == "completed" else end.reason or end.outcome)
+
+    def _end(self, status: TurnStatus, at: int, why: str = "") -> None:
+        self.status, self.ended_at, self.why = status, at, why

@@ -1,0 +1,4 @@
+"""What a request asks for, and which run is told.
+
+Reading order: ``wanted``, ``chat_body``, ``responses_body``, ``transcript``, ``placing``.
+"""

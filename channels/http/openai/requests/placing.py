@@ -1,0 +1,282 @@
+"""Which run a request is told to: its session's, the one that waits for its results, or a new one.
+
+    results of calls that a run waits for     the run, as replies to its prompts
+    a response that is its run's latest       the run, as a message
+    a session (conversation, headers)         its run, as a message; a new one where there is none
+    anything else                             a run of its own, with the history that was given
+
+A request that does not extend its session (another agent, other tools, another transcript, a
+response that is not the latest) gets a run of its own, too, with the history up to there.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hubbub.channels.http.openai.answers.identifiers import prompt_id_of, read_response_id
+from hubbub.channels.http.openai.answers.question import (
+    NOTES,
+    ClientQuestion,
+    find_question,
+    state_of,
+)
+from hubbub.channels.http.openai.answers.refusals import Refused, refused_by, unknown_model
+from hubbub.channels.http.openai.requests.transcript import INSTRUCTIONS, extends, read_transcript
+from hubbub.channels.http.openai.requests.wanted import (
+    CONTINUE,
+    Split,
+    WantedAnswer,
+    history_of,
+    split,
+)
+from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.runtime_answers import ask_runtime
+from hubbub.hub.events import HistoryMessage, SessionMessage
+from hubbub.hub.hub import Hub
+from hubbub.hub.message import Message
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.cursor import seq_of
+
+__all__ = ["RequestPlace", "place"]
+
+LIFE: Final = 24 * 3600.0
+"""Seconds after which a run that nobody named is over: it may wait for results for ever."""
+
+
+class RequestPlace(Struct, frozen=True, kw_only=True):
+    """Where a request has gone."""
+
+    run_id: str
+    seq: int
+    """The number of its item in the run's inbox."""
+    is_thrown_away: bool = False
+    """Whether the run is for this request alone."""
+    ignored: tuple[str, ...] = ()
+
+
+async def place(hub: Hub, wanted: WantedAnswer, where: str) -> RequestPlace:
+    """Tell a run what a request says.  Raises ``Refused``; ``where`` is its field."""
+    if wanted.model not in await ask_runtime(hub, "agents"):
+        raise unknown_model(wanted.model)
+    placing = _Placing(hub, wanted, where)
+    return await placing.place()
+
+
+class _Placing:
+    def __init__(self, hub: Hub, wanted: WantedAnswer, where: str) -> None:
+        self._hub = hub
+        self._wanted = wanted
+        self._where = where
+        self._split: Split = split(wanted.entries, where)
+        self._ignored = list(wanted.ignored)
+
+    async def place(self) -> RequestPlace:
+        """Find the run, and tell it."""
+        wanted = self._wanted
+        if self._split.outputs:
+            placed = await self._reply()
+            if placed is not None:
+                return placed
+        if wanted.previous:
+            return await self._continue()
+        if wanted.session_key:
+            return await self._speak()
+        return await self._throw_away(self._given_history())
+
+    # ── results of calls ─────────────────────────────────────────────────────────────────────
+
+    async def _reply(self) -> RequestPlace | None:
+        """Reply to the calls that a run waits for; ``None`` where none does."""
+        given: dict[str, str] = {}
+        run_ids = set()
+        for output in self._split.outputs:
+            if (found := prompt_id_of(output.call_id)) is not None:
+                run_ids.add(found[0])
+                given[found[1]] = output.text
+        if len(run_ids) != 1:
+            return None
+        (run_id,) = run_ids
+        state = await state_of(self._hub, run_id)
+        if state is None or not await self._fits(state):
+            return None
+        calls = [x for x in state.open_prompts.values() if state.is_call(x)]
+        if not calls or not given.keys() <= {x.prompt_id for x in calls}:
+            return None
+        missing = [x.call_id for x in calls if x.prompt_id not in given]
+        if missing and self._split.text is None:
+            raise Refused(
+                400, f"No tool output found for function call(s) {', '.join(missing)}.",
+                param=self._where,
+            )  # fmt: skip
+        seq = 0
+        for prompt_id, result in given.items():
+            receipt = await self._hub.reply(prompt_id, result, source=SOURCE)
+            if receipt.rejected:
+                raise Refused(409, f"the result was not taken: {receipt.reason}")
+            seq = seq_of(receipt.cursor)
+        if self._split.text is None:
+            return self._placed(run_id, seq)
+        return await self._send(run_id, self._split.text, self._wanted.key) or self._placed(
+            run_id, seq
+        )
+
+    # ── a run that there is ──────────────────────────────────────────────────────────────────
+
+    async def _continue(self) -> RequestPlace:
+        """Continue from a response."""
+        hub, wanted = self._hub, self._wanted
+        found = read_response_id(wanted.previous)
+        question = None if found is None else await find_question(hub, *found)
+        if question is None:
+            raise Refused(
+                400, f"Previous response with id '{wanted.previous[:100]}' not found.",
+                param="previous_response_id", code="previous_response_not_found",
+            )  # fmt: skip
+        text = self._new_text()
+        if text is not None and question.latest == question.seq and await self._fits(question):
+            key = wanted.key or f"after {wanted.previous}"
+            placed = await self._send(question.run_id, text, key)
+            if placed is not None:
+                return placed
+        transcript = await read_transcript(hub, question, question.run_id)
+        return await self._throw_away((*transcript.history, *self._given_history()))
+
+    async def _speak(self) -> RequestPlace:
+        """Say it in the conversation of a session's key."""
+        hub, wanted = self._hub, self._wanted
+        if wanted.session_key.lstrip().startswith("{"):
+            raise Refused(400, "a conversation's name does not begin with '{'")
+        info = await ask_runtime(hub, "find", wanted.session_key)
+        if info is None:
+            return await self._open(self._given_history(), session_key=wanted.session_key)
+        run_id = info["run_id"]
+        state = await state_of(hub, run_id)
+        is_whole = wanted.is_whole or any(x.role == "assistant" for x in wanted.entries)
+        text = self._split.text if is_whole else self._new_text()
+        transcript = await read_transcript(hub, None, run_id)
+        fits = state is not None and text is not None and await self._fits(state)
+        if fits and text is not None and (not is_whole or extends(wanted.entries, transcript)):
+            placed = await self._send(run_id, text, wanted.key)
+            if placed is not None:
+                return placed
+        history = self._given_history()
+        return await self._throw_away(history if is_whole else (*transcript.history, *history))
+
+    async def _fits(self, question: ClientQuestion) -> bool:
+        """Whether a run can take it: it is the agent that is asked for, and has the tools."""
+        info = await ask_runtime(self._hub, "run", question.run_id)
+        if info is None or info["inbox"] != "open":
+            return False
+        wanted = self._wanted
+        known = {tool.name: tool for tool in question.tools}
+        return wanted.model in (info["agent"], question.opening.open_agent) and all(
+            known.get(tool.name) == tool for tool in wanted.tools
+        )
+
+    async def _send(self, run_id: str, text: str, key: str) -> RequestPlace | None:
+        """Say it; ``None`` where the run does not take it, or has under another's key."""
+        if (approval := await self._approval(run_id, text)) is not None:
+            return approval
+        message = Message(text, key=key or None, metadata={NOTES: dict(self._wanted.notes)})
+        receipt = await self._hub.send_to_run(run_id, message, source=SOURCE)
+        if receipt.accepted:
+            return self._placed(run_id, seq_of(receipt.cursor))
+        if receipt.reason in ("ended", "terminated", "unknown"):
+            return None
+        if key != self._wanted.key and (receipt.duplicate or receipt.reason == "key reused"):
+            return None  # Somebody else has continued from there.
+        if receipt.duplicate:
+            return await self._said_before(run_id, key)
+        raise refused_by(receipt)
+
+    async def _approval(self, run_id: str, text: str) -> RequestPlace | None:
+        """Approve the oldest call that waits for it, where that is what is said."""
+        if text.strip().lower() != "approve":
+            return None
+        state = await state_of(self._hub, run_id)
+        for prompt in state.open_prompts.values() if state is not None else ():
+            if prompt.kind == "approval" and prompt.run_id == run_id:
+                receipt = await self._hub.reply(prompt.prompt_id, "approve", source=SOURCE)
+                if receipt.accepted and receipt.cursor:
+                    return self._placed(run_id, seq_of(receipt.cursor))
+        return None
+
+    async def _said_before(self, run_id: str, key: str) -> RequestPlace:
+        for event in await self._hub.read(run_id, types="session:message"):
+            if isinstance(event, SessionMessage) and (event.source, event.key) == (SOURCE, key):
+                return self._placed(run_id, event.seq)
+        raise Refused(409, "the Idempotency-Key was used elsewhere")
+
+    # ── a new run ────────────────────────────────────────────────────────────────────────────
+
+    async def _throw_away(self, history: Sequence[HistoryMessage]) -> RequestPlace:
+        """A run for this request: it is over with its answer, or with its last."""
+        wanted = self._wanted
+        placed = await self._open(history, once=wanted.is_whole or not wanted.is_stored)
+        return RequestPlace(
+            run_id=placed.run_id, seq=placed.seq, is_thrown_away=True, ignored=placed.ignored
+        )
+
+    async def _open(
+        self, history: Sequence[HistoryMessage], *, session_key: str = "", once: bool = False
+    ) -> RequestPlace:
+        wanted = self._wanted
+        text = self._split.text
+        if text is None:
+            text = CONTINUE
+        if wanted.instructions:
+            said = HistoryMessage(role="user", content=INSTRUCTIONS + wanted.instructions)
+            history = (said, *history)
+        run_id = None
+        if wanted.key and not session_key:
+            name = f"{wanted.model}\n{wanted.key}"
+            run_id = f"oai-{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+        message = Message(text, key=wanted.key or None, metadata={NOTES: dict(wanted.notes)})
+        how: dict[str, Any] = {
+            "session_key": session_key, "once": once, "run_id": run_id, "source": SOURCE,
+            "timeout": None if session_key else LIFE,
+        }  # fmt: skip
+        receipt = await self._hub.open(
+            wanted.model, message, history=history or None, tools=wanted.tools or None, **how
+        )
+        if receipt.rejected and history and not wanted.tools and _is_refused(receipt):
+            # Of an agent that has no transcript nobody can say what was before.
+            again = await self._hub.open(wanted.model, message, **how)
+            if not again.rejected:
+                receipt = again
+                self._ignored.append("history")
+        if receipt.rejected:
+            raise refused_by(receipt)
+        if receipt.accepted:
+            return self._placed(receipt.run_id, seq_of(receipt.cursor))
+        if run_id is not None:
+            return self._placed(run_id, 1)
+        return await self._said_before(receipt.run_id, wanted.key)
+
+    # ── what it says ─────────────────────────────────────────────────────────────────────────
+
+    def _given_history(self) -> tuple[HistoryMessage, ...]:
+        """What the request says was before, with the results of calls at its end."""
+        entries = self._wanted.entries
+        if entries and entries[-1].role == "user":
+            entries = entries[:-1]
+        return history_of(entries, self._where)
+
+    def _new_text(self) -> str | None:
+        """What is new, where only that was sent; ``None`` where it is more than a message."""
+        entries = self._wanted.entries
+        if any(x.role != "user" for x in entries):
+            return None
+        if self._wanted.instructions:
+            self._ignored.append("instructions")
+        return "\n\n".join(x.text for x in entries)
+
+    def _placed(self, run_id: str, seq: int) -> RequestPlace:
+        return RequestPlace(run_id=run_id, seq=seq, ignored=tuple(dict.fromkeys(self._ignored)))
+
+
+def _is_refused(receipt: Receipt) -> bool:
+    """Whether it was rejected for what it asked for, and not for the state of things."""
+    return not receipt.failed_store and receipt.reason not in ("hub closed", "inbox full")

@@ -1,0 +1,143 @@
+"""An app with agents, the official client on it, and streams that are read frame by frame."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+from openai import AsyncOpenAI
+
+from hubbub import FunctionModel, Runtime, Usage, tool
+from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest
+from hubbub.channels.http import HttpApp
+from hubbub.runtime.models.scripted import call, reply
+from support.agents import model_agent
+
+__all__ = [
+    "CHAT_WEATHER", "WEATHER", "StreamedRequest", "answer", "client_of", "frames_of", "merged",
+    "talker", "with_client",
+]  # fmt: skip
+
+WEATHER = {
+    "type": "function", "name": "weather", "description": "The weather.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}  # fmt: skip
+CHAT_WEATHER = {
+    "type": "function",
+    "function": {name: value for name, value in WEATHER.items() if name != "type"},
+}
+
+
+@tool
+def add(a: int, b: int) -> str:
+    """Add."""
+    return str(a + b)
+
+
+def answer(request: ModelRequest) -> ModelReply:
+    """Calls what it is asked to, else repeats what it hears and how much it has heard."""
+    usage = Usage(input_tokens=10, output_tokens=5)
+    last = request.messages[-1]
+    if isinstance(last, AssistantMessage):
+        results = ", ".join(each.output for each in last.calls)
+        return reply(f"It is {results}.", usage=usage)
+    calls = []
+    if "sum" in last.content:
+        calls.append(call("add", a=1, b=2))
+    calls += [call("weather", city=word[1:]) for word in last.content.split() if word[0] == "@"]
+    if calls:
+        return reply("Let me look.", *calls, thinking="Where is it?", usage=usage)
+    return reply(f"{last.content} ({len(request.messages)})", usage=usage)
+
+
+def talker(name: str = "talker", **options: Any) -> Any:
+    """An agent that answers so."""
+    return model_agent(FunctionModel(answer, **options), add, name=name)
+
+
+def client_of(app: Any, **options: Any) -> AsyncOpenAI:
+    """The official client, unmodified, on an app in this process."""
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
+    return AsyncOpenAI(
+        base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0, **options
+    )
+
+
+@asynccontextmanager
+async def with_client(
+    ports: Any, *agents: Any, **options: Any
+) -> AsyncIterator[tuple[Runtime, HttpApp, AsyncOpenAI]]:
+    """A runtime, its app, and a client."""
+    rt = Runtime([*(agents or (talker(),))], store="memory", ports=ports)
+    app = HttpApp(rt.hub, **options)
+    async with rt, app, client_of(app) as client:
+        yield rt, app, client
+
+
+def frames_of(body: bytes) -> list[dict[str, Any]]:
+    """The data of server-sent events; the last is ``[DONE]``."""
+    frames = [x for x in body.decode().split("\n\n") if x]
+    data = ["".join(y[6:] for y in x.split("\n") if y.startswith("data: ")) for x in frames]
+    assert data[-1] == "[DONE]", data[-1]
+    return [json.loads(x) for x in data[:-1]]
+
+
+def merged(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Frames with neighbouring deltas as one, numbered as their last."""
+    found: list[dict[str, Any]] = []
+    for frame in frames:
+        last = found[-1] if found else {}
+        if "delta" in frame and last.get("type") == frame["type"]:
+            found[-1] = {**frame, "delta": last["delta"] + frame["delta"]}
+        else:
+            found.append(frame)
+    return found
+
+
+class StreamedRequest:
+    """One request that is sent to an app by hand, so that its client can leave."""
+
+    def __init__(self, app: Any, method: str, path: str, body: Any = None) -> None:
+        self._app = app
+        self._scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+            "path": path.partition("?")[0], "raw_path": path.partition("?")[0].encode(),
+            "query_string": path.partition("?")[2].encode(), "root_path": "", "scheme": "http",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        self._body = b"" if body is None else json.dumps(body).encode()
+        self._is_sent = False
+        self._gone = anyio.Event()
+        self.status = 0
+        self.body = b""
+        self.is_over = False
+
+    async def run(self, leave_when: Callable[[], bool] = lambda: False) -> "StreamedRequest":
+        """Send it, and read until it is over or the client leaves, which it does at a send."""
+        self._leave_when = leave_when
+        await self._app(self._scope, self._receive, self._send)
+        return self
+
+    def leave(self) -> None:
+        """The client goes."""
+        self._gone.set()
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._is_sent:
+            self._is_sent = True
+            return {"type": "http.request", "body": self._body}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.body += message.get("body", b"")
+            self.is_over = not message.get("more_body")
+        if self._leave_when():
+            self.leave()
+        await anyio.lowlevel.checkpoint()
