@@ -53,6 +53,7 @@ from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_label, check_labels, check_text
+from hubbub.hub.unused_history import UnusedHistory
 from hubbub.hub.values import check_counts
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
@@ -97,6 +98,7 @@ class Hub(Asking, Subscribing):
         self.addressing = self.pipeline.addressing
         self.dispatcher = self.pipeline.dispatcher
         self.listeners = Listeners(self.dispatcher, buffer)
+        self._unused_history = UnusedHistory()
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -330,7 +332,8 @@ class Hub(Asking, Subscribing):
         assistant's messages, calls with their results (``HistoryMessage``, or mappings of the chat
         completions form).  Its model sees it before ``input``.  ``tools`` are external ones
         (``external_tool``) that this run has beside its agent's.  Both are durable with the
-        opening, and a run that is found keeps its own.
+        opening.  A run that is found keeps its own, and these are not used: the receipt's
+        ``created`` is false then, and a warning is logged, once per hub.
 
         The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
         ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.
@@ -347,7 +350,10 @@ class Hub(Asking, Subscribing):
             descriptor=descriptor, env=env, source=source, history=history,
             tools=tools,
         )  # fmt: skip
-        return self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
+        receipt = self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
+        if history or tools:
+            self._unused_history.watch(receipt)
+        return receipt
 
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
         """Interrupt the turn at work of one run, or of all of them.

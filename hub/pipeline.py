@@ -383,6 +383,7 @@ class Pipeline:
             receipt.run_ids = tuple(dict.fromkeys(reached))
         if delivery.outcome == "accepted" and delivery.event.lane:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
+            receipt.created = delivery.event.__class__ is SessionOpen
         if delivery.outcome == "duplicate" and delivery.event.__class__ is SessionReply:
             # Of replies only the first counts, and what this one says may be something else.
             delivery.outcome, delivery.reason = "rejected", ANSWERED

@@ -49,8 +49,8 @@ class Receipt:
     """
 
     __slots__ = (
-        "_waiter", "_watcher", "cursor", "failed_store", "key", "reason", "run_id", "run_ids",
-        "status",
+        "_waiter", "_watcher", "created", "cursor", "failed_store", "key", "reason", "run_id",
+        "run_ids", "status",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,8 @@ class Receipt:
         self.reason = reason
         self.run_id = run_id
         self.run_ids: tuple[str, ...] = (run_id,) if run_id else ()
+        self.created = False
+        """Whether an opening has begun the run; a run that is found keeps its history and tools."""
         self.cursor = ""
         self.key = ""
         """The key by which what was sent counts once, if any; of a reply its prompt's id."""
@@ -124,7 +126,10 @@ class Receipt:
             self._watcher(self)
 
     def watch(self, watcher: "Callable[[Receipt], None]") -> None:
-        """Call ``watcher`` once the outcome is known; for the hub's own parts."""
+        """Call ``watcher`` once the outcome is known, or now if it is; for the hub's own parts."""
+        if self.status != "pending":
+            watcher(self)
+            return
         first = self._watcher
         if first is None:
             self._watcher = watcher

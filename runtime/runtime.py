@@ -295,7 +295,8 @@ class Runtime(RunAccess):
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
         run.  ``env`` gives the run values of variables, which appear nowhere.  ``history`` is what
         was said before, which a new run's model sees ahead of ``input``, and ``tools`` are external
-        tools of this run alone (see ``Hub.open``).
+        tools of this run alone (see ``Hub.open``); a run that is found, as the handle's ``created``
+        says, keeps its own.
         Raises ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit, a
         history that is not well-formed), ``CallerError`` (an agent that takes none), ``Closed``.
         """
@@ -314,7 +315,7 @@ class Runtime(RunAccess):
             info = await self.hub.journal.info(receipt.run_id)
             name = info.agent if info is not None else name
         run = Run(self.outcomes, receipt.run_id, name, receipt.cursor)
-        run.duplicate = receipt.duplicate
+        run.created, run.duplicate = receipt.created, receipt.duplicate
         return run
 
     async def run(

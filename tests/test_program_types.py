@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LISTENING = """
 from collections.abc import Sequence
 from typing import assert_type
-from hubbub import Event, Hub
+from hubbub import Event, Hub, Run
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentStep, AgentText, SessionPrompt
@@ -23,9 +23,13 @@ def hear(event: Event) -> None: ...
 def hear_text(event: AgentText) -> None: ...
 async def hear_later(event: Event) -> None: ...
 
-async def listen(hub: Hub, own: RunHub, kinds: Sequence[type[Event]]) -> Event:
+async def listen(hub: Hub, own: RunHub, run: Run, kinds: Sequence[type[Event]]) -> Event:
     assert_type(hub.subscribe(kinds), EventStream[Event])
     assert_type(hub.subscribe([AgentText]), EventStream[AgentText])
+    assert_type(run.events(kinds), EventStream[Event])
+    assert_type(run.events([AgentText]), EventStream[AgentText])
+    async with run.events([SessionPrompt, AgentText]) as own_events:
+        await anext(own_events)
     assert_type(hub.subscribe(kinds, hear), Subscription)
     assert_type(hub.subscribe([AgentText], hear_text), Subscription)
     assert_type(own.subscribe([SessionPrompt, AgentText], hear), Subscription)

@@ -1,6 +1,6 @@
 """``Run``: a handle on a run, for the code that started it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar, overload
 
 from hubbub.hub.delivery.patterns import Pattern
@@ -28,6 +28,7 @@ class Run:
         "_hub",
         "_outcomes",
         "agent",
+        "created",
         "cursor",
         "duplicate",
         "is_root",
@@ -47,6 +48,8 @@ class Run:
         self.is_root = is_root
         self.cursor = cursor
         """The cursor after the run's ``session:open``."""
+        self.created = False
+        """Whether ``start`` has begun it; a run that it has found keeps its history and tools."""
         self.duplicate = False
         """Whether ``start`` has added nothing: it was the same start, or message, as before."""
 
@@ -99,7 +102,13 @@ class Run:
         self, kind: tuple[type[E], type[E2]], /, *, lossless: bool = True
     ) -> EventStream[E | E2]: ...
     @overload
-    def events(self, kind: tuple[type[E], ...], /, *, lossless: bool = True) -> EventStream[E]: ...
+    def events(
+        self, kind: tuple[type[E], ...] | list[type[E]], /, *, lossless: bool = True
+    ) -> EventStream[E]: ...
+    @overload
+    def events(
+        self, kind: Sequence[type[Event]], /, *, lossless: bool = True
+    ) -> EventStream[Event]: ...
     @overload
     def events(self, kind: Pattern = "*", /, *, lossless: bool = True) -> EventStream[Event]: ...
 

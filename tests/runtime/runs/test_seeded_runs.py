@@ -163,6 +163,31 @@ async def test_a_history_is_given_once_by_run_id_and_by_key(opened: Callable[...
         ]  # fmt: skip
 
 
+@pytest.mark.spec("U-13", "U-08")
+async def test_a_history_that_is_not_used_is_said_in_the_receipt_and_once_in_the_log(
+    opened: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
+) -> None:
+    def warned() -> list[str]:
+        return [x.getMessage() for x in caplog.records if "history.unused" in x.getMessage()]
+
+    desk, key = Desk(), {"session_key": "k"}
+    pick = external_tool("pick")
+    async with opened(desk.agent) as rt:
+        for _ in range(2):  # The same opening again is no other one.
+            opening = Message("hi", key="m1")
+            first = await rt.hub.open("desk", opening, history=HISTORY, **key)
+        assert first.duplicate and not first.created
+        assert (await rt.start("desk", "alone", history=HISTORY)).created
+        assert not (await rt.hub.open("desk", "no history", **key)).created
+        assert not (await rt.hub.open("nobody", "hi", history=HISTORY)).created
+        assert warned() == []
+        other = await rt.hub.open("desk", "more", history=HISTORY[:1], **key)
+        assert other.accepted and not other.created and other.run_id == first.run_id
+        assert len(warned()) == 1 and first.run_id in warned()[0]
+        assert not (await rt.start("desk", "and more", tools=[pick], **key)).created
+        assert len(warned()) == 1
+
+
 @pytest.mark.spec("U-13")
 async def test_a_reset_forgets_the_history(opened: Callable[..., Runtime]) -> None:
     desk = Desk()
