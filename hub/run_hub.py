@@ -5,7 +5,7 @@ ids whatever the event says.  What is sent from here names the run as its source
 Subscriptions made here end with the run.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Final, Protocol, TypeVar, Unpack
@@ -307,9 +307,18 @@ class RunHub(Subscribing):
         fields = {**(scope.current() or {}), **{k: v for k, v in self._fields.items() if v}}
         return structs.replace(event, **{k: v for k, v in fields.items() if k in _PLACES})
 
-    def reply(self, prompt_id: str, content: str) -> Receipt:
-        """Answer a prompt in this run's name; the first reply wins."""
-        return self.hub.reply(prompt_id, content, source=self._run.lane.run_id)
+    def reply(self, prompt_id: str, content: str, *, is_error: bool = False) -> Receipt:
+        """Answer a prompt in this run's name, see ``Hub.reply``; the first reply wins."""
+        return self.hub.reply(prompt_id, content, is_error=is_error, source=self.run_id)
+
+    def approve(self, prompt_id: str, arguments: Mapping[str, Any] | None = None) -> Receipt:
+        """Approve a call in this run's name, see ``Hub.approve``; the first reply wins."""
+        return self.hub.approve(prompt_id, arguments, source=self.run_id)
+
+    def deny(self, prompt_id: str, reason: str = "") -> Receipt:
+        """Refuse what a prompt asks for in this run's name, see ``Hub.deny``; the first reply
+        wins."""
+        return self.hub.deny(prompt_id, reason, source=self.run_id)
 
     def interrupt(self, run_id: str, reason: str = "") -> Receipt:
         """See ``Hub.interrupt``."""

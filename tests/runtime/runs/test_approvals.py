@@ -8,7 +8,7 @@ from support.agents import model_agent
 from support.asked import Asked
 from support.families import Recorder, answers
 
-from hubbub import Runtime, external_tool, tool
+from hubbub import Runtime, agent, external_tool, tool
 from hubbub.hub import events as e
 from hubbub.runtime.models.scripted import call, reply
 
@@ -217,3 +217,33 @@ async def test_the_results_of_external_calls_come_from_outside() -> None:
         await rt.hub.reply(second.prompt_id, "broken", is_error=True)
         await run.result()
     assert desk.results() == [("A it is", False), ("broken", True)]
+
+
+@pytest.mark.spec("U-03", "U-04", "H-10")
+async def test_a_run_approves_denies_and_answers_in_its_own_name() -> None:
+    desk = Desk(
+        reply("", call("refund", order=1), call("refund", order=2), call("pick", what="a")), "Done."
+    )
+    seen: list[e.SessionPrompt] = []
+
+    @agent("judge")
+    async def judge(input: Any, ctx: Any) -> None:
+        first, second, third = seen
+        assert (await ctx.hub.approve(first.prompt_id, {"order": "x"})).rejected
+        assert (await ctx.hub.approve(first.prompt_id, {"order": 3})).accepted
+        assert (await ctx.hub.approve(first.prompt_id)).reason in ("answered", "approved")
+        assert (await ctx.hub.deny(second.prompt_id, "too much")).accepted
+        assert (await ctx.hub.reply(third.prompt_id, "none is left", is_error=True)).accepted
+
+    async with Runtime([desk.agent, judge], store="memory") as rt:
+        asked = Asked(rt.hub)
+        run = await rt.start("assistant", "Go.")
+        seen += await asked.wait(3)
+        judging = await rt.start("judge")
+        assert (await judging.result()).outcome == "completed"
+        await run.result()
+        assert desk.refunded == [3]
+        said = [output for output, _ in desk.results()]
+        assert said[1:] == ["not run: denied: too much", "none is left"]
+        replies = await rt.hub.read(run.run_id, types=e.SessionReply.type)
+        assert {x.source for x in replies if isinstance(x, e.SessionReply)} == {judging.run_id}
