@@ -21,7 +21,8 @@ Rules
   two presses within two seconds leave; the first drops what was typed, and says so.  From a pipe
   one leaves.
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
-  any more interrupts its turn; one over which a model has paused stays for a later console.
+  any more interrupts its turn; one over which a model has paused, in the conversation or in a child
+  that it waits for, stays for a later console.
 * A conversation that was given no ``session_key`` ends with the console: the run is closed.  One
   with a key stays open, and a later console continues with it, with whomever it has reached.
 * A later console that finds the user being waited for shows what was said last.
@@ -172,8 +173,10 @@ class Console:
                     self._settle(is_quiet=True)
                     self._pace.stayed_quiet()
                     self._change()
-            else:
-                await changed.wait()
+            else:  # Code may come to wait for a child without a word.
+                polls = self._has_input_ended and bool(self._questions)
+                with anyio.move_on_after(QUIET if polls else None):
+                    await changed.wait()
 
     def _settle(self, *, is_quiet: bool = False) -> None:
         try:
@@ -190,13 +193,9 @@ class Console:
             return "working"  # It is being closed, and its end will tell.
         if self._is_untouched or not self._stack.is_at_work:
             return "resting"
-        if self._keeps_run and any(self._is_pause(each) for each in self._questions):
+        if self._keeps_run and any(self._stack.is_held_by(x, self._hub) for x in self._questions):
             return "resting"
         return "working" if has_frames else self._pace.phase
-
-    def _is_pause(self, question: e.SessionPrompt) -> bool:
-        """Whether the agent that has the conversation asks it, and nothing else is under way."""
-        return question.pauses and question.run_id == self._stack.top.run_id
 
     def _change(self) -> None:
         self._changed.set()

@@ -94,6 +94,14 @@ class Stack:
         """Whether the level that has the conversation is at work and does not wait for the user."""
         return bool(self._levels) and self.top.is_at_work
 
+    def is_held_by(self, question: e.SessionPrompt, hub: Hub) -> bool:
+        """Whether the run that has the conversation can only wait for the answer: it has paused
+        over the question itself, or waits for a child that has."""
+        asker, top = question.run_id, self.top.run_id
+        owner = hub.dispatcher.owner
+        waits = asker == top or (owner is not None and owner.waits_for(top, asker))
+        return question.pauses and waits
+
     @property
     def names(self) -> tuple[str, ...]:
         """Whom the user talks through: the root's name, then each frame's."""
