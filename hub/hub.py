@@ -27,6 +27,7 @@ from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Subscribing, read_pattern
+from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
     Event,
@@ -53,7 +54,6 @@ from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_label, check_labels, check_text
-from hubbub.hub.unused_history import UnusedHistory
 from hubbub.hub.values import check_counts
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
