@@ -38,6 +38,8 @@ from hubbub.agents.model import (
     ThinkingDelta,
     ToolCall,
     Usage,
+    garbled_words,
+    reply_problem,
 )
 from hubbub.hub.errors import (
     BadValue,
@@ -154,6 +156,7 @@ class _Step(Struct, frozen=True):
 
     item: ModelReply | Callable[[ModelRequest], Answer] | None
     faults: tuple[Fault, ...] = ()
+    is_sound: bool = True
 
     def fault(self, attempt: int) -> Fault | None:
         for fault in self.faults:
@@ -199,6 +202,8 @@ class _Player:
             fault, made = made, ModelReply()
             await self._begin(fault)
         answer = self._normal(made)
+        if not _is_sound(answer):  # The caller says what is wrong with it.
+            return answer
         if fault is not None:
             answer = fault.disturb(answer)
         broken = fault.error(self._name) if fault is not None else None
@@ -300,7 +305,7 @@ class ScriptedModel(_Player):
         item = step.item
         if isinstance(item, ModelReply):
             if fault is None:
-                if on_delta is not None or self._latency:
+                if step.is_sound and (on_delta is not None or self._latency):
                     await self._hand_out(item, on_delta, None)
                 return item
             return await self._play(_always(item), fault, request, on_delta)
@@ -359,7 +364,7 @@ def _steps_of(script: Iterable[ScriptItem], name: str) -> tuple[_Step, ...]:
             continue
         if answer is not None:
             named = answer if answer.model else msgspec.structs.replace(answer, model=name)
-            steps.append(_Step(named, tuple(faults)))
+            steps.append(_Step(named, tuple(faults), _is_sound(named)))
         elif callable(item):
             steps.append(_Step(item, tuple(faults)))
         else:
@@ -383,6 +388,11 @@ def _as_reply(made: object) -> ModelReply | None:
     if isinstance(made, ToolCall):
         return reply("", made)
     return None
+
+
+def _is_sound(answer: ModelReply) -> bool:
+    """Whether the parts of a reply are of their types, so that it can be handed out in pieces."""
+    return not reply_problem(answer) or bool(garbled_words(answer))
 
 
 def _always(answer: ModelReply) -> Callable[[ModelRequest], Answer]:

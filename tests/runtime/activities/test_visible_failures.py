@@ -27,7 +27,7 @@ from hubbub.hub.errors import RunFailed
 from hubbub.hub.events import AgentComplete
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
-from hubbub.runtime.models.scripted import call
+from hubbub.runtime.models.scripted import Fault, call
 from hubbub.runtime.simulation import Setup, World, simulate
 
 pytestmark = pytest.mark.anyio
@@ -277,6 +277,26 @@ async def test_a_model_that_returns_something_else_is_told_what_is_wanted(
         wanted = why if type(model) is Odd else "call is to be an async function"
         assert outcome.reason.startswith("the model 'odd' returned no reply: ")
         assert wanted in outcome.reason and model.calls == 1
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+@pytest.mark.parametrize(
+    "name", [x for x in NO_REPLIES if isinstance(NO_REPLIES[x][0], ModelReply)]
+)
+async def test_a_scripted_reply_of_another_form_is_told_what_is_wanted(
+    name: str, is_heard: bool, ports: Ports
+) -> None:
+    answer, why = NO_REPLIES[name]
+    for model in (
+        ScriptedModel([answer]), ScriptedModel([lambda request: answer]),
+        ScriptedModel([Fault("malformed"), answer]), FunctionModel(lambda request: answer),
+    ):  # fmt: skip
+        async with Runtime([model_agent(model)], store="memory", ports=ports) as rt:
+            if is_heard:
+                rt.hub.subscribe("*", lambda event: None)
+            outcome = await rt.run("assistant", "Go.")
+        assert outcome.reason.startswith(f"the model {model.name!r} returned no reply: ")
+        assert why in outcome.reason
 
 
 # ── who sees it ──────────────────────────────────────────────────────────────────────────────
