@@ -176,6 +176,8 @@ OF_HUB: dict[str, Act] = {
     "open": receipt_of(lambda s, w: s.hub.open("helper", "x")),
     "ask": asked,
     "reply": receipt_of(lambda s, w: s.hub.reply("nobody", "hello")),
+    "approve": receipt_of(lambda s, w: s.hub.approve("nobody", {"a": 1})),
+    "deny": receipt_of(lambda s, w: s.hub.deny("nobody", "no")),
     "interrupt": receipt_of(lambda s, w: s.hub.interrupt(w.others["other"], "stop")),
     "close_run": receipt_of(lambda s, w: s.hub.close_run(w.others["other"])),
     "terminate": receipt_of(lambda s, w: s.hub.terminate(w.others["other"])),
@@ -245,7 +247,7 @@ def test_the_table_has_every_member() -> None:
         name
         for kind in (Files, Keys, Run)
         for name in members_of(kind)
-        - {"cursor", "duplicate", "is_root", "of", "run_id", "result", *OF_SPAWNING}
+        - {"created", "cursor", "duplicate", "is_root", "of", "run_id", "result", *OF_SPAWNING}
         if f".{name}" not in uses
     ]
     assert missing == []
