@@ -33,6 +33,7 @@ from hubbub.hub.events import ChannelComplete, ChannelError, ChannelStart, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of, words_of
+from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.cancelling import cancellations
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
@@ -87,7 +88,7 @@ class Channel(Struct, frozen=True):
     def __post_init__(self) -> None:
         problems = list(_problems(self))
         if problems:
-            raise DefinitionError(f"channel {self.name!r}", problems)
+            raise DefinitionError(f"channel {shown(self.name)}", problems)
 
 
 class ChannelContext:
@@ -410,7 +411,7 @@ def _problems(channel: Channel) -> list[str]:
         except BadPattern as error:
             problems.append(f"handlers: {error}")
         if not callable(handler):
-            problems.append(f"handlers[{pattern!r}]: expected a function (event, context)")
+            problems.append(f"handlers[{shown(pattern)}]: expected a function (event, context)")
     for name in ("on_start", "on_complete", "state"):
         function = getattr(channel, name)
         if not callable(function) and not (function is None and name != "state"):

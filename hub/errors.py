@@ -42,7 +42,7 @@ What a *model* should read is never an exception but a tool result.
 
 from collections.abc import Iterable, Sequence
 
-from hubbub.hub.near_misses import did_you_mean
+from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = [
     "BadPath",
@@ -115,7 +115,7 @@ class UnknownAgent(CallerError):
         in_order = sorted(known)
         names = ", ".join(in_order) or "none"
         hint = did_you_mean(name, in_order)
-        super().__init__(f"no agent named {name!r}; known agents: {names}{hint}")
+        super().__init__(f"no agent named {shown(name)}; known agents: {names}{hint}")
 
 
 class NoAgentFound(CallerError):
@@ -124,7 +124,7 @@ class NoAgentFound(CallerError):
     def __init__(self, strategy: str, but: str = "") -> None:
         self.strategy = strategy
         found = f" {but}" if but else ""
-        super().__init__(f"there is no agent for {strategy!r}{found}; name one by its run_id")
+        super().__init__(f"there is no agent for {shown(strategy)}{found}; name one by its run_id")
 
 
 class UnknownRun(CallerError):
@@ -132,7 +132,7 @@ class UnknownRun(CallerError):
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(f"no run {run_id!r}; use the run_id of an agent:start event")
+        super().__init__(f"no run {shown(run_id)}; use the run_id of an agent:start event")
 
 
 class RunEnded(CallerError):
@@ -199,10 +199,10 @@ class BadPattern(CallerError):
         self.pattern = pattern
         self.meant = meant
         super().__init__(
-            f"pattern {pattern!r}: '*' stands alone or after a ':' at the end; "
+            f"pattern {shown(pattern)}: '*' stands alone or after a ':' at the end; "
             "write '*', 'agent:start', 'agent:*', or a list of these"
             if meant is None
-            else f"pattern {pattern!r}: no event has such a type; did you mean {meant!r}?"
+            else f"pattern {shown(pattern)}: no event has such a type; did you mean {meant!r}?"
         )
 
 
@@ -233,7 +233,7 @@ class BadPath(CallerError):
 
     def __init__(self, path: object, problem: str) -> None:
         self.path = path
-        super().__init__(f"{path!r} is no name of a file: {problem}")
+        super().__init__(f"{shown(path)} is no name of a file: {problem}")
 
 
 class NoSuchFile(CallerError):
@@ -241,7 +241,7 @@ class NoSuchFile(CallerError):
 
     def __init__(self, path: str, detail: str) -> None:
         self.path = path
-        super().__init__(f"there is no file {path!r}; {detail}")
+        super().__init__(f"there is no file {shown(path)}; {detail}")
 
 
 class WaitCycle(CallerError):
@@ -358,8 +358,8 @@ class MissingVariable(OperatorError):
     def __init__(self, prompt: str, names: Iterable[str]) -> None:
         self.names = tuple(names)
         super().__init__(
-            f"prompt {prompt!r} needs {', '.join(self.names)}; give it with start(env=…) or the "
-            "env of the agent, the prompt or the runtime"
+            f"prompt {shown(prompt)} needs {', '.join(self.names)}; give it with start(env=…) or "
+            "the env of the agent, the prompt or the runtime"
         )
 
 
@@ -368,7 +368,7 @@ class UnknownModel(OperatorError):
 
     def __init__(self, model: str, remedy: str) -> None:
         self.model = model
-        super().__init__(f"model {model!r}: {remedy}")
+        super().__init__(f"model {shown(model)}: {remedy}")
 
 
 class StoreFailed(OperatorError):

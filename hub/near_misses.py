@@ -1,13 +1,26 @@
-"""What somebody probably meant by a name that there is not."""
+"""What a message says of what was given instead: the value itself, and what was probably meant."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["did_you_mean", "nearest", "shown"]
 
 MAX_NAME: Final = 200
 """Longer texts are compared with nothing: that would take long, and they are no names."""
+
+MAX_SHOWN: Final = 200
+"""Characters of a value that a message shows."""
+
+
+def shown(value: object) -> str:
+    """The ``repr`` of what somebody gave, cut; its class where it has none, as a value may raise,
+    or be nested too deeply."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
 def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:

@@ -17,6 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.errors import BadValue, Closed
+from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.cancelling import outlast
 from hubbub.hub.tasks.loop_watch import Held, NoWatch, ThreadWatch
 from hubbub.hub.tasks.offload import THREADS, ThreadOffload
@@ -315,7 +316,7 @@ class Ports:
         threads: int = THREADS,
     ) -> None:
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-            raise BadValue("threads", f"expected a number of at least 1, not {threads!r}")
+            raise BadValue("threads", f"expected a number of at least 1, not {shown(threads)}")
         self._given = secrets, blobs
         self.watch: LoopWatch = watch or (ThreadWatch() if clock is None else NoWatch())
         self.make_worker = make_worker

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.near_misses import shown
 
 __all__ = [
     "NULL",
@@ -209,7 +210,7 @@ def check_counts(least: int, /, **counts: object) -> None:
     """Raise ``BadValue`` for what is no whole number of at least ``least``."""
     for what, count in counts.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < least:
-            raise BadValue(what, f"expected a whole number of at least {least}, not {count!r}")
+            raise BadValue(what, f"expected a whole number of at least {least}, not {shown(count)}")
 
 
 def check_flag(what: str, value: object) -> None:

@@ -6,6 +6,7 @@ from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.model import Model
 from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.hub import Hub
+from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
 
@@ -52,4 +53,4 @@ def check_parts(store: object, hub: object, ports: object) -> None:
 def check_grace(grace: object) -> None:
     """Raise ``BadValue`` for what is no number of seconds; infinity is one."""
     if not isinstance(grace, int | float) or isinstance(grace, bool) or not grace >= 0:
-        raise BadValue("grace", f"expected seconds of at least 0, not {grace!r}")
+        raise BadValue("grace", f"expected seconds of at least 0, not {shown(grace)}")

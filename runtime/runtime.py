@@ -33,6 +33,7 @@ from hubbub.hub.events import GivenTool, HistoryMessage
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
+from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
@@ -164,7 +165,7 @@ class Runtime(RunAccess):
         self.others = OtherRuns(families.statuses_of, families.look_at, spawner.spawn)
         self._scheduler = Scheduler(services, self.outcomes, schedules)
         if not isinstance(restore, RestorePolicy):
-            raise BadValue("restore", f"expected a RestorePolicy, not {restore!r}")
+            raise BadValue("restore", f"expected a RestorePolicy, not {shown(restore)}")
         self._prompts = LastingPrompts(services, families, unattended)
 
         def compose(keeper: RunKeeper, conversations: ConversationKeeper) -> RunDependencies:

@@ -29,6 +29,7 @@ from hubbub.agents.definitions.prompt import (
 )
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.near_misses import shown
 
 __all__ = [
     "AgentDefinition",
@@ -144,7 +145,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
         if self.type not in ("ai_human", "dual_ai"):
-            problems.append(f"type: 'ai_human' or 'dual_ai', not {self.type!r}")
+            problems.append(f"type: 'ai_human' or 'dual_ai', not {shown(self.type)}")
         if self.execute is None and self.side_a is None:
             problems.append("execute, side_a: give one of them")
         elif self.execute is not None and self.side_a is not None:
@@ -170,10 +171,10 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
             if not isinstance(getattr(self, field), str)
         )
         if self.on_restart not in ("fail", "resume"):
-            problems.append(f'on_restart: "fail" or "resume", not {self.on_restart!r}')
+            problems.append(f'on_restart: "fail" or "resume", not {shown(self.on_restart)}')
         problems.extend(text_problems("", self))
         if problems:
-            raise DefinitionError(f"agent {self.name!r}", problems)
+            raise DefinitionError(f"agent {shown(self.name)}", problems)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -242,7 +243,9 @@ class AgentTool(SubagentToolConfig, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.agent, AgentDefinition) or self.agent.name != self.name:
-            raise DefinitionError(f"subagent tool {self.name!r}", ["agent: give agent.as_tool()"])
+            raise DefinitionError(
+                f"subagent tool {shown(self.name)}", ["agent: give agent.as_tool()"]
+            )
 
     @property
     def by_name(self) -> SubagentToolConfig:

@@ -15,6 +15,7 @@ from hubbub.agents.definitions.signature import Parameter, demand_readable, sche
 from hubbub.agents.shared_parts import in_place
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionReply
+from hubbub.hub.near_misses import shown
 from hubbub.hub.values import NULL, Json, encode_value
 
 __all__ = ["AnswerReader", "answer_problem"]
@@ -43,12 +44,12 @@ class AnswerReader:
             parameters = (Parameter(name=_NAME, type=schema),)
             try:
                 demand_readable(schema)
-                shown = schema_of(list(parameters))
+                described = schema_of(list(parameters))
             except Exception as error:
-                words = f"an answer cannot be read as {schema!r}: {error}"
+                words = f"an answer cannot be read as {shown(schema)}: {error}"
                 raise BadValue("schema", words) from error
-            shared = {"$defs": shown["$defs"]} if "$defs" in shown else {}
-            self.schema = encode_value("schema", {**shown["properties"][_NAME], **shared})
+            shared = {"$defs": described["$defs"]} if "$defs" in described else {}
+            self.schema = encode_value("schema", {**described["properties"][_NAME], **shared})
         self._arguments = Arguments(_NAME, parameters)
 
     def read(self, text: str) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from hubbub.agents.definitions.signature import EMPTY, Parameter
+from hubbub.hub.near_misses import shown
 
 __all__ = ["Approval", "Approves", "approval_problems", "read_approval"]
 
@@ -71,4 +72,4 @@ def _timeout_problems(timeout: object) -> list[str]:
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is None or (number and 0 < timeout < math.inf):  # type: ignore[operator]
         return []
-    return [f"approval_timeout {timeout!r}: use seconds above 0, or None for no limit"]
+    return [f"approval_timeout {shown(timeout)}: use seconds above 0, or None for no limit"]

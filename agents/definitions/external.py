@@ -14,6 +14,7 @@ from hubbub.agents.definitions.schema import read_schema
 from hubbub.agents.definitions.tools import Tool, ToolError, name_problems
 from hubbub.agents.model import ToolSpec
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 
 __all__ = ["external_tool"]
@@ -44,19 +45,19 @@ def external_tool(
     if problem := text_problem(description):
         problems.append(f"description: {problem}")
     if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
-        problems.append(f"timeout {timeout!r}: use seconds above 0, or None for no limit")
+        problems.append(f"timeout {shown(timeout)}: use seconds above 0, or None for no limit")
     given = {"type": "object", "properties": {}} if schema is None else schema
-    parameters, shown, wrong = read_schema(given)
+    parameters, closed, wrong = read_schema(given)
     problems += [f"schema: {each}" for each in wrong]
     if problems:
-        raise DefinitionError(f"external tool {name!r}", problems)
+        raise DefinitionError(f"external tool {shown(name)}", problems)
 
     def elsewhere(**_: Any) -> str:
         raise ToolError(f"{name} is an external tool: it is carried out elsewhere")
 
     return Tool(
-        name=name, description=description, schema=shown, timeout=timeout, idempotent=False,
+        name=name, description=description, schema=closed, timeout=timeout, idempotent=False,
         fn=elsewhere, is_async=False, state_parameter=None,
-        spec=ToolSpec(name=name, description=description, schema=shown),
+        spec=ToolSpec(name=name, description=description, schema=closed),
         _arguments=Arguments(name, parameters), is_external=True,
     )  # fmt: skip

@@ -33,6 +33,7 @@ from msgspec import Struct
 from hubbub.agents.definitions.tools import RESULT, ToolResult
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import label_problem, text_problem_in
 from hubbub.hub.values import Form
 
@@ -93,11 +94,11 @@ class Hook(Struct, frozen=True):
         if not self.id or label_problem(self.id):
             problems.append("id: expected a name")
         if not isinstance(self.point, str) or self.point not in POINTS:
-            problems.append(f"point: one of {', '.join(sorted(POINTS))}, not {self.point!r}")
+            problems.append(f"point: one of {', '.join(sorted(POINTS))}, not {shown(self.point)}")
         if not callable(self.fn):
             problems.append("fn: expected a function (state, value)")
         if problems:
-            raise DefinitionError(f"hook {self.id!r}", problems)
+            raise DefinitionError(f"hook {shown(self.id)}", problems)
 
     @property
     def name(self) -> str:

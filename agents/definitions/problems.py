@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 
 __all__ = [
@@ -43,7 +44,7 @@ def id_problems(path: str, ids: object) -> Iterable[str]:
         if not isinstance(each, str):
             yield f"{path}[{index}]: expected a hook's id, not {type(each).__name__}"
         elif each in seen:
-            yield f"{path}[{index}]: {each!r} is listed twice"
+            yield f"{path}[{index}]: {shown(each)} is listed twice"
         else:
             seen.add(each)
 
@@ -99,7 +100,7 @@ def listed_problems(path: str, listed: object, kinds: Any, wanted: str) -> Itera
         if not isinstance(each, kinds) or not name:
             yield f"{path}[{index}]: expected {wanted}, not {type(each).__name__}"
         elif name in seen:
-            yield f"{path}[{index}]: {name!r} is listed twice"
+            yield f"{path}[{index}]: {shown(name)} is listed twice"
         else:
             seen.add(str(name))
 

@@ -25,6 +25,7 @@ from hubbub.agents.definitions.variables import (
 )
 from hubbub.agents.model import Model
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.near_misses import shown
 
 __all__ = [
     "Immediate",
@@ -108,7 +109,7 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
             problems.append("resumable: expected False or Resumable(receives_messages=…)")
         problems.extend(text_problems("", self))
         if problems:
-            raise DefinitionError(f"subagent tool {self.name!r}", problems)
+            raise DefinitionError(f"subagent tool {shown(self.name)}", problems)
 
     @property
     def is_immediate(self) -> bool:
@@ -182,7 +183,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
         if not problems:
             problems.extend(_placeholder_problems(self))
         if problems:
-            raise DefinitionError(f"prompt {self.name!r}", problems)
+            raise DefinitionError(f"prompt {shown(self.name)}", problems)
 
 
 # ── problems ─────────────────────────────────────────────────────────────────────────────────
@@ -230,9 +231,9 @@ def _resumable_problems(resumable: Resumable) -> Iterable[str]:
         yield "resumable.receives_messages: required; 'side_a' or 'side_b'"
     elif resumable.receives_messages not in _SIDES:
         wrong: object = resumable.receives_messages
-        yield f"resumable.receives_messages: 'side_a' or 'side_b', not {wrong!r}"
+        yield f"resumable.receives_messages: 'side_a' or 'side_b', not {shown(wrong)}"
     if not is_limit(resumable.max_instances):
         yield "resumable.max_instances: at least 1"
     if resumable.parent_communication not in ("implicit", "explicit"):
         wrong = resumable.parent_communication
-        yield f"resumable.parent_communication: 'implicit' or 'explicit', not {wrong!r}"
+        yield f"resumable.parent_communication: 'implicit' or 'explicit', not {shown(wrong)}"

@@ -21,7 +21,7 @@ from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.model import Model
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import did_you_mean
+from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -105,7 +105,7 @@ def Agent(  # noqa: N802  # What it makes is an agent: it is called like a class
     except DefinitionError as error:
         problems += (each.removeprefix("side_a.") for each in error.problems)
     if problems:
-        raise DefinitionError(f"agent {name!r}", list(dict.fromkeys(problems)))
+        raise DefinitionError(f"agent {shown(name)}", list(dict.fromkeys(problems)))
     return made
 
 

@@ -24,6 +24,7 @@ from hubbub.agents.definitions.variables import (
 )
 from hubbub.agents.model import Model
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.near_misses import shown
 
 __all__ = ["SKILL_PREFIX", "Skill", "passthrough_problems"]
 
@@ -89,7 +90,7 @@ class Skill(Struct, frozen=True, kw_only=True):
         if not problems:
             problems.extend(_placeholder_problems(self))
         if problems:
-            raise DefinitionError(f"skill {self.name!r}", problems)
+            raise DefinitionError(f"skill {shown(self.name)}", problems)
 
     @property
     def agent_name(self) -> str:
@@ -131,7 +132,7 @@ def _skill_calls(skill: Skill) -> Iterable[str]:
         yield f"tools[{tools.index(USE_SKILL)}]: a skill may not call skills; leave it out"
     for index, name in enumerate(agents):
         if isinstance(name, str) and name.startswith(SKILL_PREFIX):
-            yield f"agents[{index}]: {name!r} is a skill; a skill may not call skills"
+            yield f"agents[{index}]: {shown(name)} is a skill; a skill may not call skills"
     if agents and skill.tools is not None and USE_AGENT not in tools:
         yield "agents: its tools lack 'use_agent', so it can call none; add it, or leave agents out"
 
@@ -153,7 +154,7 @@ def _path_problems(skill: Skill) -> Iterable[str]:
         yield from passthrough_problems(skill.passthrough)
     elif skill.passthrough in BUILT_IN or not skill.passthrough.strip():
         wrong = skill.passthrough
-        yield f"passthrough: {wrong!r} is no tool of your own; name one of Runtime(tools=…)"
+        yield f"passthrough: {shown(wrong)} is no tool of your own; name one of Runtime(tools=…)"
     for field, absent in (("tools", None), ("agents", None), ("model", "")):
         if getattr(skill, field) != absent:
             yield f"{field}: a passthrough skill has no model that could use it; leave it out"

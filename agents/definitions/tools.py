@@ -31,6 +31,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.agents.state.family import NO_RESULT
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking import class_name_of, words_of
+from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
 from hubbub.hub.texts import label_problem, readable, text_problem
 from hubbub.hub.values import Form, encoded_value
@@ -238,7 +239,9 @@ def _define(
     if isinstance(fn, Tool):
         fn = fn.fn
     if not callable(fn):
-        raise DefinitionError("tool", [f"{fn!r} is not a function; write @tool or @tool(name=…)"])
+        raise DefinitionError(
+            "tool", [f"{shown(fn)} is not a function; write @tool or @tool(name=…)"]
+        )
     function = plain_function(fn)
     if name is None:
         name = type(fn).__name__ if function.__name__ == "__call__" else function.__name__
@@ -250,7 +253,7 @@ def _define(
     problems += variable_problems("variables", variables)
     problems += approval_problems(approval, approval_timeout, signature.parameters)
     if problems:
-        raise DefinitionError(f"tool {name!r}", problems)
+        raise DefinitionError(f"tool {shown(name)}", problems)
     return Tool(
         name=name,
         description=description,
@@ -272,7 +275,7 @@ def name_problems(name: str) -> Iterable[str]:
     if not isinstance(name, str):
         yield f"name: expected a text, not {type(name).__name__}"
     elif not _NAME.fullmatch(name):
-        yield f"name {name!r}: use 1 to 64 letters, digits, '_' and '-', or give name=…"
+        yield f"name {shown(name)}: use 1 to 64 letters, digits, '_' and '-', or give name=…"
 
 
 def _problems_of(name: str, description: str, function: Any, timeout: float | None) -> list[str]:
@@ -281,7 +284,7 @@ def _problems_of(name: str, description: str, function: Any, timeout: float | No
         problems.append(f"description: {problem}")
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and 0 < timeout < math.inf):
-        problems.append(f"timeout {timeout!r}: use seconds above 0, or None for no limit")
+        problems.append(f"timeout {shown(timeout)}: use seconds above 0, or None for no limit")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         problems.append("the function yields; return one value instead")
     return problems

@@ -21,6 +21,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 
 __all__ = [
@@ -58,14 +59,15 @@ def variable_problems(path: str, variables: object) -> Iterable[str]:
             yield f"{path}[{index}]: expected VariableDefinition, not {type(each).__name__}"
             continue
         if not isinstance(each.name, str) or not _NAME.fullmatch(each.name):
-            yield f"{path}[{index}].name: expected letters, digits and '_', not {each.name!r}"
+            yield f"{path}[{index}].name: expected letters, digits and '_', not {shown(each.name)}"
         elif each.name in seen:
-            yield f"{path}[{index}]: the name {each.name!r} is taken"
+            yield f"{path}[{index}]: the name {shown(each.name)} is taken"
         if each.type not in ("secret", "text"):
-            yield f'{path}[{index}].type: "secret" or "text", not {each.type!r}'
+            yield f'{path}[{index}].type: "secret" or "text", not {shown(each.type)}'
         if problem := text_problem(each.description):
             yield f"{path}[{index}].description: {problem}"
-        seen.add(str(each.name))
+        if isinstance(each.name, str):
+            seen.add(each.name)
 
 
 def env_problems(path: str, env: object) -> Iterable[str]:
@@ -75,7 +77,7 @@ def env_problems(path: str, env: object) -> Iterable[str]:
         return
     for name, value in env.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            yield f"{path}: {name!r} is no variable's name; use letters, digits and '_'"
+            yield f"{path}: {shown(name)} is no variable's name; use letters, digits and '_'"
         elif not isinstance(value, str):
             yield f"{path}.{name}: expected a text, not {type(value).__name__}"
         elif text_problem(value):  # Which says what is there, and that may be a secret.

@@ -15,6 +15,7 @@ import msgspec
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.sessions import HistoryCall, HistoryMessage
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 
 __all__ = ["MAX_HISTORY", "MAX_HISTORY_BYTES", "history_problem", "read_history"]
@@ -71,7 +72,7 @@ def history_problem(history: Sequence[HistoryMessage]) -> str:
 
 def _problem_of(message: HistoryMessage) -> str:
     if message.role not in ("user", "assistant"):
-        return f"the role is 'user' or 'assistant', not {message.role!r}"
+        return f"the role is 'user' or 'assistant', not {shown(message.role)}"
     if problem := text_problem(message.content):
         return f"content: {problem}"
     if message.role == "user" and message.calls:

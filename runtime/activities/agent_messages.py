@@ -16,6 +16,7 @@ from hubbub.agents.definitions.tools import ToolError, tool
 from hubbub.hub.errors import BadValue, CallerError, NoAgentFound
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
+from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal
@@ -38,7 +39,9 @@ async def agent_for(journal: Journal, strategy: str) -> str:
     check_labels(strategy=strategy)
     kind = _KINDS.get(strategy)
     if kind is None:
-        raise BadValue("strategy", f"expected {' or '.join(map(repr, _KINDS))}, not {strategy!r}")
+        raise BadValue(
+            "strategy", f"expected {' or '.join(map(repr, _KINDS))}, not {shown(strategy)}"
+        )
     await journal.flush()
     found = await journal.find(kind, "newest")
     if not found:

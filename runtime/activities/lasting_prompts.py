@@ -28,6 +28,7 @@ from hubbub.hub.addressing import is_from_user
 from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply
 from hubbub.hub.logs import log
+from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.values import NULL
 from hubbub.runtime.activities.approvals import parsed
@@ -48,7 +49,7 @@ class LastingPrompts:
 
     def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
         if unattended not in ("wait", "deny"):
-            raise BadValue("unattended", f'expected "wait" or "deny", not {unattended!r}')
+            raise BadValue("unattended", f'expected "wait" or "deny", not {shown(unattended)}')
         self._services = services
         self._families = families
         self._denies_unattended = unattended == "deny"

@@ -20,6 +20,7 @@ from hubbub.hub.events import AgentRead, AgentStatus, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, session_message
+from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
@@ -267,7 +268,7 @@ def result_of_spawn(result: str | None, default: str) -> str:
     if result is None:
         return default
     if result not in ("handle", "message", "ignore"):
-        raise BadValue("result", f'expected "handle", "message" or "ignore", not {result!r}')
+        raise BadValue("result", f'expected "handle", "message" or "ignore", not {shown(result)}')
     return result
 
 

@@ -21,6 +21,7 @@ from hubbub.hub.events.descriptors import (
     encode_descriptor,
     read_descriptor,
 )
+from hubbub.hub.near_misses import shown
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.store.reader import StoreReader, info_of
 from hubbub.hub.texts import check_label
@@ -115,7 +116,7 @@ def find_conversation(store: StoreReader, key: str | Descriptor) -> RunInfo | No
     elif not isinstance(
         key, UserDescriptor | CronDescriptor | HeartbeatDescriptor | SubagentDescriptor
     ):
-        raise BadValue("key", f"expected a session key or a descriptor, not {key!r}")
+        raise BadValue("key", f"expected a session key or a descriptor, not {shown(key)}")
     if isinstance(key, SubagentDescriptor):
         info = run_info(store, key.id)
         return None if info is None or info.status == "ended" else info

@@ -19,6 +19,7 @@ from hubbub.hub import events as e
 from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import Event, PromptKind
+from hubbub.hub.near_misses import shown
 from hubbub.hub.store.reader import Recency, RunRow, StoreReader, answered_prompts
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import NULL, Json, decode_value
@@ -133,7 +134,9 @@ def list_conversations(
     """
     check_label("agent", agent)
     if status not in ("", *get_args(Status)):
-        raise BadValue("status", f"expected one of {', '.join(get_args(Status))}, not {status!r}")
+        raise BadValue(
+            "status", f"expected one of {', '.join(get_args(Status))}, not {shown(status)}"
+        )
     if before and after:
         raise BadValue("after", "give one of before and after")
     if limit.__class__ is not int or not 0 < limit <= MAX_PAGE:

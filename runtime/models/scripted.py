@@ -50,6 +50,7 @@ from hubbub.hub.errors import (
     ProviderError,
 )
 from hubbub.hub.masking import class_name_of, words_of
+from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Clock
 from hubbub.hub.values import check_counts
 
@@ -97,11 +98,15 @@ class Fault(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise BadValue(f"Fault({self.kind!r})", f"unknown kind; one of {', '.join(_KINDS)}")
+            raise BadValue(
+                f"Fault({shown(self.kind)})", f"unknown kind; one of {', '.join(_KINDS)}"
+            )
         if self.times is not None and self.times < 1:
-            raise BadValue(f"Fault({self.kind!r})", "times must be at least 1, or None forever")
+            raise BadValue(
+                f"Fault({shown(self.kind)})", "times must be at least 1, or None forever"
+            )
         if not self.seconds >= 0 or not self.after >= 0:
-            raise BadValue(f"Fault({self.kind!r})", "seconds and after cannot be negative")
+            raise BadValue(f"Fault({shown(self.kind)})", "seconds and after cannot be negative")
 
     def error(self, model: str) -> ProviderError | None:
         """The exception this fault raises in a call of ``model``, if it raises one."""
@@ -173,7 +178,7 @@ class _Player:
 
     def __init__(self, name: str, latency: float, clock: Clock | None, chunk: int | None) -> None:
         if not (isinstance(latency, int | float) and latency >= 0):
-            raise BadValue("latency", f"expected seconds from 0, not {latency!r}")
+            raise BadValue("latency", f"expected seconds from 0, not {shown(latency)}")
         if chunk is not None:
             check_counts(1, chunk=chunk)
         self._name = name
@@ -374,7 +379,7 @@ def _steps_of(script: Iterable[ScriptItem], name: str) -> tuple[_Step, ...]:
             )
         faults = []
     if problems:
-        raise DefinitionError(f"ScriptedModel {name!r}", problems)
+        raise DefinitionError(f"ScriptedModel {shown(name)}", problems)
     if faults:
         steps.append(_Step(None, tuple(faults)))
     return tuple(steps)

@@ -24,6 +24,7 @@ from msgspec.structs import force_setattr
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import CallerError, DefinitionError
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import label_problem, text_problem
 from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Ticks
 
@@ -157,13 +158,13 @@ def _uid_problems(schedule: Schedule, uids: set[str]) -> Iterable[str]:
         if uid in uids:
             yield "uid: a runtime has one Heartbeat; give this one's tasks to it"
     elif uid.__class__ is not str or label_problem(uid) or not uid.strip():
-        yield f"uid: expected a name, not {uid!r}"
+        yield f"uid: expected a name, not {shown(uid)}"
         return
     elif uid == HEARTBEAT:
         yield f"uid: {HEARTBEAT!r} is the heartbeat's own; choose another"
         return
     elif uid in uids:
-        yield f"uid: {uid!r} is taken"
+        yield f"uid: {shown(uid)} is taken"
     uids.add(uid)
 
 
@@ -175,7 +176,7 @@ def _time_problems(schedule: Schedule) -> Iterable[str]:
             yield f"interval: expected more than 0 and at most {MAX_INTERVAL:,.0f} seconds"
         return
     if schedule.misfire not in get_args(Misfire):
-        yield f"misfire: expected 'skip', 'latest' or 'all', not {schedule.misfire!r}"
+        yield f"misfire: expected 'skip', 'latest' or 'all', not {shown(schedule.misfire)}"
     wrong = [name for name in ("expression", "timezone") if not _is_text(getattr(schedule, name))]
     if wrong:
         yield from (f"{name}: expected a text" for name in wrong)
@@ -211,7 +212,7 @@ def _task_problems(tasks: object) -> Iterable[str]:
         return
     for index, task in enumerate(tasks):
         if not isinstance(task, HeartbeatTask):
-            yield f"tasks[{index}]: expected HeartbeatTask, pair or text, not {task!r}"
+            yield f"tasks[{index}]: expected HeartbeatTask, pair or text, not {shown(task)}"
         elif not _is_text(task.title) or not _is_text(task.prompt):
             yield f"tasks[{index}]: title and prompt are texts with something in them"
 

@@ -40,6 +40,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
+from hubbub.hub.near_misses import shown
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -144,7 +145,9 @@ class CronTicks:
         _check(expression)
         self._every_hour = expression.split()[-4] in ("*", "*/1")
         if self.after(0) is None:
-            raise BadValue("expression", f"{expression!r} matches no date; give one that exists")
+            raise BadValue(
+                "expression", f"{shown(expression)} matches no date; give one that exists"
+            )
 
     def after(self, at: int) -> int | None:
         """The first tick later than ``at``; ``None`` when 50 years have none."""
@@ -279,7 +282,7 @@ def _check(expression: str) -> None:
     try:
         _simulate(expression, _EPOCH)
     except CronSimError as error:
-        problem = f"{expression!r}: {str(error).lower()}; write one such as '30 2 * * *'"
+        problem = f"{shown(expression)}: {str(error).lower()}; write one such as '30 2 * * *'"
         raise BadValue("expression", problem) from None
 
 
@@ -293,7 +296,7 @@ def _zone(timezone: str) -> tzinfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         if not available_timezones():
             raise OperatorError(
-                f"timezone {timezone!r}: this machine knows no timezones; pip install tzdata"
+                f"timezone {shown(timezone)}: this machine knows no timezones; pip install tzdata"
             ) from None
-        problem = f"{timezone!r} does not exist; use a name such as 'Europe/Berlin'"
+        problem = f"{shown(timezone)} does not exist; use a name such as 'Europe/Berlin'"
         raise BadValue("timezone", problem) from None

@@ -39,10 +39,29 @@ from hubbub import (
 )
 from hubbub.agents.definitions.short_form import AgentOptions
 from hubbub.hub.errors import DefinitionError, HubbubError
+from hubbub.hub.near_misses import shown
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-01")]
 
 Made = Callable[[Any], Runtime]
+
+
+class Unshowable:
+    """Of a user's own class, which has no ``repr``."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("not to be shown")
+
+
+def nested(depth: int) -> list[Any]:
+    """Too deep for ``repr``, and for JSON."""
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+ALL_VALUES = (*VALUES, Unshowable(), [Unshowable()], nested(5_000))
 
 
 async def act(word: str) -> str:
@@ -151,8 +170,8 @@ async def test_a_definition_is_of_its_types_or_refused_before_anything_runs(
     make, given, runtime_of = MAKERS[name]
     wrong: list[str] = []
     for parameter in parameters(name):
-        for value in VALUES:
-            what = f"{name}({parameter}={value!r})"
+        for value in ALL_VALUES:
+            what = f"{name}({parameter}={shown(value)})"
             try:
                 runtime = runtime_of(make(**{**given, parameter: value}))
             except HubbubError as error:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from attacks.test_definition_types import Unshowable, nested
 from hubbub import Hub, Runtime, ScriptedModel, agent
 from hubbub.hub.errors import BadValue
 from hubbub.hub.store.journal import Journal
@@ -12,7 +13,7 @@ from hubbub.runtime.stores.open import folder_of_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-01")]
 
-ODD: list[Any] = [b"b", [], {}, object(), len]
+ODD: list[Any] = [b"b", [], {}, object(), len, Unshowable(), nested(5_000)]
 
 CALLS: dict[str, Callable[[Any], object]] = {
     "latency": lambda odd: ScriptedModel(["a"], latency=odd),
