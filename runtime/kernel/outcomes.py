@@ -152,7 +152,7 @@ class Outcomes:
                     self.changed(run_id)
 
         with (
-            self._expecting(run_id),
+            self.expecting(run_id),
             self.hub.subscribe(TURN_TYPES, see, root_run_id=info.root_run_id),
         ):
             receipt = await self.hub.send_to_run(run_id, message, source=source)
@@ -175,11 +175,11 @@ class Outcomes:
             met = await is_met(await self._known(run_id))
             return None if met is None else await self._outcome(met)
 
-        with self._expecting(run_id):
+        with self.expecting(run_id):
             return await self._watch(run_id, look)
 
     @contextmanager
-    def _expecting(self, run_id: str) -> Iterator[None]:
+    def expecting(self, run_id: str) -> Iterator[None]:
         """Inside, the code at hand only waits for what the run does.  Raises ``WaitCycle``."""
         waiter = CURRENT_RUN.get()
         if waiter and (waiter == run_id or self._families.waits_for(run_id, waiter)):

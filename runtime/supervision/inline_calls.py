@@ -74,11 +74,10 @@ class InlineCalls:
                 receipt.raise_if_rejected()
             # Others run too, however fast the model is; and a caller cancelled before ends here.
             await anyio.lowlevel.checkpoint()
-            runs.serve_now(run_id)
             if CURRENT_RUN.get():
-                with self._outcomes.waiting(caller.is_dismissed):
-                    await caller.serve()
+                await self._serve_for_a_run(run_id, caller)
             else:
+                runs.serve_now(run_id)
                 await caller.serve()
             if receipt.status != "accepted":
                 await receipt
@@ -99,6 +98,12 @@ class InlineCalls:
             runs.callers.pop(run_id, None)
             expected.pop(run_id, None)
         return outcome, kept.error
+
+    async def _serve_for_a_run(self, run_id: str, caller: InlineCaller) -> None:
+        """The caller is a run's code, whose wait may be what makes room for the run it is for."""
+        with self._outcomes.expecting(run_id), self._outcomes.waiting(caller.is_dismissed):
+            self._runs.serve_now(run_id)
+            await caller.serve()
 
 
 class ExecutableAgent:
