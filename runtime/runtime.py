@@ -219,8 +219,7 @@ class Runtime(RunAccess):
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
-        await self._prompts.begin()
-        await self.runs.begin()
+        await self.runs.begin(await self._prompts.begin())
         await self._scheduler.begin()
         for problem in self.hub.journal.problems:
             event = e.HubErrorEvent(

@@ -2,8 +2,14 @@
 
     LASTING + the prompt's id  ─►  a note, from the commit that opens the prompt to that of its end
 
-What is noted is enough to check and to take a reply while the run itself is not in memory.
+What is noted is enough to check and to take a reply while the run itself is not in memory.  A
+note ends with a checksum of it and of its key: of a damaged one nothing is believed, and what the
+run asks is read from its record.
 """
+
+import re
+import zlib
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -42,13 +48,28 @@ class LastingPrompt(Struct, frozen=True, omit_defaults=True):
 def note_of(kept: LastingPrompt) -> str:
     """The note of a prompt that a call waits for; that of a question is its end alone, as in
     stores of versions before."""
-    if kept.kind == "question":
-        return str(kept.expires_at)
-    return msgspec.json.encode(kept).decode()
+    is_question = kept.kind == "question"
+    body = str(kept.expires_at) if is_question else msgspec.json.encode(kept).decode()
+    return f"{body} {_checksum(kept.prompt_id, body)}"
 
 
 def read_note(prompt_id: str, note: str) -> LastingPrompt:
-    """What a note says.  Raises ``ValueError``."""
-    if note.startswith("{"):
-        return msgspec.json.decode(note, type=LastingPrompt)
-    return LastingPrompt(prompt_id, expires_at=int(note))
+    """What a note says; those of versions before have no checksum.  Raises ``ValueError``."""
+    body, _, checksum = note.rpartition(" ")
+    if not _CHECKSUM.fullmatch(checksum):
+        body = note
+    elif checksum != _checksum(prompt_id, body):
+        raise ValueError("its checksum is that of another note")
+    if not body.startswith("{"):
+        return LastingPrompt(prompt_id, expires_at=int(body))
+    kept = msgspec.json.decode(body, type=LastingPrompt)
+    if kept.prompt_id != prompt_id:
+        raise ValueError(f"it is of prompt {kept.prompt_id}")
+    return kept
+
+
+def _checksum(prompt_id: str, body: str) -> str:
+    return f"{zlib.crc32(f'{prompt_id} {body}'.encode()):08x}"
+
+
+_CHECKSUM: Final = re.compile("[0-9a-f]{8}")

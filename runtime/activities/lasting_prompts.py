@@ -10,7 +10,7 @@ What a person says to a conversation answers the prompts of every run below it, 
 (``replies_to``): those that were open when it was said.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -25,11 +25,13 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
+from hubbub.hub.delivery.ended_prompts import asker_of, is_run_address
 from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply
 from hubbub.hub.logs import log
 from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.values import NULL
 from hubbub.runtime.activities.approvals import parsed
 from hubbub.runtime.kernel.families import Families
@@ -45,7 +47,10 @@ UNATTENDED: Final = "nobody attends this run, so nobody can answer"
 class LastingPrompts:
     """Kept in memory by prompt and by tree, in the store by its notes."""
 
-    __slots__ = ("_denies_unattended", "_families", "_kept", "_services", "_timers", "by_root")
+    __slots__ = (
+        "_damaged", "_denies_unattended", "_families", "_kept", "_services", "_timers", "_unread",
+        "by_root",
+    )  # fmt: skip
 
     def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
         if unattended not in ("wait", "deny"):
@@ -57,17 +62,36 @@ class LastingPrompts:
         self._timers: dict[str, Timer] = {}
         self._kept: dict[str, LastingPrompt] = {}
         self.by_root: dict[str, dict[str, LastingPrompt]] = {}
+        self._damaged: set[str] = set()
+        """The keys of notes that cannot be read."""
+        self._unread: set[str] = set()
+        """The runs that are to say themselves what they ask."""
 
-    async def begin(self) -> None:
-        """Go on waiting where an earlier runtime did."""
-        for key, note in (await self._services.hub.journal.notes(LASTING)).items():
-            prompt_id = key.removeprefix(LASTING)
-            if not note:
+    async def begin(self) -> Sequence[str]:
+        """Go on waiting where an earlier runtime did.
+
+        Returns the runs whose record is to be read for that: where a note is damaged, even its
+        key, each run that waits and has no other.
+        """
+        journal = self._services.hub.journal
+        for key, note in (await journal.notes()).items():
+            prompt_id, is_lasting = key[len(LASTING) :], key.startswith(LASTING)
+            if not note or not (is_lasting or is_run_address(asker_of(prompt_id))):
                 continue
             try:
+                if not is_lasting:
+                    raise ValueError(f"its key begins with {key[: len(LASTING)]!r}")
                 self._open(read_note(prompt_id, note))
             except ValueError as error:
-                log.warning("pause.unreadable", prompt_id=prompt_id, error=str(error))
+                log.warning("prompt.note_damaged", prompt_id=prompt_id, error=str(error))
+                self._damaged.add(key)
+        if self._damaged:
+            noted = {kept.run_id for kept in self._kept.values()}
+            for run_id in await journal.find("", "every"):
+                info = await journal.info(run_id) if run_id not in noted else None
+                if info is not None and info.status == "waiting":
+                    self._unread.add(run_id)
+        return sorted(self._unread)
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────
 
@@ -106,9 +130,23 @@ class LastingPrompts:
 
     def found(self, lane: OwnLane, prompts: Prompts, side: str = "") -> None:
         """A run has come into memory, with these open prompts."""
-        for prompt in prompts:
-            if prompt.is_lasting:
-                self._open(_kept(prompt, lane, side))
+        kept = [_kept(prompt, lane, side) for prompt in prompts if prompt.is_lasting]
+        for each in kept:
+            self._open(each)
+        if lane.run_id in self._unread:
+            held = {prompt.prompt_id for prompt in prompts if prompt.is_held}
+            self._note_again(lane.run_id, [each for each in kept if each.prompt_id in held])
+
+    def _note_again(self, run_id: str, held: Iterable[LastingPrompt]) -> None:
+        """Note what a run asks whose note was damaged; what is damaged goes with the last one."""
+        self._unread.discard(run_id)
+        notes = {LASTING + kept.prompt_id: note_of(kept) for kept in held}
+        self._damaged -= notes.keys()
+        if not self._unread:
+            notes.update(dict.fromkeys(self._damaged, ""))
+            self._damaged.clear()
+        if notes:
+            self._services.hub.journal.submit(Commit(notes=notes))
 
     def _open(self, kept: LastingPrompt) -> None:
         known, self._kept[kept.prompt_id] = self._kept.get(kept.prompt_id), kept

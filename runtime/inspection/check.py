@@ -15,6 +15,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
+
+from hubbub.agents.state.lasting_prompts import read_note
+from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.addressing import can_be_known_by
 from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded, info_of
@@ -34,6 +38,9 @@ STEP: Final = 200_000
 
 FIRST: Final = -(1 << 62)
 """Before every position, damaged ones included."""
+
+JSON_NOTES: Final = ("agents", "runs:", "schedule/")
+"""How the keys of notes begin that are JSON."""
 
 Tell = Callable[[str], object]
 
@@ -84,6 +91,7 @@ class StoreCheck:
         else:
             yield from self._rows(store, lanes)
             yield from self._references(store)
+            yield from _notes(store)
         yield from self._contents(store, lanes)
 
     # ── the store, the events ────────────────────────────────────────────────────────────────
@@ -190,6 +198,20 @@ class StoreCheck:
                 where, _, what = text.partition(": ")
                 remedy = "it is brought in line when a runtime opens the store"
                 yield Problem(where, what, remedy, heals=is_behind)
+
+
+def _notes(store: StoreReader) -> Iterator[Problem]:
+    """Notes that cannot be read.  What one says is known from elsewhere, but slower."""
+    for key, note in store.notes().items():
+        where = f"{store.place}: note {key!r}"
+        try:
+            if key.startswith(LASTING) and note:
+                read_note(key.removeprefix(LASTING), note)
+            elif key.startswith(JSON_NOTES) and note:
+                msgspec.json.decode(note)
+        except ValueError as error:
+            remedy = "it is written again, or left out, when a runtime opens the store"
+            yield Problem(where, f"it cannot be read ({error})", remedy, heals=True)
 
 
 def _content_problem(store: StoreReader, digest: str) -> str:

@@ -126,12 +126,12 @@ class Supervisor:
             or self.trials.is_held(run_id)
         )  # fmt: skip
 
-    async def begin(self) -> None:
-        """Go on with what the journal has: runs at work, runs with mail, deadlines."""
+    async def begin(self, unread: Sequence[str]) -> None:
+        """Go on with what the journal has (runs at work or with mail, deadlines) and ``unread``."""
         journal = self._hub.journal
         for run_id, wake_at in await journal.timed():
             self._deadlines.watch(run_id, wake_at)
-        for run_id in await self._loader.unfinished():
+        for run_id in dict.fromkeys((*await self._loader.unfinished(), *unread)):
             self.enqueue(run_id, None)
         self._activating = self._hub.tasks.start(self._activate_ready(), name="hubbub activation")
 

@@ -101,7 +101,11 @@ class Trials:
         text = (await journal.notes(NOTE)).get(NOTE)
         if not text:
             return
-        noted = self._noted = msgspec.json.decode(text, type=_Tried)
+        try:
+            noted = self._noted = msgspec.json.decode(text, type=_Tried)
+        except msgspec.DecodeError as error:  # Then nobody is a suspect yet.
+            log.warning("trials.unreadable", note=NOTE, error=str(error))
+            return
         self._before, self._were_held = noted.tried, frozenset(noted.held)
         self._blamed = {*noted.blamed, *(noted.tried if len(noted.tried) == 1 else ())}
         self._lived, is_missed = noted.lived, noted.is_late and not noted.tried

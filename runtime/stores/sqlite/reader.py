@@ -182,8 +182,8 @@ class SqliteReader:
         return candidates(self._db, to, by)
 
     def notes(self, prefix: str) -> Mapping[str, str]:
-        select = "SELECT key, value FROM note WHERE substr(key, 1, ?) = ?"
-        return dict(self._db.execute(select, (len(prefix), prefix)))
+        select = "SELECT key, value FROM note WHERE substr(CAST(key AS TEXT), 1, ?) = ?"
+        return {_text(key): _text(x) for key, x in self._db.execute(select, (len(prefix), prefix))}
 
     def read(
         self, selection: Selection, after: int, until: int, limit: int
@@ -232,7 +232,7 @@ class SqliteReader:
 
     def secrets(self) -> dict[str, str]:
         """Every value of a variable that is kept."""
-        return dict(self._db.execute("SELECT key, value FROM secret"))
+        return {_text(k): _text(x) for k, x in self._db.execute("SELECT key, value FROM secret")}
 
     def close(self) -> None:
         self._db.close()
@@ -279,6 +279,11 @@ _SELECT_INFO: Final = (
 )
 
 _SELECT_ONE: Final = f"{_SELECT_INFO} WHERE number = (SELECT number FROM address WHERE run_id = ?)"
+
+
+def _text(value: object) -> str:
+    """What was written as a text, should its type be damaged."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _sound(run_id: str, found: Sequence[Any]) -> RunInfo:
