@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 import pytest
-from msgspec import json
 from support.agents import model_agent
 from support.asked import Asked
 
@@ -144,9 +143,7 @@ def test_an_imported_run_is_noted_to_ask_as_where_it_comes_from(
         await store.aclose()
 
     anyio.run(open_it)
-    assert {key: json.decode(note) for key, note in notes(folder).items()} == {
-        key: json.decode(note) for key, note in notes(tmp_path / "store").items()
-    }
+    assert notes(folder) == notes(tmp_path / "store") != {}
 
 
 @pytest.mark.spec("U-03")
