@@ -54,6 +54,9 @@ from hubbub.hub.values import encode_value
 
 __all__ = ["CHECKS", "Check", "MakeJournal"]
 
+MANY: Final = 100
+"""Commits that follow each other without a pause."""
+
 
 # ── the own lane ─────────────────────────────────────────────────────────────────────────────
 
@@ -169,6 +172,27 @@ async def check_commits_are_done_in_order_of_submission(make_journal: MakeJourna
         events = await read_all(journal)
         assert [event.data["number"] for event in events] == list(range(20))  # type: ignore[attr-defined]
         assert journal.tip == 20
+
+
+async def check_flush_waits_for_no_later_commit(make_journal: MakeJournal) -> None:
+    """``flush`` returns when what was submitted before is done, though somebody writes on."""
+    async with open_journal(make_journal) as journal:
+        submitted = done = 0
+
+        def write_on(_commit: Commit | None = None) -> None:
+            nonlocal submitted, done
+            done += _commit is not None
+            if submitted < MANY:
+                submitted += 1
+                commit = Commit(events=(CustomEvent.of("test:again"),))
+                commit.done = write_on
+                journal.submit(commit)
+
+        write_on()
+        before = submitted
+        await journal.flush()
+        assert done >= before
+        assert done < MANY or before == MANY, "it has waited for what came after the call"
 
 
 # ── the hub's lane ───────────────────────────────────────────────────────────────────────────
@@ -346,6 +370,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_commit_is_whole,
     check_commit_never_fails_for_a_recipient,
     check_commits_are_done_in_order_of_submission,
+    check_flush_waits_for_no_later_commit,
     check_hub_lane_keeps_events_unchanged,
     check_lists_of_runs,
     check_reading_in_pages,

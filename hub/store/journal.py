@@ -294,7 +294,10 @@ class Journal(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Return when everything submitted so far is done."""
+        """Return when everything submitted before the call is done.
+
+        What is submitted later is not waited for: it returns however much others write meanwhile.
+        """
         ...
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:

@@ -31,7 +31,9 @@ class LateJournal:
         self._turns = turns
         self._queue: deque[Commit] = deque()
         self._work = anyio.Event()
-        self._idle = anyio.Event()
+        self._told = anyio.Event()
+        self._over = 0
+        """Commits that were handed on or forgotten since the store was made."""
         self._is_attended = False
         self._tasks = TaskHost()
 
@@ -69,8 +71,7 @@ class LateJournal:
         return await self._inner.inspect(look)
 
     async def open(self) -> None:
-        self._work, self._idle = anyio.Event(), anyio.Event()
-        self._idle.set()
+        self._work, self._told = anyio.Event(), anyio.Event()
         await self._inner.open()
         await self._tasks.open()
         self._tasks.start(self._commit_late(), name="late journal", lives_on=True)
@@ -80,13 +81,12 @@ class LateJournal:
         await self._inner.aclose()
 
     def submit(self, commit: Commit) -> None:
-        if self._idle.is_set():  # Else somebody may wait for the event that is there.
-            self._idle = anyio.Event()
         self._queue.append(commit)
         self._work.set()
 
     def forget_submitted(self) -> None:
         """Drop what is submitted and not handed on yet, and have the inner store do so, too."""
+        self._over += len(self._queue)
         self._queue.clear()
         self._inner.forget_submitted()
 
@@ -96,7 +96,7 @@ class LateJournal:
             await self._commit_on()
         finally:
             self._is_attended = False
-            self._idle.set()
+            self._told.set()
 
     async def _commit_on(self) -> None:
         while True:
@@ -106,17 +106,20 @@ class LateJournal:
                 for _ in range(self._turns):
                     await anyio.lowlevel.checkpoint()
                 self._hand_on()
-            self._idle.set()
 
     def _hand_on(self) -> None:
         """One group commit: whatever was submitted meanwhile is done together."""
         for _ in range(len(self._queue)):
+            self._over += 1
             self._inner.submit(self._queue.popleft())
+        told, self._told = self._told, anyio.Event()
+        told.set()
 
     async def flush(self) -> None:
-        while self._queue:
+        last = self._over + len(self._queue)
+        while self._over < last:
             if self._is_attended:
-                await self._idle.wait()
+                await self._told.wait()
             else:
                 self._hand_on()
         await self._inner.flush()

@@ -74,7 +74,7 @@ class MemoryJournal:
         """Nothing to close: a further runtime may continue with this journal."""
 
     async def flush(self) -> None:
-        """Nothing waits."""
+        """Nothing waits: what was submitted is done."""
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 

@@ -69,13 +69,15 @@ class Projection:
         self._behind: dict[str, tuple[RunInfo, list[Event]]] = {}
         self._count = 0
         self._position = 0
+        self._shown = 0
+        """The position up to which everything committed since the opening is shown."""
         self._work: anyio.Event | None = None
         self._caught_up: anyio.Event | None = None
         self._hurry: anyio.Event | None = None
         self._settling: deque[tuple[float, int]] = deque()
         self._unseen: deque[str] = deque()
         """Runs whose folders may lack what older programs did not write."""
-        self._is_writing = False
+        self._is_healing = False
         self._is_at_work = False
         self._is_closed = False
         self.begun = anyio.Event()
@@ -89,7 +91,7 @@ class Projection:
 
     async def open(self, read: Callable[[], StoreReader], safe: int, tip: int) -> None:
         """Begin; folders of what was committed after ``safe`` are looked at first."""
-        self.safe, self._position = safe, tip
+        self.safe, self._position, self._shown = safe, tip, tip
         behind = await self._worker.run(partial(self._open, read, safe))
         self._to_heal = deque(behind)
 
@@ -131,11 +133,12 @@ class Projection:
         assert self._folders is not None
         while True:
             if self._to_heal:
-                self._is_writing = True
+                self._is_healing = True
                 info = self._to_heal.popleft()
                 if info.run_id not in self._behind:  # Else it is about to be looked at anyway.
                     await self._worker.run(partial(self._folders.repair, info))
-                self._is_writing = False
+                self._is_healing = False
+                self._tell_caught_up()
             elif self._behind:
                 await self._gather()
                 await self._write(self._folders.project)
@@ -161,10 +164,10 @@ class Projection:
     async def _write(self, project: Callable[[Sequence[Projected]], None]) -> None:
         behind, self._behind = self._behind, {}
         position, self._count = self._position, 0
-        self._is_writing = True
         batch = [Projected(info, events) for info, events in behind.values()]
         await self._worker.run(partial(project, batch))
-        self._is_writing = False
+        self._shown = position
+        self._tell_caught_up()
         now = self._clock.monotonic()
         self._settling.append((now, position))
         while self._settling[0][0] < now - SETTLED:
@@ -179,7 +182,8 @@ class Projection:
 
         Those of a task that was cut off stay behind: the next opening makes up for it.
         """
-        while self._is_at_work and (self._behind or self._is_writing or self._to_heal):
+        position = self._position
+        while self._is_at_work and (self._shown < position or self._to_heal or self._is_healing):
             if self._caught_up is None:
                 self._caught_up = anyio.Event()
             if self._hurry is not None:

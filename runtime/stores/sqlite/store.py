@@ -64,6 +64,9 @@ MAX_BATCH: Final = 1000
 CHECKPOINT: Final = 1_500
 """Events after which the log is moved into the file, as soon as nothing else is to be done."""
 
+MAX_LOG: Final = 20_000
+"""Events after which that is done though there is more to write: the log does not grow on."""
+
 LOOK: Final = 1.0
 """Seconds of idleness after which the writing thread looks whether its files are there."""
 
@@ -98,13 +101,15 @@ class SqliteStore(SqliteReads):
         self._lock = StoreLock(self.folder.database)
         self._tasks = TaskHost()
         self._queue: deque[Operation] = deque()
-        self._is_writing = False
+        self._under_way = 0
+        """Operations that have left the queue, and whose submitters are not told yet."""
+        self._over = 0
+        """Operations that were written, refused or forgotten since the store was made."""
         self._is_attended = False
         self._is_forgetful = False
         self._is_open = False
         self._published: dict[str, str] = {}
         self._work = anyio.Event()
-        self._idle: anyio.Event | None = None
         self._told: anyio.Event | None = None
 
     def __repr__(self) -> str:
@@ -242,6 +247,7 @@ class SqliteStore(SqliteReads):
 
     def forget_submitted(self) -> None:
         """Drop what is submitted, or will be, and is not being written yet; nobody is told."""
+        self._over += len(self._queue)
         self._queue.clear()
         self._is_forgetful = True
 
@@ -283,14 +289,8 @@ class SqliteStore(SqliteReads):
         try:
             await self._write_on()
         finally:  # Cut off or done: nobody waits for it any more.
-            self._is_attended = self._is_writing = False
-            self._tell_idle()
+            self._is_attended = False
             self._tell_written()
-
-    def _tell_idle(self) -> None:
-        if self._idle is not None:
-            self._idle.set()
-            self._idle = None
 
     def _tell_written(self) -> None:
         if self._told is not None:
@@ -301,12 +301,11 @@ class SqliteStore(SqliteReads):
         """Write batch after batch."""
         unchecked = 0
         while True:
+            if unchecked > (MAX_LOG if self._queue else CHECKPOINT):
+                unchecked = 0
+                await self._checkpoint()
+                continue
             if not self._queue:
-                self._tell_idle()
-                if unchecked > CHECKPOINT:
-                    unchecked = 0
-                    await self._checkpoint()
-                    continue
                 self._work = anyio.Event()
                 await self._work.wait()
             # Who has just been told something says the rest of it in these turns.
@@ -321,19 +320,30 @@ class SqliteStore(SqliteReads):
     async def _write_batch(self) -> None:
         count = min(len(self._queue), MAX_BATCH)
         batch = [self._queue.popleft() for _ in range(count)]
-        self._is_writing = True
+        self._under_way += count
         try:
-            if not self.failure:
-                if self._mirror is not None:
-                    self._writer.safe = self._mirror.safe
-                applied = await self._writing.run(partial(self.write, batch))
-                self._depths = applied.depths
-                if applied.described and self._mirror is not None:
-                    self._mirror.committed(applied.described, applied.tip)
+            await self._apply(batch)
+            self._tell_submitters(batch)
+        finally:  # Cut off or done: who flushes waits for no other batch.
+            self._under_way -= count
+            self._over += count
+            self._tell_written()
+
+    async def _apply(self, batch: Sequence[Operation]) -> None:
+        """Have a batch written, unless the store has failed or fails by it."""
+        if self.failure:
+            return
+        try:
+            if self._mirror is not None:
+                self._writer.safe = self._mirror.safe
+            applied = await self._writing.run(partial(self.write, batch))
+            self._depths = applied.depths
+            if applied.described and self._mirror is not None:
+                self._mirror.committed(applied.described, applied.tip)
         except Exception as error:
             await self._fail(error)
-        finally:
-            self._is_writing = False
+
+    def _tell_submitters(self, batch: Sequence[Operation]) -> None:
         for operation in batch:
             if not isinstance(operation, Commit):
                 continue
@@ -348,7 +358,6 @@ class SqliteStore(SqliteReads):
                     if exit_in(error) is not None:
                         raise
                     log.error("commit.untold", run_id=operation.run_id, exc_info=error)
-        self._tell_written()
 
     async def _checkpoint(self) -> None:
         try:
@@ -373,17 +382,17 @@ class SqliteStore(SqliteReads):
         log.error("store.failed", problem=self.failure, exc_info=error)
 
     async def flush(self) -> None:
-        """Return when everything submitted so far is written.
+        """Return when everything submitted so far is written; what comes later is not waited for.
 
         Where the writing task has ended, the caller does what it has left.
         """
-        while self._queue or self._is_writing:
+        last = self._over + self._under_way + len(self._queue)
+        while self._over < last:
             if not self._is_attended:
                 await self._write_batch()
                 continue
-            if self._idle is None:
-                self._idle = anyio.Event()
-            await self._idle.wait()
+            self._told = self._told or anyio.Event()
+            await self._told.wait()
 
     async def projected(self) -> None:
         """Return when the mirror shows everything that was committed before."""
@@ -408,7 +417,7 @@ class SqliteStore(SqliteReads):
 
     async def _read(self, read: Callable[[], T]) -> T:
         found = await self._reading.run(read)
-        if self._is_writing:
+        if self._under_way:
             # Subscribers do not have the batch under way yet; readers must not be ahead.
             self._told = self._told or anyio.Event()
             await self._told.wait()
