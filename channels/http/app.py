@@ -19,7 +19,7 @@ from hubbub.channels.http.counts import Counts
 from hubbub.channels.http.dispatch import Paths
 from hubbub.channels.http.openai.endpoint import is_openai_path, openai_answer
 from hubbub.channels.http.routes import table
-from hubbub.channels.http.wire.bodies import ClientGone, read_body, read_json, read_query
+from hubbub.channels.http.wire.bodies import ClientGone, check_key, read_body, read_json, read_query
 from hubbub.channels.http.wire.host import SOURCE, Host
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, Refusal, refusal_of
@@ -187,6 +187,8 @@ class HttpApp:
         assert route.handler is not None
         host = self._host
         query = read_query(scope, route.query)
+        if route.is_keyed:
+            check_key(scope)
         body: Any = None
         if isinstance(route.body, Content):
             body = await read_body(scope, receive, host.limits, most=host.limits.file_bytes)

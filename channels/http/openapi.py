@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hubbub.channels.http.wire.bodies import FORM
+from hubbub.channels.http.wire.bodies import FORM, MAX_KEY
 from hubbub.channels.http.wire.problem_kinds import KINDS
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, ProblemDetails, Refusal
 from hubbub.channels.http.wire.route import JSON, Content, HttpAnswer, HttpCall, Route
@@ -152,8 +152,8 @@ def _operation(route: Route, schemas: Mapping[Any, Any], has_token: bool) -> dic
 
 
 def _id_of(route: Route) -> str:
-    words = re.findall(r"\w+", route.path)
-    return "_".join([route.method.lower(), *(w for w in words if w not in ("api", "path"))])
+    words = re.findall(r"\w+", route.path.replace(":path}", "}"))
+    return "_".join([route.method.lower(), *(word for word in words if word != "api")])
 
 
 def _tag_of(route: Route) -> str:
@@ -176,21 +176,23 @@ def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:
     found = components[schema["$ref"].rpartition("/")[2]]
     required = found.get("required", ())
     for name, described in found["properties"].items():
+        if described.get("type") == "boolean":  # ``?full`` and ``?full=1`` say the same as true.
+            described = {"enum": [True, False, "1", "0", ""], "default": described["default"]}
         yield {"name": name, "in": "query", "required": name in required, "schema": described}
 
 
 def _headers(route: Route) -> Iterable[dict[str, Any]]:
-    if route.method == "POST" and 202 in route.answers:
+    if route.is_keyed:
         yield {
             "name": "Idempotency-Key", "in": "header", "required": False,
-            "schema": {"type": "string", "maxLength": 255},
+            "schema": {"type": "string", "maxLength": MAX_KEY},
             "description": "The same request with the same key is carried out once.",
         }  # fmt: skip
 
 
 def _body(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     if isinstance(route.body, Content):
-        described: dict[str, Any] = {"schema": {}}
+        described: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
         return {"required": True, "content": {route.body.media_type: described}}
     content: dict[str, Any] = {JSON: {"schema": schemas[route.body]}}
     if route.form is not None:

@@ -55,6 +55,6 @@ ROUTES: Final = (
     Route(
         method="POST", path="/api/agents/{name}/messages",
         summary="Send a message to the one live run of an agent", handler=send_to_agent,
-        body=MessageBody, answers=RECEIPTS, problems=("unknown-agent", *REJECTIONS),
+        body=MessageBody, is_keyed=True, answers=RECEIPTS, problems=("unknown-agent", *REJECTIONS),
     ),
 )  # fmt: skip

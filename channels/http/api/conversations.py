@@ -69,11 +69,13 @@ ROUTES: Final = (
     Route(
         method="POST", path="/api/conversations/{key}/messages",
         summary="Send a message to the conversation of a key", handler=send_to_conversation,
-        body=MessageBody, answers=RECEIPTS, problems=("unknown-conversation", *REJECTIONS),
+        body=MessageBody, is_keyed=True, answers=RECEIPTS,
+        problems=("unknown-conversation", *REJECTIONS),
     ),
     Route(
         method="POST", path="/api/messages",
         summary="Send a message to the only open conversation", handler=send_to_only,
-        body=MessageBody, answers=RECEIPTS, problems=("unknown-conversation", *REJECTIONS),
+        body=MessageBody, is_keyed=True, answers=RECEIPTS,
+        problems=("unknown-conversation", *REJECTIONS),
     ),
 )  # fmt: skip

@@ -44,7 +44,7 @@ def keyed(call: HttpCall, body: MessageBody) -> Message:
     """The message that a request brings, with its key."""
     return Message(
         content=body.content, role=body.role, attachments=body.attachments, silent=body.silent,
-        metadata=body.metadata, key=body.key or call.header(b"idempotency-key") or None,
+        metadata=body.metadata, key=body.key or call.key or None,
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ async def reset(call: HttpCall) -> HttpAnswer:
 ROUTES: Final = (
     Route(
         method="POST", path="/api/runs/{run_id}/messages", summary="Send a message to a run",
-        handler=send_to_run, body=MessageBody, answers=RECEIPTS, problems=REJECTIONS,
+        handler=send_to_run, body=MessageBody, is_keyed=True, answers=RECEIPTS, problems=REJECTIONS,
     ),
     Route(
         method="POST", path="/api/runs/{run_id}/interrupt", summary="Interrupt the turn at work",

@@ -90,7 +90,7 @@ async def _answer(call: HttpCall, receipt: Receipt, said: SessionReply) -> HttpA
     found = await _recorded(call)
     if found is None:
         raise refusal
-    if call.header(b"idempotency-key") and found.source == SOURCE and _form(found) == _form(said):
+    if call.key and found.source == SOURCE and _form(found) == _form(said):
         return HttpAnswer(content=ReceiptView(status="duplicate", run_id=found.run_id))
     raise Refusal("prompt-over", refusal.detail)
 
@@ -118,14 +118,14 @@ ROUTES: Final = (
     ),
     Route(
         method="POST", path="/api/prompts/{prompt_id}/reply", summary="Answer a prompt",
-        handler=reply, body=ReplyBody, answers=RECEIPTS, problems=_PROBLEMS,
+        handler=reply, body=ReplyBody, is_keyed=True, answers=RECEIPTS, problems=_PROBLEMS,
     ),
     Route(
         method="POST", path="/api/prompts/{prompt_id}/approve", summary="Approve a call",
-        handler=approve, body=ApproveBody, answers=RECEIPTS, problems=_PROBLEMS,
+        handler=approve, body=ApproveBody, is_keyed=True, answers=RECEIPTS, problems=_PROBLEMS,
     ),
     Route(
         method="POST", path="/api/prompts/{prompt_id}/deny", summary="Refuse a call or a question",
-        handler=deny, body=DenyBody, answers=RECEIPTS, problems=_PROBLEMS,
+        handler=deny, body=DenyBody, is_keyed=True, answers=RECEIPTS, problems=_PROBLEMS,
     ),
 )  # fmt: skip

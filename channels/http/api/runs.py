@@ -76,7 +76,7 @@ async def open_run(call: HttpCall) -> HttpAnswer:
     body: OpenBody = call.body
     if body.message is not None and body.input is not None:
         raise Refusal("invalid-value", "give one of input and message")
-    key = call.header(b"idempotency-key")
+    key = call.key
     said = body.input if body.message is None else keyed(call, body.message)
     if key and isinstance(said, str):
         said = Message(content=said, key=key)
@@ -162,7 +162,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST", path="/api/runs", summary="Open a run, or find the one that there is",
-        handler=open_run, body=OpenBody, answers=RECEIPTS,
+        handler=open_run, body=OpenBody, is_keyed=True, answers=RECEIPTS,
         problems=("unknown-agent", *REJECTIONS),
     ),
     Route(

@@ -17,10 +17,14 @@ from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import JSON, header_of
 from hubbub.hub.values import Secret
 
-__all__ = ["ClientGone", "read_body", "read_json", "read_query"]
+__all__ = ["FORM", "MAX_KEY", "ClientGone", "check_key", "read_body", "read_json", "read_query"]
 
 
 FORM: Final = "application/x-www-form-urlencoded"
+
+
+MAX_KEY: Final = 255
+"""Characters of an ``Idempotency-Key``."""
 
 
 class ClientGone(Exception):
@@ -106,6 +110,12 @@ def _secret(type_: type, value: object) -> object:
     if type_ is not Secret or not isinstance(value, str):
         raise ValueError("expected a text")
     return Secret(value)
+
+
+def check_key(scope: Scope) -> None:
+    """Raise ``Refusal`` for an ``Idempotency-Key`` that is too long."""
+    if len(header_of(scope, b"idempotency-key")) > MAX_KEY:
+        raise Refusal("invalid-request", f"Idempotency-Key: at most {MAX_KEY} characters")
 
 
 def read_query(scope: Scope, type_: Any) -> Any:

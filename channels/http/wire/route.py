@@ -50,6 +50,11 @@ class HttpCall:
         """The hub that it is about."""
         return self.host.hub
 
+    @property
+    def key(self) -> str:
+        """The header ``Idempotency-Key``; empty where there is none."""
+        return self.header(b"idempotency-key")
+
     def header(self, name: bytes) -> str:
         """The value of a header, its name in lower case; empty where there is none."""
         return header_of(self.scope, name)
@@ -107,6 +112,8 @@ class Route(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     is_open: bool = False
     is_stream: bool = False
+    is_keyed: bool = False
+    """Whether the header ``Idempotency-Key`` makes it safe to repeat."""
     is_documented: bool = True
 
     @property
