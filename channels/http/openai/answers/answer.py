@@ -5,9 +5,11 @@
     prompts           calls for the client, and questions, which are told as text
     retry, restore    what was previewed is void
 
-So what is told follows from the record alone; only how a text is cut into pieces does not.
+So what is told follows from the record alone; only how a text is cut into pieces does not.  Of a
+text that is longer than its client asked for only the beginning is told.
 """
 
+import re
 from typing import Final
 
 from msgspec.structs import replace
@@ -70,8 +72,8 @@ class AgentAnswer:
     """
 
     __slots__ = (
-        "_attempt", "_deferred", "_is_held", "_question", "_shown", "_turn", "_units",
-        "model", "parts", "stop_reason", "usage",
+        "_attempt", "_deferred", "_is_held", "_question", "_room", "_shown", "_turn", "_units",
+        "is_cut", "model", "parts", "stop_reason", "usage",
     )  # fmt: skip
 
     def __init__(self, question: ClientQuestion, turn: AgentTurn) -> None:
@@ -83,6 +85,10 @@ class AgentAnswer:
         self.stop_reason = ""
         """Why the last model call ended, in the provider's word."""
         self.model = ""
+        self.is_cut = False
+        """Whether the client asked for less text than there is."""
+        self._room = _room_of(question)
+        """How many words of text may still be told."""
         self._deferred: list[AnswerPart] = []
         """What somebody asks who does not have the conversation: told when the speaker is done."""
         self._shown: list[_Shown] = []
@@ -150,6 +156,12 @@ class AgentAnswer:
             self._is_held = True
             return moves
         shown.size += len(new)
+        if kind == "text" and self._room is not None:
+            told = len(shown.text or shown.blank)
+            whole = (shown.text or shown.blank) + new
+            allowed = _first_words(whole, self._room)
+            self._is_held = len(allowed) < len(whole)
+            new = allowed[told:]
         return [*moves, *_grow(shown, new)]
 
     def _close_preview(self, shown: _Shown) -> list[AnswerMove]:
@@ -169,6 +181,10 @@ class AgentAnswer:
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
     def _record(self, kind: PartKind, block: int, text: str) -> list[AnswerMove]:
+        if kind == "text" and self._room is not None:
+            whole, text = text, _first_words(text, self._room)
+            self.is_cut = self.is_cut or len(text) < len(whole)
+            self._room -= len(text.split())
         if not text.strip():
             return []
         part = AnswerPart(kind=kind, text=text)
@@ -216,6 +232,25 @@ class AgentAnswer:
     def _tell_deferred(self) -> list[AnswerMove]:
         deferred, self._deferred = self._deferred, []
         return [move for part in deferred for move in self._tell(part)]
+
+
+def _room_of(question: ClientQuestion) -> int | None:
+    """At most as many words are told as tokens are asked for: a word takes at least one."""
+    most = question.notes.get("max_output_tokens")
+    return most if isinstance(most, int) else None
+
+
+def _first_words(text: str, most: int) -> str:
+    """The text up to where its next word begins."""
+    if len(text) < 2 * most:
+        return text
+    for at, word in enumerate(_WORD.finditer(text)):
+        if at == most:
+            return text[: word.start()]
+    return text
+
+
+_WORD: Final = re.compile(r"\S+")
 
 
 def _follows(shown: _Shown, kind: PartKind, block: int) -> bool:

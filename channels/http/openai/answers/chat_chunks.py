@@ -159,7 +159,8 @@ class ChatChunks:
         end = self.turn.ending
         if any(part.kind == "call" for part in self.answer.parts) and end is None:
             return "tool_calls"
-        if self.answer.stop_reason == "length" or (end is not None and end.outcome == "limit"):
+        is_limited = end is not None and end.outcome == "limit"
+        if self.answer.is_cut or is_limited or self.answer.stop_reason == "length":
             return "length"
         return "content_filter" if self.answer.stop_reason == "refusal" else "stop"
 

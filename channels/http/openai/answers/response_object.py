@@ -123,7 +123,8 @@ def _usage(usage: Usage) -> dict[str, Any]:
 def _is_cut(turn: AgentTurn, answer: AgentAnswer) -> bool:
     """Whether the answer was cut off."""
     end = turn.ending
-    return (end is not None and end.outcome == "limit") or answer.stop_reason in _CUT
+    is_limited = end is not None and end.outcome == "limit"
+    return is_limited or answer.is_cut or answer.stop_reason in _CUT
 
 
 _CUT = ("length", "refusal")

@@ -8,6 +8,7 @@ from hubbub.channels.http.openai.requests.wanted import (
     CalledFunction,
     Entry,
     WantedAnswer,
+    count_field,
     flag_field,
     list_field,
     object_at,
@@ -19,9 +20,10 @@ from hubbub.channels.http.openai.requests.wanted import (
 
 __all__ = ["read_chat"]
 
-_HEARD: Final = frozenset(
-    ("model", "messages", "tools", "stream", "stream_options", "n", "store", "metadata", "user")
-)
+_HEARD: Final = frozenset((
+    "model", "messages", "tools", "stream", "stream_options", "n", "store", "metadata", "user",
+    "max_tokens", "max_completion_tokens",
+))  # fmt: skip
 
 
 def read_chat(body: Mapping[str, Any], *, session_key: str, key: str) -> WantedAnswer:
@@ -37,6 +39,10 @@ def read_chat(body: Mapping[str, Any], *, session_key: str, key: str) -> WantedA
     reader = _Reader()
     for at, message in enumerate(messages):
         reader.read(f"messages[{at}]", object_at(f"messages[{at}]", message))
+    notes: dict[str, Any] = {"model": model}
+    for name in ("max_tokens", "max_completion_tokens"):
+        if (most := count_field(body, name)) is not None:
+            notes["max_output_tokens"] = most
     tools, ignored = tools_of(list_field(body, "tools"), is_nested=True)
     options = body.get("stream_options")
     has_usage = options is not None and flag_field(
@@ -47,7 +53,7 @@ def read_chat(body: Mapping[str, Any], *, session_key: str, key: str) -> WantedA
         tools=tools, session_key=session_key, key=key, is_whole=True,
         stream=flag_field(body, "stream"),
         has_usage=has_usage, ignored=(*(x for x in body if x not in _HEARD), *ignored),
-        notes={"model": model},
+        notes=notes,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from hubbub.channels.http.openai.requests.wanted import (
     CalledFunction,
     Entry,
     WantedAnswer,
+    count_field,
     flag_field,
     list_field,
     object_at,
@@ -24,6 +25,7 @@ MAX_INSTRUCTIONS: Final = 1_000_000
 _HEARD: Final = frozenset((
     "model", "input", "tools", "stream", "stream_options", "background", "conversation",
     "previous_response_id", "instructions", "store", "metadata", "user", "include",
+    "max_output_tokens",
 ))  # fmt: skip
 """What has an effect, or needs none."""
 
@@ -81,6 +83,7 @@ def _notes(body: Mapping[str, Any], model: str, previous: str, instructions: str
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise Refused(400, f"Invalid type for '{name}'.", param=name, code="invalid_type")
         notes[name] = value
+    count_field(body, "max_output_tokens")
     if flag_field(body, "background"):
         notes["background"] = True
     if previous:

@@ -168,6 +168,18 @@ def flag_field(body: Mapping[str, Any], name: str, *, default: bool = False) -> 
     return found
 
 
+def count_field(body: Mapping[str, Any], name: str) -> int | None:
+    """A number of at least 1 that may be left out or null."""
+    found = body.get(name)
+    if found is None:
+        return None
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise _wrong_type(name, "an integer", found)
+    if found < 1:
+        raise Refused(400, f"Invalid '{name}': it is at least 1.", param=name)
+    return found
+
+
 def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
     """A list that may be left out or null."""
     found = body.get(name)
