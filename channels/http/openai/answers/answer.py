@@ -9,7 +9,6 @@ So what is told follows from the record alone; only how a text is cut into piece
 text that is longer than its client asked for only the beginning is told.
 """
 
-import re
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,6 +26,7 @@ from hubbub.channels.http.openai.answers.parts import (
     PartsVoided,
 )
 from hubbub.channels.http.openai.answers.question import ClientQuestion
+from hubbub.channels.http.openai.answers.text_limit import TextLimit
 from hubbub.channels.http.openai.answers.turn import AgentTurn
 from hubbub.hub.events import (
     NO_USAGE,
@@ -51,14 +51,14 @@ MAX_PREVIEW: Final = 500_000
 class _Shown:
     """A part of the preview."""
 
-    __slots__ = ("blank", "block", "is_closed", "is_open", "kind", "size", "text")
+    __slots__ = ("block", "is_closed", "is_open", "kind", "said", "size", "text")
 
     def __init__(self, kind: PartKind, block: int) -> None:
         self.kind = kind
         self.block = block
+        self.said = ""
         self.text = ""
-        self.blank = ""
-        """Blank space at the beginning: nothing is opened for it alone."""
+        """What is told of what was said."""
         self.is_open = False
         self.is_closed = False
         self.size = 0
@@ -72,8 +72,8 @@ class AgentAnswer:
     """
 
     __slots__ = (
-        "_attempt", "_deferred", "_is_held", "_question", "_room", "_shown", "_turn", "_units",
-        "is_cut", "model", "parts", "stop_reason", "usage",
+        "_attempt", "_deferred", "_is_held", "_limit", "_question", "_shown", "_turn", "_units",
+        "model", "parts", "stop_reason", "usage",
     )  # fmt: skip
 
     def __init__(self, question: ClientQuestion, turn: AgentTurn) -> None:
@@ -85,10 +85,7 @@ class AgentAnswer:
         self.stop_reason = ""
         """Why the last model call ended, in the provider's word."""
         self.model = ""
-        self.is_cut = False
-        """Whether the client asked for less text than there is."""
-        self._room = _room_of(question)
-        """How many words of text may still be told."""
+        self._limit = TextLimit(question.notes)
         self._deferred: list[AnswerPart] = []
         """What somebody asks who does not have the conversation: told when the speaker is done."""
         self._shown: list[_Shown] = []
@@ -97,6 +94,11 @@ class AgentAnswer:
         self._is_held = False
         """Whether nothing more is previewed of it."""
         self._units = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there was more text than the client asked for."""
+        return self._limit.is_cut
 
     def see(self, event: Event) -> list[AnswerMove]:
         """Take note of the next event."""
@@ -156,13 +158,9 @@ class AgentAnswer:
             self._is_held = True
             return moves
         shown.size += len(new)
-        if kind == "text" and self._room is not None:
-            told = len(shown.text or shown.blank)
-            whole = (shown.text or shown.blank) + new
-            allowed = _first_words(whole, self._room)
-            self._is_held = len(allowed) < len(whole)
-            new = allowed[told:]
-        return [*moves, *_grow(shown, new)]
+        shown.said += new
+        allowed = self._limit.allowed(shown.said) if kind == "text" else shown.said
+        return [*moves, *_grow(shown, allowed)]
 
     def _close_preview(self, shown: _Shown) -> list[AnswerMove]:
         if not shown.is_open or shown.is_closed:
@@ -181,10 +179,8 @@ class AgentAnswer:
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
     def _record(self, kind: PartKind, block: int, text: str) -> list[AnswerMove]:
-        if kind == "text" and self._room is not None:
-            whole, text = text, _first_words(text, self._room)
-            self.is_cut = self.is_cut or len(text) < len(whole)
-            self._room -= len(text.split())
+        if kind == "text":
+            text = self._limit.take(text)
         if not text.strip():
             return []
         part = AnswerPart(kind=kind, text=text)
@@ -234,25 +230,6 @@ class AgentAnswer:
         return [move for part in deferred for move in self._tell(part)]
 
 
-def _room_of(question: ClientQuestion) -> int | None:
-    """At most as many words are told as tokens are asked for: a word takes at least one."""
-    most = question.notes.get("max_output_tokens")
-    return most if isinstance(most, int) else None
-
-
-def _first_words(text: str, most: int) -> str:
-    """The text up to where its next word begins."""
-    if len(text) < 2 * most:
-        return text
-    for at, word in enumerate(_WORD.finditer(text)):
-        if at == most:
-            return text[: word.start()]
-    return text
-
-
-_WORD: Final = re.compile(r"\S+")
-
-
 def _follows(shown: _Shown, kind: PartKind, block: int) -> bool:
     """Whether a part comes behind another on record, where reasoning comes first."""
     if shown.kind == kind:
@@ -260,15 +237,14 @@ def _follows(shown: _Shown, kind: PartKind, block: int) -> bool:
     return kind == "text"
 
 
-def _grow(shown: _Shown, new: str) -> list[AnswerMove]:
-    if shown.is_open:
-        shown.text += new
-        return [PartGrew(new)] if new else []
-    shown.blank += new
-    if not shown.blank.strip():
+def _grow(shown: _Shown, allowed: str) -> list[AnswerMove]:
+    """Tell what is ``allowed``; nothing is opened for blank space alone."""
+    new = allowed[len(shown.text) :]
+    if not new or not (shown.is_open or allowed.strip()):
         return []
-    shown.is_open, shown.text = True, shown.blank
-    return [PartOpened(AnswerPart(kind=shown.kind)), PartGrew(shown.text)]
+    moves: list[AnswerMove] = [] if shown.is_open else [PartOpened(AnswerPart(kind=shown.kind))]
+    shown.is_open, shown.text = True, allowed
+    return [*moves, PartGrew(new)]
 
 
 def _part_of(shown: _Shown) -> AnswerPart:

@@ -10,9 +10,11 @@ from hubbub.channels.http.openai.requests.wanted import (
     WantedAnswer,
     count_field,
     flag_field,
+    format_of,
     list_field,
     object_at,
     parts_of,
+    stops_of,
     text_at,
     text_field,
     tools_of,
@@ -22,7 +24,7 @@ __all__ = ["read_chat"]
 
 _HEARD: Final = frozenset((
     "model", "messages", "tools", "stream", "stream_options", "n", "store", "metadata", "user",
-    "max_tokens", "max_completion_tokens",
+    "max_tokens", "max_completion_tokens", "stop", "response_format", "logprobs",
 ))  # fmt: skip
 
 
@@ -36,6 +38,11 @@ def read_chat(body: Mapping[str, Any], *, session_key: str, key: str) -> WantedA
         raise Refused(400, "'messages' must hold at least one message.", param="messages")
     if body.get("n") not in (None, 1):
         raise Refused(400, "An agent gives one answer; leave out 'n'.", param="n")
+    if flag_field(body, "logprobs"):
+        raise Refused(
+            400, "'logprobs' is not supported here; leave it out.", param="logprobs",
+            code="unsupported_parameter",
+        )  # fmt: skip
     reader = _Reader()
     for at, message in enumerate(messages):
         reader.read(f"messages[{at}]", object_at(f"messages[{at}]", message))
@@ -43,7 +50,11 @@ def read_chat(body: Mapping[str, Any], *, session_key: str, key: str) -> WantedA
     for name in ("max_tokens", "max_completion_tokens"):
         if (most := count_field(body, name)) is not None:
             notes["max_output_tokens"] = most
-    tools, ignored = tools_of(list_field(body, "tools"), is_nested=True)
+    if stops := stops_of(body):
+        notes["stop"] = stops
+    if form := format_of("response_format", body.get("response_format")):
+        reader.system.append(form)
+    tools, ignored = tools_of(body, is_nested=True)
     options = body.get("stream_options")
     has_usage = options is not None and flag_field(
         object_at("stream_options", options), "include_usage"

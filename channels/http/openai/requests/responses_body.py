@@ -10,7 +10,7 @@ from hubbub.channels.http.openai.requests.wanted import (
     WantedAnswer,
     count_field,
     flag_field,
-    list_field,
+    format_of,
     object_at,
     parts_of,
     text_at,
@@ -25,7 +25,7 @@ MAX_INSTRUCTIONS: Final = 1_000_000
 _HEARD: Final = frozenset((
     "model", "input", "tools", "stream", "stream_options", "background", "conversation",
     "previous_response_id", "instructions", "store", "metadata", "user", "include",
-    "max_output_tokens",
+    "max_output_tokens", "text",
 ))  # fmt: skip
 """What has an effect, or needs none."""
 
@@ -53,7 +53,11 @@ def read_responses(body: Mapping[str, Any], *, session_key: str, key: str) -> Wa
     reader = _Reader()
     reader.read_all(body.get("input"))
     instructions = text_field(body, "instructions", most=MAX_INSTRUCTIONS)
-    tools, ignored = tools_of(list_field(body, "tools"), is_nested=False)
+    tools, ignored = tools_of(body, is_nested=False)
+    text = body.get("text")
+    form = "" if text is None else format_of("text.format", object_at("text", text).get("format"))
+    if form:
+        reader.system.append(form)
     system = [instructions, *reader.system] if instructions.strip() else reader.system
     return WantedAnswer(
         model=model, entries=tuple(reader.entries), instructions="\n\n".join(system),

@@ -6,6 +6,7 @@ entries ──► history (before) │ outputs (results of calls) │ text (what
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from hubbub.channels.http.openai.answers.refusals import Refused
@@ -21,6 +22,7 @@ CONTINUE: Final = "(continue)"
 """What is said where a request ends with the words of the assistant."""
 
 MAX_NAME: Final = 512
+MAX_STOPS: Final = 16
 
 
 class CalledFunction(Struct, frozen=True, kw_only=True):
@@ -180,6 +182,30 @@ def count_field(body: Mapping[str, Any], name: str) -> int | None:
     return found
 
 
+def stops_of(body: Mapping[str, Any]) -> list[str]:
+    """The texts at which an answer is to stop."""
+    found = body.get("stop")
+    stops = [found] if isinstance(found, str) else list_field(body, "stop")
+    if len(stops) > MAX_STOPS:
+        raise Refused(400, f"'stop' has more than {MAX_STOPS} texts", param="stop")
+    return [x for x in (text_at(f"stop[{at}]", x) for at, x in enumerate(stops)) if x]
+
+
+def format_of(where: str, value: object) -> str:
+    """What is said to the model about the form of its answer; empty where any text will do."""
+    if value is None:
+        return ""
+    found = object_at(where, value)
+    kind = found.get("type")
+    if kind == "json_object":
+        return "Answer with a JSON object, and nothing else."
+    if kind != "json_schema":
+        return ""
+    schema = object_at(where, found.get("json_schema", found)).get("schema")
+    text = msgspec.json.encode(object_at(f"{where}.schema", schema)).decode()
+    return f"Answer with JSON that fits this schema, and nothing else:\n{text}"
+
+
 def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
     """A list that may be left out or null."""
     found = body.get(name)
@@ -231,9 +257,12 @@ def parts_of(where: str, content: object) -> str:
 _TEXTS: Final = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
 
 
-def tools_of(tools: list[Any], *, is_nested: bool) -> tuple[tuple[GivenTool, ...], tuple[str, ...]]:
+def tools_of(
+    body: Mapping[str, Any], *, is_nested: bool
+) -> tuple[tuple[GivenTool, ...], tuple[str, ...]]:
     """The function tools of a request, and the types of those that it does not get."""
     found, ignored = [], []
+    tools = list_field(body, "tools")
     for at, tool in enumerate(tools):
         where = f"tools[{at}]"
         tool = object_at(where, tool)
@@ -254,6 +283,8 @@ def tools_of(tools: list[Any], *, is_nested: bool) -> tuple[tuple[GivenTool, ...
                 schema_json=NULL if schema is None else encode_value("parameters", schema),
             )
         )
+    if body.get("tool_choice") == "none":
+        found.clear()
     return tuple(found), tuple(dict.fromkeys(ignored))
 
 
