@@ -4,7 +4,7 @@ import anyio
 import pytest
 from support.openai_face import WEATHER, StreamedRequest, frames_of, talker, with_client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-04")]
 
 SLOW = 100.0
 HELLO = [{"role": "user", "content": "a b c"}]

@@ -7,6 +7,7 @@ from support.openai_face import CHAT_WEATHER, WEATHER, talker, with_client
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.spec("W-05"),
     # On Trio the client leaves its own generators unclosed behind the end of a stream.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

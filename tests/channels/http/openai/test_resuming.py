@@ -13,7 +13,7 @@ from hubbub.channels.http import HttpApp
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.models.scripted import Fault
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-05")]
 
 BODY = {"model": "talker", "input": "@Rome sum a b", "tools": [WEATHER], "stream": True}
 
