@@ -368,7 +368,11 @@ class Channels:
                     start_in(group, attachment.stop(self._grace))
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:  # Cancelled on the way in: nobody will come to stop them.
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(

@@ -341,6 +341,22 @@ async def test_on_complete_is_called_when_the_program_is_cancelled(hub):
     assert ended == ["a"]
 
 
+@pytest.mark.parametrize("has_hook", [False, True], ids=["at once", "in on_start"])
+async def test_cancelled_while_it_is_being_attached_a_channel_is_detached(hub, has_hook):
+    async def begin(context):
+        if has_hook:
+            await anyio.sleep_forever()
+
+    channel = Channel("shop", {"shop:*": print}, on_start=begin)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with Channels(hub, channel):
+            pytest.fail("it was attached")
+    assert hub.statistics().subscribers == 0
+    async with Channels(hub, Channel("shop")):
+        pass
+
+
 async def test_an_on_complete_that_never_returns_is_given_up(hub, errors):
     async def hang(context):
         await anyio.sleep_forever()
