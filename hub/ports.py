@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -292,6 +292,10 @@ class MemoryBlobs:
         self._trees.pop(root_run_id, None)
 
 
+OWN_THREADS: Final = 8
+"""Threads for the library's own work, none of which waits for anybody."""
+
+
 class Ports:
     """The ports one hub and its runtime share; leave out what should be the machine's own.
 
@@ -301,7 +305,8 @@ class Ports:
     """
 
     __slots__ = (
-        "_given", "_threads", "blobs", "clock", "ids", "make_worker", "offload", "secrets", "watch",
+        "_given", "_threads", "blobs", "clock", "ids", "make_worker", "offload", "own_offload",
+        "secrets", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -322,10 +327,14 @@ class Ports:
         self.make_worker = make_worker
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()
-        self._threads: ThreadOffload | None = None
-        if offload is None:
-            offload = self._threads = ThreadOffload(threads)
+        self._threads: tuple[ThreadOffload, ...] = ()
+        own = offload
+        if offload is None or own is None:
+            self._threads = ThreadOffload(threads), ThreadOffload(OWN_THREADS)
+            offload, own = self._threads
         self.offload: Offload = offload
+        self.own_offload: Offload = own
+        """For what the library does itself, which waits for no function of a user's."""
         self.secrets: Secrets = secrets or MemorySecrets()
         self.blobs: Blobs = blobs or MemoryBlobs()
 
@@ -346,11 +355,11 @@ class Ports:
             self.make_worker,
             self.watch,
         )
-        ports._threads = self._threads
+        ports._threads, ports.own_offload = self._threads, self.own_offload
         return ports
 
     def dismiss_threads(self) -> None:
         """Let the threads end in which functions ran, but for those of an ``Offload`` that was
         given; a hub that is closed does so.  Hubs that share the ports go on with new ones."""
-        if self._threads is not None:
-            self._threads.dismiss()
+        for each in self._threads:
+            each.dismiss()

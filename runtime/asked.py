@@ -91,7 +91,7 @@ class RuntimeAnswers:
         if len(content) > MAX_FILE_BYTES:
             raise LimitExceeded("bytes of a file", MAX_FILE_BYTES, "send several files")
         info = await self._finder.run(run_id)
-        digest = await self._hub.ports.offload.run(lambda: hashlib.sha256(content).hexdigest())
+        digest = await self._hub.ports.own_offload.run(lambda: hashlib.sha256(content).hexdigest())
         files = await self._finder.answer(f"files {run_id}")
         for each in files:
             if each["path"] == name:

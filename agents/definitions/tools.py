@@ -77,6 +77,8 @@ class ToolResult(Struct, frozen=True):
 
 
 RESULT: Final = Form(ToolResult)
+RENAMED: Final = "coroutine raised StopIteration"
+"""What Python makes of this exception where it leaves a coroutine, a plain function's included."""
 """What a tool and a hook are to say it by."""
 
 
@@ -372,9 +374,11 @@ def error_text(problem: BaseException, mask: Callable[[str], str] = str) -> str:
 
 
 def alone(problem: BaseException) -> BaseException:
-    """The one exception inside a group of one, however deep."""
+    """The one exception inside a group of one, however deep, and what a coroutine has renamed."""
     while len(members := members_of(problem)) == 1:
         problem = members[0]
+    if type(problem) is RuntimeError and problem.args == (RENAMED,):
+        return problem.__cause__ or problem
     return problem
 
 

@@ -91,7 +91,7 @@ class FileArea:
     async def _digest(self, content: bytes) -> str:
         if len(content) < BIG:
             return hashlib.sha256(content).hexdigest()
-        return await self._ports.offload.run(lambda: hashlib.sha256(content).hexdigest())
+        return await self._ports.own_offload.run(lambda: hashlib.sha256(content).hexdigest())
 
     async def read(self, path: str) -> bytes:
         """The content of a file.  Raises ``NoSuchFile``."""

@@ -9,11 +9,15 @@ from functools import partial
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 import pytest
 
+from hubbub import Agent, RunContext, Runtime, ScriptedModel, agent, tool
 from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports, ThreadOffload
+from hubbub.runtime.activities.files import BIG
+from hubbub.runtime.models.scripted import call
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -303,3 +307,33 @@ def test_a_forked_child_does_not_wait_for_its_parent_s_threads() -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "7\n"
+
+
+@LOOPS
+@pytest.mark.spec("D-04", "A-01")
+def test_what_the_library_does_in_threads_waits_for_no_tool(loop: str) -> None:
+    """The digest of a large file is made while tools hold every thread of theirs."""
+    may_end, begun = threading.Event(), threading.Event()
+
+    @tool
+    def blocks() -> str:
+        begun.set()
+        may_end.wait(60)
+        return "over"
+
+    @agent("writer")
+    async def writer(input: object, ctx: RunContext) -> int:
+        return (await ctx.files.write("large", b"x" * (2 * BIG))).size
+
+    async def main() -> None:
+        blocked = Agent("blocked", "x", model=ScriptedModel([call("blocks"), "."]), tools=[blocks])
+        ports = Ports(threads=1)
+        async with Runtime([blocked, writer], store="memory", ports=ports) as rt:
+            run = await rt.start("blocked", "Go.")
+            await anyio.to_thread.run_sync(begun.wait, 20)
+            with anyio.fail_after(20):
+                assert (await rt.run("writer", None)).output == 2 * BIG
+            may_end.set()
+            await run.result()
+
+    anyio.run(main, backend=loop)

@@ -154,7 +154,19 @@ async def test_even_stop_iteration_is_an_error_result(offload: Any) -> None:
     def fn() -> int:
         return next(iter(()))
 
-    assert (await call(fn, offload=offload)).is_error
+    @tool
+    async def later() -> int:
+        return next(iter(()))
+
+    for each in (fn, later):  # And under its own name, whatever a coroutine makes of it.
+        assert await call(each, offload=offload) == ToolResult("StopIteration", is_error=True)
+
+    @tool
+    def other() -> int:
+        raise RuntimeError("coroutine raised something") from StopIteration()
+
+    said = ToolResult("RuntimeError: coroutine raised something", is_error=True)
+    assert await call(other, offload=offload) == said
 
 
 async def test_a_tool_may_return_its_own_failure_with_attachments() -> None:
