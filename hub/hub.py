@@ -373,7 +373,8 @@ class Hub(Asking, Subscribing):
         return self.pipeline.deliver(SessionClose(reason=reason), to=run_id)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run now and permanently; from its acceptance on nothing reaches it."""
+        """End a run and its live descendants now and permanently; the receipt's ``run_ids`` lists
+        them.  From its acceptance on nothing reaches the run."""
         check_text("reason", reason)
         return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
 

@@ -6,7 +6,7 @@ from hubbub.hub.receipt import Receipt
 from hubbub.runtime.activities.agent_messages import agent_for
 from hubbub.runtime.finding.conversations import Conversations
 from hubbub.runtime.finding.finder import Finder
-from hubbub.runtime.kernel.handle import Run, terminate_tree
+from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.phase import Phase
@@ -63,9 +63,12 @@ class RunAccess:
 
     # ── ending and asking ────────────────────────────────────────────────────────────────────
 
-    async def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run and its live descendants now and permanently; lists those it reached."""
-        return await terminate_tree(self.hub, run_id, reason)
+    def terminate(self, run_id: str, reason: str = "") -> Receipt:
+        """End a run and its live descendants now and permanently; the receipt lists them.
+
+        It acts at the call, awaited or not.
+        """
+        return self.hub.terminate(run_id, reason)
 
     async def result(self, run_id: str) -> RunOutcome:
         """See ``Run.result``."""

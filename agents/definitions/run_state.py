@@ -245,8 +245,8 @@ class RunState(Protocol):
         """The state of this run's parent, or ``None``."""
         ...
 
-    async def terminate(self, reason: str = "") -> Receipt:
-        """End the run, and everything below it, now and permanently."""
+    def terminate(self, reason: str = "") -> Receipt:
+        """End the run, and everything below it, now and permanently; acts at the call."""
         ...
 
     def spawn(

@@ -103,8 +103,8 @@ class SpawnedRun(Protocol):
         """Accept no more messages, handle what waits, then end the run."""
         ...
 
-    async def terminate(self, reason: str = "") -> Receipt:
-        """End it, and its descendants, now."""
+    def terminate(self, reason: str = "") -> Receipt:
+        """End it, and its descendants, now; acts at the call."""
         ...
 
     async def read(self) -> list[Event]:

@@ -226,9 +226,11 @@ class Ledger(Generic[R]):
         self._put(commit, row, event)
         if delivery.key:
             self.writes.accepted[row, delivery.source, delivery.key] = event
-        closes = delivery.closes and row.inbox != "terminated"
+        closes = delivery.closes if row.inbox != "terminated" else ""
         if closes:
             row.inbox = delivery.closes
+            if closes == "terminated" and commit.receipt is not None:  # What ends with it.
+                delivery.run_ids = (row.run_id, *self._rows.candidates(row.run_id, "below"))
         if delivery.touches:
             self._recent = row.recent = max(event.at, self._recent + 1)
         if closes or delivery.touches:

@@ -30,7 +30,7 @@ from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.questions import AskingCall, Question, ask, ask_once
-from hubbub.runtime.kernel.handle import Run, terminate_tree
+from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.services import Services
 
 __all__ = [
@@ -220,8 +220,8 @@ class ThreadState:
             else await foreign_state(self._services, self._others, parent, by=self._by)
         )
 
-    async def terminate(self, reason: str = "") -> Receipt:
-        return await terminate_tree(self._services.hub, self.run_id, reason)
+    def terminate(self, reason: str = "") -> Receipt:
+        return self._services.hub.terminate(self.run_id, reason)
 
     def spawn(
         self,

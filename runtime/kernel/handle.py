@@ -6,15 +6,13 @@ from typing import Any, Self, TypeVar, overload
 from hubbub.hub.delivery.patterns import Pattern
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
-from hubbub.hub.hub import Hub
 from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import RunInfo
-from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 
-__all__ = ["Run", "terminate_tree"]
+__all__ = ["Run"]
 
 
 E = TypeVar("E", bound=Event)
@@ -22,7 +20,11 @@ E2 = TypeVar("E2", bound=Event)
 
 
 class Run:
-    """A run, by its id.  Any number of handles on one run may exist; none keeps it alive."""
+    """A run, by its id.  Any number of handles on one run may exist; none keeps it alive.
+
+    ``send``, ``interrupt``, ``close`` and ``terminate`` act at the call, awaited or not; awaiting
+    the receipt waits until what became of it is on record.
+    """
 
     __slots__ = (
         "_hub",
@@ -152,9 +154,9 @@ class Run:
         """Accept no more messages, handle what waits, then end the run."""
         return self._hub.close_run(self.run_id, reason)
 
-    async def terminate(self, reason: str = "") -> Receipt:
-        """End the run, and its descendants, now."""
-        return await terminate_tree(self._hub, self.run_id, reason)
+    def terminate(self, reason: str = "") -> Receipt:
+        """End the run and its live descendants now and permanently; the receipt lists them."""
+        return self._hub.terminate(self.run_id, reason)
 
     async def read(self) -> list[Event]:
         """The run's durable events so far."""
@@ -162,16 +164,3 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.agent} {self.run_id}>"
-
-
-async def terminate_tree(hub: Hub, run_id: str, reason: str = "") -> Receipt:
-    """End a run and its live descendants now and permanently; lists those it reached."""
-    check_label("run_id", run_id)
-    check_text("reason", reason)
-    # Read before the run can act on it: what ends with it is live now.
-    below = () if hub.is_closed else await hub.journal.find(run_id, "below")
-    receipt = hub.terminate(run_id, reason)
-    await receipt
-    if receipt.accepted:
-        receipt.run_ids = (run_id, *below)
-    return receipt

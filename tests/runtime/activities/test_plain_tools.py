@@ -381,7 +381,7 @@ async def test_an_async_member_that_is_called_plainly_says_how_to_call_it(
         with anyio.fail_after(20):
             outcome = await (await rt.start("assistant", "Go.")).finished()
     assert outcome.outcome == "terminated"
-    assert {"state.terminate", "state.get_parent_thread", "state.hub.ask", "run.result"} <= {*said}
+    assert {"state.get_parent_thread", "state.hub.ask", "run.result"} <= {*said}
     for place, words in said.items():
         assert f"anyio.from_thread.run({place}, ...)" in words, place
         assert "\n" not in words

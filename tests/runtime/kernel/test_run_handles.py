@@ -9,7 +9,7 @@ from support.agents import Observer, assert_one_life, echo_model, model_agent
 from hubbub import RunContext, RunState, Runtime, agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub.errors import LimitExceeded, RunEnded, UnknownAgent, UnknownRun
-from hubbub.hub.events import AgentComplete, SessionStart, Usage
+from hubbub.hub.events import AgentChild, AgentComplete, SessionStart, Usage
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.memory import MemoryJournal
@@ -393,3 +393,43 @@ async def test_who_was_waited_for_may_wait_the_other_way_round_afterwards(
         assert (await runtime.result(ids["second"])).output == "joined"
         done = [x for x in await runtime.hub.read(ids["second"]) if x.type == "agent:tool:complete"]
     assert [x.output for x in done] == ["after hello"]
+
+
+@pytest.mark.spec("H-17", "R-05")
+@pytest.mark.parametrize("by", ["handle", "runtime", "state", "thread"])
+async def test_terminating_acts_at_the_call_awaited_or_not(
+    by: str, journal: Journal, ports: Ports
+) -> None:
+    @agent("waits")
+    async def waits(input: Any, ctx: Any) -> None:
+        await anyio.sleep_forever()
+
+    @agent("boss")
+    async def boss(input: Any, ctx: Any) -> None:
+        await ctx.spawn("waits").finished()
+
+    @tool
+    async def stop(state: RunState) -> str:
+        state.terminate("enough")
+        return "stopped"
+
+    @tool(name="stop")
+    def stop_from_a_thread(state: RunState) -> str:
+        state.terminate("enough")
+        return "stopped"
+
+    tools = stop if by == "state" else stop_from_a_thread
+    main = model_agent(ScriptedModel([call("stop"), "Done."]), tools, name="main")
+    async with Runtime([waits, boss, main], store=journal, ports=ports) as rt:
+        if by in ("handle", "runtime"):
+            run = await rt.start("boss")
+            await anyio.sleep(1)
+            receipt = run.terminate("enough") if by == "handle" else rt.terminate(run.run_id)
+            outcome = await run.finished()
+            (child,) = [x for x in await rt.hub.read() if isinstance(x, AgentChild)]
+            assert receipt.accepted and receipt.run_ids == (run.run_id, child.child_run_id)
+            assert (await rt.finished(child.child_run_id)).outcome == "terminated"
+            assert run.terminate().status in ("pending", "rejected")
+        else:
+            outcome = await (await rt.start("main", "Go.")).finished()
+        assert outcome.outcome == "terminated"
