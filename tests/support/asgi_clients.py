@@ -4,6 +4,7 @@ They are as slow as a test wants, vanish when it wants, and keep what they got.
 """
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ class SseParser:
         self.retry = 0
         self.comments = 0
         self._rest = b""
+        self._id = ""
         self._type = ""
         self._data: list[str] = []
 
@@ -46,6 +48,7 @@ class SseParser:
             assert b"\r" not in raw
             line = raw.decode()
             if not line:
+                self.last_id = self._id
                 if self._data:
                     yield Frame(self._type or "message", "\n".join(self._data), self.last_id)
                 self._type, self._data = "", []
@@ -56,7 +59,7 @@ class SseParser:
                 case "":
                     self.comments += 1
                 case "id":
-                    self.last_id = value
+                    self._id = value
                 case "event":
                     self._type = value
                 case "data":
@@ -91,6 +94,8 @@ class _Client:
         """Awaited for each message that it is sent: a client that is slow."""
         self.vanishes_at: int | None = None
         """The number of the send that fails, as of a server that finds nobody there."""
+        self.ended = anyio.Event()
+        """Set when nothing more will come."""
         self._left = anyio.Event()
 
     def leave(self) -> None:
@@ -99,7 +104,8 @@ class _Client:
 
     async def _passed(self) -> None:
         self.sends += 1
-        if self.vanishes_at == self.sends:
+        if self.vanishes_at is not None and self.sends >= self.vanishes_at:
+            self.ended.set()
             raise OSError("nobody is there")
         if self.gate is not None:
             await self.gate()
@@ -112,9 +118,11 @@ class EventSource(_Client):
         super().__init__()
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.body = b""
+        self.body = bytearray()
         self.frames: list[Frame] = []
         self.parser = SseParser()
+        self.breaks_after: int | None = None
+        """How many bytes come before the connection breaks."""
         self._asked = False
 
     @property
@@ -149,10 +157,18 @@ class EventSource(_Client):
             return
         assert message["type"] == "http.response.body" and self.status and not self.is_over
         body = message.get("body", b"")
+        is_broken = self.breaks_after is not None and len(self.body) + len(body) > self.breaks_after
+        if is_broken:
+            body = body[: self.breaks_after - len(self.body)]
         self.body += body
         if self.headers.get("content-type", "").startswith("text/event-stream"):
             self.frames += self.parser.feed(body)
+        if is_broken:
+            self.ended.set()
+            raise OSError("the connection is broken")
         self.is_over = not message.get("more_body", False)
+        if self.is_over:
+            self.ended.set()
 
 
 @asynccontextmanager
@@ -181,7 +197,8 @@ class Socket(_Client):
         self.got: list[Any] = []
         self.status = 0
         """Of an answer instead of an acceptance."""
-        self._send, self._said = anyio.create_memory_object_stream[dict[str, Any]](100_000)
+        self._said: deque[dict[str, Any]] = deque()
+        self._has_said = anyio.Event()
         self._number = 0
 
     def say(self, command: str, **fields: Any) -> str:
@@ -192,13 +209,17 @@ class Socket(_Client):
         return str(fields["id"])
 
     def say_text(self, text: str) -> None:
-        self._send.send_nowait({"type": "websocket.receive", "text": text})
+        self._speak({"type": "websocket.receive", "text": text})
 
     def say_bytes(self, data: bytes) -> None:
-        self._send.send_nowait({"type": "websocket.receive", "bytes": data})
+        self._speak({"type": "websocket.receive", "bytes": data})
 
     def leave(self) -> None:
-        self._send.send_nowait({"type": "websocket.disconnect", "code": 1001})
+        self._speak({"type": "websocket.disconnect", "code": 1001})
+
+    def _speak(self, message: dict[str, Any]) -> None:
+        self._said.append(message)
+        self._has_said.set()
 
     def answer(self, id: str) -> Any:
         """The one answer to a command; ``None`` while there is none."""
@@ -216,7 +237,10 @@ class Socket(_Client):
     async def receive(self) -> dict[str, Any]:
         if self.accepted is None and not self.status and not self.is_over:
             return {"type": "websocket.connect"}
-        return await self._said.receive()
+        while not self._said:
+            self._has_said = anyio.Event()
+            await self._has_said.wait()
+        return self._said.popleft()
 
     async def send(self, message: Any) -> None:
         await self._passed()
@@ -225,6 +249,7 @@ class Socket(_Client):
                 self.accepted = message
             case "websocket.close":
                 self.code, self.is_over = message["code"], True
+                self.ended.set()
                 self.leave()
             case "websocket.http.response.start":
                 self.status = message["status"]
@@ -250,8 +275,6 @@ async def socket(
         yield client
         if not client.is_over:
             client.leave()
-    client._send.close()
-    client._said.close()
 
 
 async def turns(count: int = 20) -> None:

@@ -46,12 +46,11 @@ class OpenRequests:
                 self._none.set()
 
     def at_end(self, end: Callable[[], object]) -> None:
-        """Have ``end`` called, once, when the server is about to end; at once if it is already."""
-        if end in self._endings:
-            return
-        self._endings[end] = None
+        """Have ``end`` called, once, when the server is about to end; at once if it is ending."""
         if self._is_ending:
-            _call(end)
+            _call(end)  # Also again: this request has come since.
+        else:
+            self._endings[end] = None
 
     def end(self) -> None:
         """Tell the app to end its streams; idempotent."""

@@ -2,6 +2,7 @@
 
 from hubbub.channels.http.streams.connections import Connections
 from hubbub.channels.http.streams.sse import EventsQuery, RunEventsQuery, RunSse, Sse, SseWriter
+from hubbub.channels.http.streams.websocket import EventSocket
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.route import Content, Route
 
@@ -28,5 +29,9 @@ def stream_routes(host: Host) -> tuple[Route, ...]:
                 "unknown-run", "invalid-request", "invalid-value", "closed", "store-failed",
             ),
             is_stream=True,
+        ),
+        Route(
+            method="WEBSOCKET", path="/api/socket", summary="Events out, commands in",
+            asgi=EventSocket(host, connections), is_stream=True,
         ),
     )  # fmt: skip
