@@ -17,6 +17,7 @@ from msgspec import UNSET, inspect
 
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import parse_arguments
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of
 
@@ -30,7 +31,7 @@ _MAX_NAMES = 50
 _MAX_PROBLEM_CHARS = 500
 
 
-class BadArguments(Exception):
+class BadArguments(CopiedWhole, Exception):
     """The arguments do not fit the tool; ``message`` tells the model what to fix."""
 
     def __init__(self, tool: str, problems: Iterable[str]) -> None:

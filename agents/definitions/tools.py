@@ -30,6 +30,7 @@ from hubbub.agents.definitions.variables import VariableDefinition, variable_pro
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.state.family import NO_RESULT
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
@@ -82,7 +83,7 @@ RENAMED: Final = "coroutine raised StopIteration"
 """What a tool and a hook are to say it by."""
 
 
-class ToolError(Exception):
+class ToolError(CopiedWhole, Exception):
     """Raise it in a tool to say plainly that the call failed; the model reads the text."""
 
 

@@ -13,6 +13,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.agents.turn.takeover import model_name, read_takeover
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.tasks.raised import is_of, parts_of
 from hubbub.hub.values import encode_value
 
@@ -22,7 +23,7 @@ MAIN: Final = "main"
 """The type of the frame that a conversation begins with."""
 
 
-class ChildActivated(BaseException):
+class ChildActivated(CopiedWhole):
     """Raised in a tool to give the conversation to ``child_frame``.
 
     No ``except Exception`` stops it.  It never leaves the runtime, which finds it in groups of

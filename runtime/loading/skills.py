@@ -45,6 +45,7 @@ from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import error_text
 from hubbub.agents.definitions.variables import VariableDefinition, env_problems
 from hubbub.hub.errors import DefinitionError, MissingExtra, OperatorError
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.runtime.text import printable, read_head
 
 __all__ = ["BadSkills", "load_skills"]
@@ -102,7 +103,7 @@ class BadSkills(OperatorError):
         super().__init__("\n- ".join(lines))
 
 
-class _Wrong(Exception):
+class _Wrong(CopiedWhole, Exception):
     """A file is no skill; ``problems`` says why."""
 
     def __init__(self, *problems: str) -> None:

@@ -62,7 +62,9 @@ class SimulationFailed(AssertionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A subclass of ``failure_of`` is found by no name.
-        return _failed, (self.broken, self.problems, self.history, self.replay)
+        return (
+            _failed, (self.broken, self.problems, self.history, self.replay), dict(self.__dict__)
+        )  # fmt: skip
 
 
 def simulate(

@@ -14,6 +14,8 @@ because some servers leave the final empty line out.
 
 from typing import Final
 
+from hubbub.hub.errors.copied import CopiedWhole
+
 __all__ = ["MAX_EVENT_BYTES", "EventTooLarge", "SseDecoder"]
 
 MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
@@ -22,7 +24,7 @@ MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class EventTooLarge(Exception):
+class EventTooLarge(CopiedWhole, Exception):
     """One event holds more than the limit."""
 
     def __init__(self, limit: int) -> None:

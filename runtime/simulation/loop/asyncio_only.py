@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hubbub.hub import events as e
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -26,7 +27,7 @@ _SIGNS: Final = re.compile(
 """What asyncio, or Trio about it, says to code that awaits asyncio's things on Trio."""
 
 
-class AsyncioOnly(AssertionError):
+class AsyncioOnly(CopiedWhole, AssertionError):
     """Code under simulation has asked for asyncio's loop."""
 
     def __init__(self, who: str, said: str) -> None:

@@ -15,6 +15,8 @@ from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from hubbub.hub.errors.copied import CopiedWhole
+
 __all__ = ["MAX_THREAD_SECONDS", "Baton", "Lockstep", "LockstepThread", "StuckThread"]
 
 MAX_THREAD_SECONDS: Final = 60.0
@@ -23,7 +25,7 @@ MAX_THREAD_SECONDS: Final = 60.0
 _LOOPS: Final = ("trio", "anyio", "hubbub.runtime.simulation.loop.seeded", __name__)
 
 
-class StuckThread(AssertionError):
+class StuckThread(CopiedWhole, AssertionError):
     """A thread works on and on in real time, and the simulation waits for it."""
 
     def __init__(self, who: str, seconds: float) -> None:

@@ -16,6 +16,8 @@ import anyio
 import trio
 from trio.abc import Instrument
 
+from hubbub.hub.errors.copied import CopiedWhole
+
 __all__ = ["MAX_ROUNDS", "NeverRests", "Patience"]
 
 MAX_ROUNDS: Final = 100_000
@@ -30,7 +32,7 @@ _SHOWN: Final = 3
 _LOOPS: Final = ("trio", "anyio")
 
 
-class NeverRests(AssertionError):
+class NeverRests(CopiedWhole, AssertionError):
     """The program is busy forever: it goes on and on, and time does not, or its end does not."""
 
     def __init__(self, rounds: int, time: float, who: str, when: str = "at one moment") -> None:

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.logs import log
 from hubbub.runtime.simulation.loop.lockstep import Baton, Lockstep, StuckThread
 
@@ -48,7 +49,7 @@ _run: Any = trio._core._run
 _threads: Any = trio._threads
 
 
-class NothingHappens(AssertionError):
+class NothingHappens(CopiedWhole, AssertionError):
     """The program waits for something that never comes: virtual time has run out."""
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from hubbub.hub import events as e
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.playback.actions import (
     Action,
@@ -43,7 +44,7 @@ RESTARTED: Final = (
 )
 
 
-class WentOtherwise(AssertionError):
+class WentOtherwise(CopiedWhole, AssertionError):
     """A recording, played again, went otherwise."""
 
     def __init__(self, name: str, problems: list[str]) -> None:

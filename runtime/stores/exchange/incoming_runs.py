@@ -25,6 +25,7 @@ from hubbub.agents.state.prompts import LASTING, with_prompt
 from hubbub.hub.addressing import can_be_known_by, is_run_id
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.events import AgentChild, SessionPrompt, SessionPromptEnd
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor, read_descriptor
@@ -71,7 +72,7 @@ class Imported(Struct, frozen=True, kw_only=True):
     replaced: int
 
 
-class ImportProblem(Exception):
+class ImportProblem(CopiedWhole, Exception):
     """A line contradicts the lines before it; ``line`` is its number, 0 for the latest."""
 
     def __init__(self, what: str, line: int = 0) -> None:

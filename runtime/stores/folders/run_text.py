@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.events import Event
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.store.reader import EventRow
@@ -89,7 +90,7 @@ class RunText(Struct, frozen=True, kw_only=True):
         return self.line.run_id
 
 
-class _Wrong(Exception):
+class _Wrong(CopiedWhole, Exception):
     def __init__(self, line: int, what: str, remedy: str = REMEDY) -> None:
         super().__init__(what)
         self.line, self.what, self.remedy = line, what, remedy

@@ -28,12 +28,13 @@ from hubbub.hub.errors import (
     StoreFailed,
     UnknownAgent,
 )
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.receipt import Receipt
 
 __all__ = ["JsonAnswer", "Refused", "error_body", "refused_by", "refused_of", "unknown_model"]
 
 
-class Refused(Exception):
+class Refused(CopiedWhole, Exception):
     """A request is refused."""
 
     def __init__(

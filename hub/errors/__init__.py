@@ -42,6 +42,7 @@ What a *model* should read is never an exception but a tool result.
 
 from collections.abc import Iterable, Sequence
 
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = [
@@ -83,8 +84,11 @@ __all__ = [
 ]
 
 
-class HubbubError(Exception):
-    """The root: catch this to catch everything hubbub raises on purpose."""
+class HubbubError(CopiedWhole, Exception):
+    """The root: catch this to catch everything hubbub raises on purpose.
+
+    Each can be pickled and copied, with its attributes, and so leave a process.
+    """
 
 
 # ── the author of a definition ───────────────────────────────────────────────────────────────
