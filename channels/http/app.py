@@ -7,6 +7,7 @@ Whatever goes wrong on this way is a ``Refusal`` and answered as problem details
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -129,27 +130,29 @@ class HttpApp:
     # ── requests ─────────────────────────────────────────────────────────────────────────────
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """HttpAnswer one request, or hold one connection, as ASGI has it."""
+        """Answer one request, or hold one connection, as ASGI has it."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
             return
         if register := (scope.get("extensions") or {}).get(ENDING):
             register(self.end_streams)
-        try:
-            refusal = await self._answer(scope, receive, send)
-        except ClientGone:
-            return
-        if refusal is not None:
-            await self._refuse(scope, send, refusal)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
-        started = False
+        has_begun = False
 
         async def sending(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
+            nonlocal has_begun
+            has_begun = True
+            try:
+                await send(message)
+            except OSError:
+                raise ClientGone from None
 
+        with suppress(ClientGone):
+            refusal = await self._answer(scope, receive, sending)
+            # What was begun cannot be taken back: the server cuts it.
+            if refusal is not None and not has_begun:
+                await self._refuse(scope, sending, refusal)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
         try:
             if self.access.is_preflight(scope):
                 await self._send(scope, send, HttpAnswer(status=204), PREFLIGHT)
@@ -164,16 +167,13 @@ class HttpApp:
                 self._check_open(route)
             with self._counts.stream(client) if route.is_stream else self._counts.request():
                 if route.asgi is not None:
-                    await route.asgi({**scope, "path_params": path}, receive, sending)
+                    await route.asgi({**scope, "path_params": path}, receive, send)
                 else:
-                    await self._handle(route, path, scope, receive, sending)
+                    await self._handle(route, path, scope, receive, send)
         except ClientGone:
             raise
         except Exception as error:
-            refusal = refusal_of(error) or self._defect(error, scope)
-            if started:
-                return None  # What was begun cannot be taken back: the server cuts it.
-            return refusal
+            return refusal_of(error) or self._defect(error, scope)
         return None
 
     def _check_open(self, route: Route) -> None:

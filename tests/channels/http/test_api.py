@@ -18,7 +18,7 @@ from hubbub.channels.http.wire.receipts import ReceiptView
 from hubbub.hub.store.journal import RunInfo
 from hubbub.runtime.models.scripted import call, reply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-02")]
 
 
 async def opened(client, **body):

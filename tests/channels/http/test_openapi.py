@@ -72,6 +72,7 @@ def site(backend: str) -> Iterator[Site]:
             yield Site(portal, app, client)
 
 
+@pytest.mark.spec("W-02")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_whatever_is_asked_is_answered_as_the_document_says(
