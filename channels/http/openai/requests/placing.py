@@ -33,7 +33,7 @@ from hubbub.channels.http.openai.requests.wanted import (
 )
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
-from hubbub.hub.events import HistoryMessage, SessionMessage
+from hubbub.hub.events import HistoryMessage, SessionMessage, SessionOpen
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
@@ -134,6 +134,8 @@ class _Placing:
                 400, f"Previous response with id '{wanted.previous[:100]}' not found.",
                 param="previous_response_id", code="previous_response_not_found",
             )  # fmt: skip
+        if (before := await self._said_before(question.run_id)) is not None:
+            return before
         text = self._new_text()
         if text is not None and question.latest == question.seq and await self._fits(question):
             key = wanted.key or f"after {wanted.previous}"
@@ -152,6 +154,8 @@ class _Placing:
         if info is None:
             return await self._open(self._given_history(), session_key=wanted.session_key)
         run_id = info["run_id"]
+        if (before := await self._said_before(run_id)) is not None:
+            return before
         state = await state_of(hub, run_id)
         is_whole = wanted.is_whole or any(x.role == "assistant" for x in wanted.entries)
         text = self._split.text if is_whole else self._new_text()
@@ -187,8 +191,6 @@ class _Placing:
             return None
         if key != self._wanted.key and (receipt.duplicate or receipt.reason == "key reused"):
             return None  # Somebody else has continued from there.
-        if receipt.duplicate:
-            return await self._said_before(run_id, key)
         raise refused_by(receipt)
 
     async def _approval(self, run_id: str, text: str) -> RequestPlace | None:
@@ -203,11 +205,25 @@ class _Placing:
                     return self._placed(run_id, seq_of(receipt.cursor))
         return None
 
-    async def _said_before(self, run_id: str, key: str) -> RequestPlace:
-        for event in await self._hub.read(run_id, types="session:message"):
-            if isinstance(event, SessionMessage) and (event.source, event.key) == (SOURCE, key):
-                return self._placed(run_id, event.seq)
-        raise Refused(409, "the Idempotency-Key was used elsewhere")
+    async def _said_before(self, run_id: str) -> RequestPlace | None:
+        """Where the run was told this request before, by its key.
+
+        Raises ``Refused`` where that was something else.
+        """
+        if not self._wanted.key:
+            return None
+        for event in await self._hub.read(run_id, types=("session:open", "session:message")):
+            said = event.message if isinstance(event, SessionOpen) else event
+            if not isinstance(said, SessionMessage):
+                continue
+            if (said.source, said.key) == (SOURCE, self._wanted.key):
+                if said.content in (self._split.text, self._joined()):
+                    return self._placed(run_id, event.seq)
+                raise Refused(409, "the Idempotency-Key was used for something else")
+        return None
+
+    def _joined(self) -> str:
+        return "\n\n".join(x.text for x in self._wanted.entries)
 
     # ── a new run ────────────────────────────────────────────────────────────────────────────
 
@@ -253,7 +269,10 @@ class _Placing:
             return self._placed(receipt.run_id, seq_of(receipt.cursor))
         if run_id is not None:
             return self._placed(run_id, 1)
-        return await self._said_before(receipt.run_id, wanted.key)
+        before = await self._said_before(receipt.run_id)
+        if before is None:
+            raise Refused(409, "the Idempotency-Key was used elsewhere")
+        return before
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────
 
@@ -271,7 +290,7 @@ class _Placing:
             return None
         if self._wanted.instructions:
             self._ignored.append("instructions")
-        return "\n\n".join(x.text for x in entries)
+        return self._joined()
 
     def _placed(self, run_id: str, seq: int) -> RequestPlace:
         return RequestPlace(run_id=run_id, seq=seq, ignored=tuple(dict.fromkeys(self._ignored)))

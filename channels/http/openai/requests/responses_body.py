@@ -21,6 +21,8 @@ from hubbub.channels.http.openai.requests.wanted import (
 __all__ = ["read_responses"]
 
 MAX_INSTRUCTIONS: Final = 1_000_000
+MAX_NUMBER: Final = 1_000_000_000
+MAX_TEXT: Final = 512
 
 _HEARD: Final = frozenset((
     "model", "input", "tools", "stream", "stream_options", "background", "conversation",
@@ -86,6 +88,9 @@ def _notes(body: Mapping[str, Any], model: str, previous: str, instructions: str
             continue
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise Refused(400, f"Invalid type for '{name}'.", param=name, code="invalid_type")
+        size, most = (len(value), MAX_TEXT) if isinstance(value, str) else (value, MAX_NUMBER)
+        if abs(size) > most:
+            raise Refused(400, f"'{name}' is out of range.", param=name, code="invalid_value")
         notes[name] = value
     count_field(body, "max_output_tokens")
     if flag_field(body, "background"):
