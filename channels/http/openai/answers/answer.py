@@ -125,6 +125,8 @@ class AgentAnswer:
     def finish(self) -> list[AnswerMove]:
         """The turn is over: what its end says beside."""
         moves = [*self._drop_preview(), *self._tell_deferred()]
+        for prompt in self._turn.left_open:
+            moves += self._tell(self._part_of(prompt))  # Once more: it is this that is waited for.
         end = self._turn.ending
         if end is None or end.output_json is NULL or any(x.kind == "text" for x in self.parts):
             return moves
@@ -213,17 +215,19 @@ class AgentAnswer:
     def _asked(self, prompt: SessionPrompt) -> list[AnswerMove]:
         if prompt.to != "user" or not self._question.is_for_people(prompt):
             return []
-        if self._question.is_call(prompt):
-            part = AnswerPart(
-                kind="call", text=bytes(prompt.arguments_json).decode(), name=prompt.tool,
-                call_id=call_id_of(prompt.prompt_id),
-            )  # fmt: skip
-        else:
-            part = AnswerPart(kind="text", text=words_of(prompt))
+        part = self._part_of(prompt)
         if prompt.run_id not in self._turn.speakers:
             self._deferred.append(part)
             return []
         return [*self._drop_preview(), *self._tell(part)]
+
+    def _part_of(self, prompt: SessionPrompt) -> AnswerPart:
+        if self._question.is_call(prompt):
+            return AnswerPart(
+                kind="call", text=bytes(prompt.arguments_json).decode(), name=prompt.tool,
+                call_id=call_id_of(prompt.prompt_id),
+            )  # fmt: skip
+        return AnswerPart(kind="text", text=words_of(prompt))
 
     def _tell_deferred(self) -> list[AnswerMove]:
         deferred, self._deferred = self._deferred, []

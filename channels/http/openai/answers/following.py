@@ -133,7 +133,7 @@ async def recorded(hub: Hub, question: ClientQuestion, teller: Teller) -> None:
     if not teller.is_over:
         teller.settle()
         turn = teller.turn
-        is_quiet = last is not None and hub.ports.clock.now() - last.at > QUIET * 1_000_000
+        is_quiet = last is not None and hub.ports.clock.now() - last.at >= QUIET * 1_000_000
         if turn.is_resting and is_quiet:
             teller.rested()
 

@@ -24,6 +24,7 @@ from hubbub.hub.events import (
     Event,
     SessionDropped,
     SessionEnd,
+    SessionMessage,
     SessionPop,
     SessionPrompt,
     SessionPromptEnd,
@@ -48,6 +49,7 @@ class AgentTurn:
         "_calls",
         "_children",
         "_ends",
+        "_is_handled",
         "_last_at",
         "_prompts",
         "_question",
@@ -77,6 +79,8 @@ class AgentTurn:
         self._prompts: dict[str, SessionPrompt] = dict(question.open_prompts)
         self._ends: dict[str, Ending] = {}
         self._last_at = 0
+        self._is_handled = False
+        """Whether a code agent is done with it: it has asked for its next message, or is over."""
         self._spoke = False
         if question.is_code and not question.is_opening:
             self._begin(question.run_id)  # Taken means handled there.
@@ -85,6 +89,15 @@ class AgentTurn:
     def is_over(self) -> bool:
         """Whether nothing more comes of the item."""
         return self.status not in ("queued", "in_progress")
+
+    @property
+    def left_open(self) -> tuple[SessionPrompt, ...]:
+        """What people were asked before the item came, and is still open at the end of the turn,
+        as that waits for them."""
+        if self.ending is not None or self.status != "completed":
+            return ()
+        before = self._question.open_prompts
+        return tuple(x for x in self._prompts.values() if x.prompt_id in before)
 
     @property
     def is_resting(self) -> bool:
@@ -113,7 +126,7 @@ class AgentTurn:
 
     def settle(self) -> None:
         """Nothing more is there: look whether it is people's turn."""
-        if self.status == "in_progress" and self._waits_for_people():
+        if self.status == "in_progress" and (self._is_handled or self._waits_for_people()):
             self._end("completed", self._last_at)
 
     def rested(self) -> None:
@@ -139,6 +152,9 @@ class AgentTurn:
 
     def _begin(self, run_id: str) -> None:
         self.status = "in_progress"
+        if isinstance(self._question.item, SessionMessage):  # It ends what its run has asked.
+            asked = self._prompts.items()
+            self._prompts = {key: prompt for key, prompt in asked if prompt.run_id != run_id}
         self._at = run_id
         self.speakers.add(run_id)
 
@@ -152,8 +168,7 @@ class AgentTurn:
             case _ if event.run_id == self._at and (held := self._ends.get(self._at)) is not None:
                 self._end_with(held)  # The frame was not popped: it waits for the user.
             case SessionTaken() if question.is_code and event.run_id == question.run_id:
-                if question.is_opening or any(map(question.is_item, event.items)):
-                    self._end("completed", event.at)
+                self._is_handled = question.is_opening or any(map(question.is_item, event.items))
             case SessionPush() if event.run_id == self._at:
                 self._children.add((event.run_id, event.call_id))
                 self._go_to(event.frame_run_id)

@@ -33,7 +33,12 @@ from hubbub.channels.http.openai.requests.wanted import (
 )
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
-from hubbub.hub.events import HistoryMessage, SessionMessage, SessionOpen
+from hubbub.hub.events import (
+    HistoryMessage,
+    SessionMessage,
+    SessionOpen,
+    SessionReply,
+)
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
@@ -103,7 +108,7 @@ class _Placing:
             return None
         calls = [x for x in state.open_prompts.values() if state.is_call(x)]
         if not calls or not given.keys() <= {x.prompt_id for x in calls}:
-            return None
+            return await self._replied_before(run_id, given)
         missing = [x.call_id for x in calls if x.prompt_id not in given]
         if missing and self._split.text is None:
             raise Refused(
@@ -121,6 +126,20 @@ class _Placing:
         return await self._send(run_id, self._split.text, self._wanted.key) or self._placed(
             run_id, seq
         )
+
+    async def _replied_before(self, run_id: str, given: dict[str, str]) -> RequestPlace | None:
+        """Where a session was told these results before: a client that has heard nothing of it
+        sends them again."""
+        if self._split.text is not None or not (self._wanted.previous or self._wanted.session_key):
+            return None
+        seqs = [
+            event.seq
+            for event in await self._hub.read(run_id, types="session:reply")
+            if isinstance(event, SessionReply)
+            and given.get(event.prompt_id) == event.content
+            and event.source == SOURCE
+        ]
+        return self._placed(run_id, max(seqs)) if len(seqs) == len(given) else None
 
     # ── a run that there is ──────────────────────────────────────────────────────────────────
 
