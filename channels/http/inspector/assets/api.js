@@ -75,7 +75,7 @@ export function newKey() {
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** The command line that does the same as a button of the page. */
-export function curlLine({ method, path, body, file, output }) {
+export function curlLine({ method, path, body, file, output, remoteName }) {
   const parts = ["curl"];
   if (method !== "GET") parts.push("-X", method);
   if (wantsToken()) parts.push('-H "Authorization: Bearer $HUBBUB_TOKEN"');
@@ -83,6 +83,7 @@ export function curlLine({ method, path, body, file, output }) {
     parts.push("-H 'Content-Type: application/json'", "-d", quoted(JSON.stringify(body)));
   }
   if (file) parts.push("--data-binary", quoted(`@${file}`));
+  if (remoteName) parts.push("-OJ");
   if (output) parts.push("-o", quoted(output));
   parts.push(quoted(urlOf(path)));
   return parts.join(" ");

@@ -1,5 +1,5 @@
 // The page: its head, the list of runs, what is shown beside it.
-import { effect, html, render, useEffect } from "./lib.js";
+import { breathe, effect, html, render, useEffect } from "./lib.js";
 import { counts, forestVersion } from "./forest.js";
 import { Notes } from "./controls.js";
 import { Dialogs } from "./dialogs.js";
@@ -8,7 +8,7 @@ import { Home, Letters } from "./home.js";
 import { begin, retryNow, show, shown, troubles } from "./hub.js";
 import { dialog, focusList, startKeyboard } from "./keyboard.js";
 import { Asked, askedCount } from "./questions.js";
-import { go, place, runLink } from "./router.js";
+import { go, pageHere, place, recordHere, runHere, runLink } from "./router.js";
 import { RunView, TABS, interruptShown, tab, tabOfPlace } from "./run_view.js";
 import { cursorAt, toRecord } from "./timeline.js";
 import { Tree } from "./tree.js";
@@ -26,7 +26,7 @@ function Head() {
   forestVersion.value;
   const { all, ended } = counts();
   const asked = askedCount();
-  const here = place.value.page;
+  const here = pageHere.value;
   const link = (page, hash, name, number) => html`<a href=${hash}
     aria-current=${here === page ? "page" : undefined}>${name}${number > 0
       && html`<span class=${`badge ${page === "asked" ? "is-ask" : ""}`}>${count(number)}</span>`}</a>`;
@@ -55,9 +55,10 @@ function CutBanner() {
 }
 
 function Page() {
-  const { page, runId } = place.value;
+  const page = pageHere.value;
+  const runId = runHere.value;
   useEffect(() => { show(runId); }, [runId]);
-  useEffect(tabOfPlace, [place.value]);
+  useEffect(tabOfPlace, [runId, recordHere.value]);
   const views = { run: RunView, asked: Asked, letters: Letters };
   const View = views[page] || Home;
   return html`<${Head} /><${CutBanner} />
@@ -116,5 +117,6 @@ effect(() => {
   document.title = `${asked ? `(${asked}) ` : ""}hubbub`;
 });
 
-render(html`<${Page} />`, document.getElementById("app"));
-begin();
+// Each in a task of its own, for the browser to paint in between.
+breathe().then(() => render(html`<${Page} />`, document.getElementById("app"))).then(breathe)
+  .then(begin);

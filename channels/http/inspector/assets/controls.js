@@ -107,7 +107,7 @@ export function Json({ value }) {
 }
 
 /** A long text, folded after some lines. */
-export function Prose({ text, limit = 1_600 }) {
+export function Prose({ text = "", limit = 1_600 }) {
   const [isWhole, setWhole] = useState(false);
   if (text.length <= limit || isWhole) return html`<div class="prose">${cut(text, 200_000)}</div>`;
   return html`<div class="prose">${text.slice(0, limit)}…

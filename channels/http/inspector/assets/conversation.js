@@ -1,5 +1,6 @@
 // What was said in a run, as people read it: from its records, and the text under way.
 import { html, useLayoutEffect, useRef, useSignal } from "./lib.js";
+import { shownDrafts } from "./drafts.js";
 import { prompts, variableRequests } from "./hub.js";
 import { PromptCard, VariablesCard } from "./questions.js";
 import { Empty, Json, Prose } from "./controls.js";
@@ -15,10 +16,19 @@ function piecesOf(records, most) {
   const { list } = records;
   let index = list.length - 1;
   for (; index >= 0 && found.length < most; index -= 1) {
+    if (!TOLD.has(list[index].type)) continue;
     for (const piece of pieceOf(list[index], state)) found.push(piece);
   }
   return { pieces: found.reverse(), hasMore: index >= 0 };
 }
+
+/** The types of record that add something. */
+const TOLD = new Set([
+  "session:taken", "session:message", "agent:text", "agent:thinking", "agent:tool:complete",
+  "agent:tool:start", "agent:step", "agent:child", "session:push", "session:pop", "agent:handoff",
+  "session:prompt", "session:variables", "agent:interrupted", "agent:failed", "agent:retry",
+  "session:end", "agent:complete",
+]);
 
 /** What one record adds, the last piece first. */
 function pieceOf(event, state) {
@@ -33,9 +43,9 @@ function pieceOf(event, state) {
       }).filter(Boolean).reverse();
     case "session:message":
       if (event.lane !== "in" || state.taken.has(event.seq)) return [];
-      return [make("said", { who: event.source || event.role || "user", text: event.content,
+      return [make("said", { who: event.source || event.role || "user", text: event.content || "",
         isWaiting: true })];
-    case "agent:text": return [make("answer", { text: event.text })];
+    case "agent:text": return [make("answer", { text: event.text || "" })];
     case "agent:thinking": return event.text ? [make("thinking", { text: event.text })] : [];
     case "agent:tool:complete": {
       const piece = make("tool", { call: event, start: null });
@@ -176,7 +186,7 @@ export function Conversation({ view }) {
   const box = useRef(null);
   const atEnd = useRef(true);
   const version = view.records.version.value;
-  const drafts = [...view.records.drafts.value.values()];
+  const drafts = shownDrafts.value;
   const { pieces, hasMore } = piecesOf(view.records, most.value);
   useLayoutEffect(() => {
     if (atEnd.current) box.current.scrollTop = box.current.scrollHeight;
@@ -198,8 +208,8 @@ export function Conversation({ view }) {
         key=${`${piece.lane}-${piece.seq}-${piece.kind}-${piece.item?.seq ?? ""}`} />`)}
       ${below.map((each) => html`<${PromptCard} key=${each.prompt_id} prompt=${each} />`)}
       ${drafts.map((draft) => html`<div key=${draft.kind} class=${
-        `piece draft ${draft.kind === "agent:text:delta" ? "answer" : "thinking"}`}>
-        <header><b>${draft.kind === "agent:text:delta" ? "writing" : "thinking"}</b></header>
+        `piece draft ${draft.kind === "text" ? "answer" : "thinking"}`}>
+        <header><b>${draft.kind === "text" ? "writing" : "thinking"}</b></header>
         <div class="prose">${draft.text}<span class="caret" aria-hidden="true"></span></div></div>`)}
     </div>
   </section>`;

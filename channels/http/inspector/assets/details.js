@@ -16,7 +16,7 @@ export function Details({ view }) {
       : html`<${Empty}>Reading…<//>`;
   }
   return html`<div class="details">
-    <${Facts} report=${report} />
+    <${Facts} report=${report} view=${view} />
     <${Stack} report=${report} view=${view} />
     <${AskedHere} view=${view} />
     <${Inbox} report=${report} view=${view} />
@@ -31,9 +31,9 @@ const Section = ({ title, count: number, tools, children }) => html`<section cla
   <header class="section-head"><h3>${title}${number === undefined ? "" : html` <i>${count(number)}</i>`}
     </h3>${tools}</header>${children}</section>`;
 
-function Facts({ report }) {
+function Facts({ report, view }) {
   const { run } = report;
-  const live = runOf(run.run_id);
+  const live = view.run.value;
   const word = live ? statusWord(live.status.value, live.outcome.value) : run.status;
   return html`<${Section} title="Run"
       tools=${html`<${Curl} what="show this run" call=${{ method: "GET",
@@ -92,7 +92,7 @@ function AskedHere({ view }) {
 }
 
 function Inbox({ report, view }) {
-  const run = runOf(view.id);
+  const run = view.run.value;
   const depth = run ? run.waiting.value : report.waiting.length;
   const isOpen = run ? run.inbox.value : report.run.inbox;
   return html`<${Section} title="Inbox" count=${depth}
@@ -104,7 +104,7 @@ function Inbox({ report, view }) {
 
 function Children({ view, report }) {
   forestVersion.value;
-  const live = runOf(view.id)?.children;
+  const live = view.run.value?.children;
   const children = live?.length ? live : [];
   const listed = children.length ? children.map((run) => run.id)
     : report.children.map((each) => each.run_id);
@@ -144,7 +144,7 @@ function Files({ report, view }) {
     input.value = "";
     refreshShown();
   };
-  const isOver = runOf(view.id)?.status.value === "ended";
+  const isOver = view.run.value?.status.value === "ended";
   const tools = isOver ? null : html`<label class="quiet upload">Add file
     <input type="file" multiple onChange=${upload} /></label>
     <${Curl} what="add a file" call=${{ method: "PUT", path: filePath(view.id, "notes.txt"),

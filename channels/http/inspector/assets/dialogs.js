@@ -46,11 +46,11 @@ function CurlDialog({ line, what }) {
       <button type="button" class="main" onClick=${close}>Close</button></div><//>`;
 }
 
-function Confirm({ verb, what, text, call, onYes }) {
+function Confirm({ verb, what, text, field, onYes }) {
   const reason = useSignal("");
   const submit = (event) => { event.preventDefault(); close(); onYes(reason.value); };
   return html`<${Frame} label=${what}><form onSubmit=${submit}><h2>${what} this run?</h2><p>${text}</p>
-    <label class="field"><span>Reason</span><input type="text" value=${reason} placeholder="optional"
+    <label class="field"><span>${field === "message" ? "First message" : "Reason"}</span><input type="text" value=${reason} placeholder="optional"
       onInput=${(event) => { reason.value = event.target.value; }} /></label>
     <div class="dialog-row"><span class="grow"></span><button type="button" onClick=${close}>Cancel</button>
       <button type="submit" class=${verb === "terminate" ? "danger" : "main"}>${what}</button></div>

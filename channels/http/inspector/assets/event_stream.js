@@ -127,7 +127,7 @@ export class EventStream {
     if (id) this.#cursor = id;
     if (!data) return "";
     const body = JSON.parse(data);
-    if (type === "hub:end") return `The server ended the stream: ${body.reason || "no reason"}.`;
+    if (type === "hubbub:end") return `The server ended the stream: ${body.reason || "no reason"}.`;
     this.#onFrame(type || body.type || "message", body);
     return "";
   }

@@ -116,6 +116,7 @@ function apply(run, event) {
       return turn(run, "active");
     case "agent:park":
       run.doing.value = "";
+      run.waiting.value = 0; // It has taken what there was.
       return turn(run, "parked");
     case "session:prompt":
       run.doing.value = "";
@@ -126,6 +127,7 @@ function apply(run, event) {
       run.status.value = "ended";
       run.outcome.value = event.outcome || "completed";
       run.inbox.value = "ended";
+      run.waiting.value = 0;
       run.doing.value = "";
       return changed();
     case "session:taken":

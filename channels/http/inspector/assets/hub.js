@@ -1,13 +1,15 @@
 // What the page knows of the hub: one stream of events, and who is told of each.
-import { batch, oncePerFrame, signal } from "./lib.js";
+import { batch, computed, oncePerFrame, signal } from "./lib.js";
 import { get, part } from "./api.js";
+import { applyToDrafts, forgetDrafts, showDraftsOf } from "./drafts.js";
+import { fault } from "./controls.js";
 import { EventStream } from "./event_stream.js";
-import { applyToForest, clearForest, listed, runOf, treesLeftOut } from "./forest.js";
+import { applyToForest, clearForest, forestVersion, listed, runOf, treesLeftOut } from "./forest.js";
 import { Records } from "./records.js";
 import { noteTaken } from "./sent.js";
 
 const MAX_LISTED = 500; // Dead letters, gaps.
-const TREES = 1_000;
+const TREES = 1_000; // As many as the server lists.
 const ENDED_TREES = 200;
 
 /** Open prompts by id. */
@@ -47,7 +49,10 @@ setInterval(() => {
 // ── the stream ───────────────────────────────────────────────────────────────────────────────
 
 const stream = new EventStream("api/events", {
-  onOpen: async (isFirst) => { if (isFirst) await listAll(); },
+  onOpen: async (isFirst) => {
+    forgetDrafts();
+    if (isFirst) await listAll();
+  },
   onFrame: (type, body) => batch(() => take(type, body)),
 });
 
@@ -58,6 +63,7 @@ function take(type, event) {
   countEvent();
   if (type === "hub:gap") return afterGap(event);
   applyToForest(event);
+  applyToDrafts(event);
   const view = shown.peek();
   if (view && event.run_id === view.id) view.feed(event);
   const listener = LISTENERS[type];
@@ -120,18 +126,17 @@ function afterGap(gap) {
 }
 
 async function listAll(fromScratch = false) {
-  const [live, all] = await Promise.all([
-    get(`api/runs?limit=${TREES}`), get(`api/runs?ended=true&limit=${ENDED_TREES}`),
-  ]);
+  const live = await get(`api/runs?limit=${TREES}`);
   batch(() => {
     if (fromScratch) clearForest();
-    listed(all.runs);
     listed(live.runs);
     treesLeftOut.value = live.more || 0;
     prompts.value = new Map(live.prompts.map((each) => [each.prompt_id, each]));
     isListed.value = true;
   });
-  get("api/agents").then((found) => { agents.value = found.agents ?? found; }, () => {});
+  // What has ended can wait until what lives is seen.
+  get(`api/runs?ended=true&limit=${ENDED_TREES}`).then((all) => batch(() => listed(all.runs)), fault);
+  get("api/agents").then((found) => { agents.value = found.agents; }, fault);
 }
 
 export async function readStatistics() {
@@ -153,6 +158,8 @@ class ShownRun {
       // Which requests are open is known from the records alone.
       if (event.type === "session:variables") askedFor(event);
     });
+    /** As the list knows it: null until that has heard of it. */
+    this.run = computed(() => { forestVersion.value; return runOf(id) || null; });
     this.report = signal(null);
     this.problem = signal(null);
     this.#cost = 0;
@@ -194,6 +201,7 @@ export function show(id, again = false) {
   const before = shown.peek();
   if (before?.id === id && !again) return;
   before?.close();
+  showDraftsOf(id);
   if (!id) {
     shown.value = null;
     return;

@@ -7,7 +7,9 @@ let recent = "";
 /** What stands over the page: null, or {kind, …}; see dialogs. */
 export const dialog = signal(null);
 
-export function registerList(name, list) {
+/** `element()` is the list's own, `keys.current` what its keys do: move, open, fold. */
+export function registerList(name, element, keys) {
+  const list = { element, keys };
   lists.set(name, list);
   return () => { if (lists.get(name) === list) lists.delete(name); };
 }
@@ -17,7 +19,7 @@ function currentList(preferred) {
   const within = document.activeElement?.closest?.("[data-list]")?.dataset.list;
   if (within) recent = within;
   const name = [within, preferred(), recent, "runs"].find((each) => each && lists.has(each));
-  return lists.get(name);
+  return lists.get(name)?.keys.current;
 }
 
 export function focusList(name) {

@@ -1,4 +1,4 @@
-// The records of the run that is shown, in the order of the store, and the text under way.
+// The records of the run that is shown, in the order of the store.
 import { breathe, oncePerFrame, signal } from "./lib.js";
 import { get, part } from "./api.js";
 
@@ -15,8 +15,6 @@ export class Records {
     this.version = signal(0);
     this.isLoading = signal(true);
     this.problem = signal(null);
-    /** The text that a model is writing: key → {kind, text, length}. */
-    this.drafts = signal(new Map());
     this.#lastSeq = { own: 0, in: 0 };
     this.#changed = oncePerFrame(() => { this.version.value += 1; });
   }
@@ -26,8 +24,6 @@ export class Records {
   #changed;
   #early = [];
   #abort = new AbortController();
-  #drafts = new Map();
-  #showDrafts = oncePerFrame(() => { this.drafts.value = new Map(this.#drafts); });
 
   get lastOwn() { return this.#lastSeq.own; }
 
@@ -61,13 +57,9 @@ export class Records {
 
   /** An event of this run from the stream. */
   feed(event) {
-    if (event.type === "agent:text:delta" || event.type === "agent:thinking:delta") {
-      this.#write(event);
-    } else if (event.lane) {
-      if (event.lane === "own") this.#settle(event);
-      if (this.#early) this.#early.push(event);
-      else if (this.#append(event)) this.#changed();
-    }
+    if (!event.lane) return;
+    if (this.#early) this.#early.push(event);
+    else if (this.#append(event)) this.#changed();
   }
 
   #append(event) {
@@ -80,38 +72,4 @@ export class Records {
     this.#onRecord(event);
     return true;
   }
-
-  #write(event) {
-    const key = `${event.type}/${event.step || 0}/${event.block || 0}`;
-    const attempt = event.attempt || 1;
-    const offset = event.offset || 0;
-    const text = event.text || "";
-    const letters = [...text].length; // Offsets count code points.
-    let draft = this.#drafts.get(key);
-    if (!draft || draft.attempt !== attempt || offset === 0) {
-      draft = { kind: event.type, attempt, text: "", length: 0, at: event.at };
-    }
-    if (offset > draft.length) draft.text += " … ";
-    if (offset >= draft.length) draft.text += text;
-    else draft.text = [...draft.text].slice(0, offset).join("") + text;
-    draft.length = offset + letters;
-    this.#drafts.set(key, { ...draft });
-    this.#showDrafts();
-  }
-
-  /** What is on record now is a draft no more. */
-  #settle(event) {
-    if (this.#drafts.size === 0) return;
-    const place = `${event.step || 0}/${event.block || 0}`;
-    if (event.type === "agent:text") this.#drafts.delete(`agent:text:delta/${place}`);
-    else if (event.type === "agent:thinking") this.#drafts.delete(`agent:thinking:delta/${place}`);
-    else if (ENDS_DRAFTS.has(event.type)) this.#drafts.clear();
-    else return;
-    this.#showDrafts();
-  }
 }
-
-const ENDS_DRAFTS = new Set([
-  "agent:step", "agent:restore", "agent:retry", "agent:interrupted", "agent:complete",
-  "session:end",
-]);

@@ -1,5 +1,5 @@
 // The place in the page's address: #/, #/asked, #/letters, #/runs/ID, #/runs/ID/RECORD.
-import { signal } from "./lib.js";
+import { computed, signal } from "./lib.js";
 
 function parse(hash) {
   const parts = hash.replace(/^#\/?/, "").split("/").map((each) => {
@@ -14,6 +14,10 @@ function parse(hash) {
 }
 
 export const place = signal(parse(location.hash));
+/** Its parts, each of which changes for itself. */
+export const pageHere = computed(() => place.value.page);
+export const runHere = computed(() => place.value.runId);
+export const recordHere = computed(() => place.value.record);
 addEventListener("hashchange", () => { place.value = parse(location.hash); });
 
 export function runLink(runId, record = null) {

@@ -1,17 +1,17 @@
 // The run that is shown: its head, its tabs, the pane to talk to it, what is known beside.
 import { html, signal } from "./lib.js";
 import { part, send, urlOf } from "./api.js";
-import { pathTo, runOf } from "./forest.js";
+import { pathTo } from "./forest.js";
 import { Copyable, Curl, Fault, Status, fault, note, statusWord } from "./controls.js";
 import { dialog } from "./keyboard.js";
 import { shown } from "./hub.js";
-import { place, runLink } from "./router.js";
+import { recordHere, runLink } from "./router.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Details } from "./details.js";
 import { Plots } from "./plots.js";
 import { RecordPanel } from "./record_panel.js";
-import { Timeline, cursorAt } from "./timeline.js";
+import { Timeline, hasCursor } from "./timeline.js";
 import { agentName, tail } from "./words.js";
 
 export const TABS = ["conversation", "timeline", "details", "plots"];
@@ -21,13 +21,13 @@ export const tab = signal("conversation");
 export function RunView() {
   const view = shown.value;
   if (!view) return null;
-  const run = runOf(view.id);
+  const run = view.run.value;
   if (!run && view.problem.value) {
     return html`<section class="page"><h2>No such run</h2><${Fault} error=${view.problem.value} />
       <p><a href="#/">All runs</a></p></section>`;
   }
   const at = tab.value;
-  const withRecord = at === "timeline" && cursorAt.value >= 0;
+  const withRecord = at === "timeline" && hasCursor.value;
   return html`<div class=${`run at-${at} ${withRecord ? "with-record" : ""}`}>
     <${Head} view=${view} run=${run} />
     <${Tabs} />
@@ -70,53 +70,62 @@ const runPath = (id, verb) => `api/runs/${part(id)}/${verb}`;
 
 async function act(id, verb, body) {
   try {
-    const receipt = await send("POST", runPath(id, verb), body);
-    note(`${verb}: ${receipt.status || "accepted"}`);
+    const { status, run_ids: reached = [] } = await send("POST", runPath(id, verb), body);
+    const many = reached.length > 1 ? `, ${reached.length} runs` : "";
+    note(`${verb}: ${status || "accepted"}${many}`);
   } catch (problem) {
     fault(problem);
   }
 }
 
-/** Ask for a reason before something that cannot be undone. */
-function ask(view, verb, what, text) {
-  dialog.value = { kind: "confirm", verb, what, text,
-    call: (reason) => ({ method: "POST", path: runPath(view.id, verb), body: { reason } }),
-    onYes: (reason) => act(view.id, verb, { reason }) };
+/** Ask for a word with something that cannot be undone. */
+function ask(view, { verb, name, text, field }) {
+  dialog.value = {
+    kind: "confirm", verb, what: name, text, field,
+    onYes: (word) => act(view.id, verb, { [field]: word }),
+  };
 }
+
+const FINAL = [
+  { verb: "close", name: "Close", field: "reason",
+    text: "It takes nothing more, handles what waits in its inbox, then ends." },
+  { verb: "reset", name: "Reset", field: "message",
+    text: "Its conversation begins anew; what was said before is forgotten." },
+  { verb: "terminate", name: "Terminate", field: "reason",
+    text: "It and everything below it end now, permanently." },
+];
 
 export const interruptShown = () => {
   const view = shown.peek();
-  if (view && runOf(view.id)?.isLive) act(view.id, "interrupt", { reason: "" });
+  if (view?.run.peek()?.isLive) act(view.id, "interrupt", { reason: "" });
 };
 
 function Actions({ view, run }) {
   const isOver = run?.status.value === "ended";
-  const menu = [
-    ["close", "Close", "It takes nothing more, handles what waits in its inbox, then ends."],
-    ["reset", "Reset", "Its context is forgotten; the run stays."],
-    ["terminate", "Terminate", "It and everything below it end now, permanently."],
-  ];
-  const testPath = runPath(view.id, "test");
+  const isRoot = !(run?.parent || view.report.value?.run.parent_run_id);
   return html`<div class="run-actions">
     ${!isOver && html`<span class="pair"><button type="button"
       onClick=${() => act(view.id, "interrupt", { reason: "" })}>Interrupt</button>
       <${Curl} what="interrupt" call=${{ method: "POST", path: runPath(view.id, "interrupt"),
         body: { reason: "" } }} /></span>`}
-    <details class="menu" onKeyDown=${closeOnEscape} onFocusOut=${closeOnLeave}>
+    ${(!isOver || isRoot) && html`<details class="menu" onKeyDown=${closeOnEscape} onFocusOut=${closeOnLeave}>
       <summary aria-label="More actions">More</summary>
       <ul>
-        ${!isOver && menu.map(([verb, name, text]) => html`<li key=${verb}>
-          <button type="button" class=${verb === "terminate" ? "is-danger" : ""}
-            onClick=${(event) => { closeMenu(event); ask(view, verb, name, text); }}>${name}…</button>
-          <${Curl} what=${verb} call=${{ method: "POST", path: runPath(view.id, verb),
-            body: { reason: "" } }} /></li>`)}
-        <li><a download="test_run.py" href=${urlOf(testPath)} onClick=${closeMenu}>Export as test</a>
-          <${Curl} what="export as test" call=${{ method: "GET", path: testPath,
-            output: "test_run.py" }} /></li>
+        ${!isOver && FINAL.map((each) => html`<li key=${each.verb}>
+          <button type="button" class=${each.verb === "terminate" ? "is-danger" : ""}
+            onClick=${(event) => { closeMenu(event); ask(view, each); }}>${each.name}…</button>
+          <${Curl} what=${each.verb} call=${{ method: "POST", path: runPath(view.id, each.verb),
+            body: { [each.field]: "" } }} /></li>`)}
+        ${isRoot && html`<${Export} name="Export as test" path=${runPath(view.id, "test")} />
+          <${Export} name="The recording it plays" path=${runPath(view.id, "test/recording")} />`}
       </ul>
-    </details>
+    </details>`}
   </div>`;
 }
+
+/** A file to be saved; the server names it. */
+const Export = ({ name, path }) => html`<li><a download href=${urlOf(path)} onClick=${closeMenu}>${name}</a>
+  <${Curl} what=${name.toLowerCase()} call=${{ method: "GET", path, remoteName: true }} /></li>`;
 
 const closeMenu = (event) => event.target.closest("details").removeAttribute("open");
 function closeOnEscape(event) {
@@ -152,6 +161,6 @@ function Tabs() {
 
 /** The tab that an address asks for: a record is seen in the timeline. */
 export function tabOfPlace() {
-  if (place.value.record !== null && tab.peek() !== "timeline") tab.value = "timeline";
+  if (recordHere.peek() !== null && tab.peek() !== "timeline") tab.value = "timeline";
 }
 

@@ -1,14 +1,16 @@
 // A run's records, line by line, with the scrubber that moves through them.
-import { breathe, html, oncePerFrame, signal, useEffect, useMemo, useRef } from "./lib.js";
-import { go, place, runLink } from "./router.js";
+import { breathe, computed, html, oncePerFrame, signal, useEffect, useMemo, useRef } from "./lib.js";
+import { go, recordHere, runLink } from "./router.js";
 import { KIND_NAMES, callKey, count, headline, kindOf, millis, span, time } from "./words.js";
 import { VirtualList } from "./virtual_list.js";
 
 const LINE = 28;
 const SLICE = 8; // ms
+const MAX_MADE = 1_000;
 
 /** The place in the list of records, by run; -1 is behind the last one. */
 export const cursorAt = signal(-1);
+export const hasCursor = computed(() => cursorAt.value >= 0);
 const hidden = signal(new Set());
 const sought = signal("");
 
@@ -104,20 +106,27 @@ export function Timeline({ view }) {
   const total = sieve.isOpen ? records.list.length : sieve.indexes.length;
 
   // A link to a record puts the cursor there, as soon as it has been read.
-  const wanted = place.value.record;
+  const wanted = recordHere.value;
   const wantedAt = wanted === null ? -1 : records.ownIndex[wanted] ?? -1;
   useEffect(() => { cursorAt.value = wantedAt; }, [wanted, wantedAt, records]);
 
   const at = cursorAt.value;
   const cursor = at < 0 ? -1 : sieve.isOpen ? at : firstAtLeast(sieve.indexes, at);
   const pick = (line) => toRecord(view, indexOf(line));
+  // A record never changes: what was made for it is made once.
+  const made = useMemo(() => new Map(), [records]);
+  const content = (index) => {
+    if (made.size > MAX_MADE) made.clear();
+    if (!made.has(index)) made.set(index, html`<${Record} records=${records} index=${index} />`);
+    return made.get(index);
+  };
   const line = (number) => {
     const index = indexOf(number);
     const event = records.list[index];
     return {
       key: `${event.lane}-${event.seq}`,
       attrs: { role: "option", "data-lane": event.lane, "data-kind": kindOf(event) },
-      content: html`<${Record} records=${records} index=${index} />`,
+      content: content(index),
     };
   };
   return html`<section class="timeline" aria-label="Timeline">
@@ -166,6 +175,7 @@ function Sifter() {
 
 function Scrubber({ view }) {
   const { records } = view;
+  records.version.value;
   const last = records.lastOwn;
   const event = records.list[cursorAt.value];
   const at = event?.lane === "own" ? event.seq : last;

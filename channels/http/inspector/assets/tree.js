@@ -3,7 +3,7 @@ import { html, signal, useComputed } from "./lib.js";
 import { forestVersion, linesOf, treesLeftOut } from "./forest.js";
 import { isListed, prompts } from "./hub.js";
 import { Age, Mark, statusWord } from "./controls.js";
-import { go, place, runLink } from "./router.js";
+import { go, runHere, runLink } from "./router.js";
 import { agentName, count } from "./words.js";
 import { VirtualList } from "./virtual_list.js";
 
@@ -34,7 +34,7 @@ function Line({ run, depth, kids, isFolded }) {
       : html`<span class="twist"></span>`}
     <${Mark} word=${word} />
     <span class="run-agent">${agentName(run.agent.value)}</span>
-    <span class="run-name">${doing || name}</span>
+    <span class="run-name">${[name, doing].filter(Boolean).join(" · ")}</span>
     ${isAsking && html`<span class="badge is-ask" title="A person is asked">?</span>`}
     ${run.waiting.value > 0 && html`<span class="badge" title="Items in its inbox">${run.waiting}</span>`}
     <${Age} at=${run.createdAt} />`;
@@ -57,10 +57,10 @@ export function Tree() {
     forestVersion.value;
     return linesOf({
       liveOnly: liveOnly.value, text: filterText.value, collapsed: folded.value,
-      keep: place.value.runId,
+      keep: runHere.value,
     });
   }).value;
-  const here = place.value.runId;
+  const here = runHere.value;
   const at = cursorId.value || here;
   const cursor = at ? lines.findIndex((each) => each.run.id === at) : -1;
   const open = (index) => {

@@ -11,51 +11,70 @@ const CHUNK = 8; // Lines that come and go together.
 export function VirtualList(props) {
   const { name, count, height, line, cursor = -1, follow = false, label, role = "listbox" } = props;
   const box = useRef(null);
-  const atEnd = useRef(true);
+  // Kept, as asking the browser for them has it lay the page out, there and then.
+  const place = useRef({ top: 0, height: 600, isAtEnd: true }).current;
   const [view, setView] = useState({ first: 0, size: 5 * CHUNK });
 
   const look = () => {
-    const { scrollTop, clientHeight, scrollHeight } = box.current;
-    atEnd.current = scrollTop + clientHeight >= scrollHeight - height;
+    place.isAtEnd = place.top + place.height >= (count - 1) * height;
     const step = CHUNK * height;
-    const first = Math.max(0, (Math.floor(scrollTop / step) - 1) * CHUNK);
-    const size = (Math.ceil(clientHeight / step) + 3) * CHUNK;
+    const first = Math.max(0, (Math.floor(place.top / step) - 1) * CHUNK);
+    const size = (Math.ceil(place.height / step) + 3) * CHUNK;
     if (first !== view.first || size !== view.size) setView({ first, size });
   };
-
+  const scrollTo = (top) => {
+    if (!box.current) return;
+    place.top = Math.max(0, Math.min(top, count * height - place.height));
+    box.current.scrollTop = place.top;
+  };
   /** Scroll as little as needed for the cursor to be seen, or the end where it is followed. */
   const reveal = () => {
-    const element = box.current;
-    if (cursor < 0) {
-      if (follow && atEnd.current) element.scrollTop = count * height;
-      return;
-    }
     const top = cursor * height;
-    if (top < element.scrollTop) element.scrollTop = Math.max(0, top - height);
-    else if (top + height > element.scrollTop + element.clientHeight) {
-      element.scrollTop = top + 2 * height - element.clientHeight;
+    if (cursor < 0) {
+      if (follow && place.isAtEnd) scrollTo(count * height);
+    } else if (top < place.top) {
+      scrollTo(top - height);
+    } else if (top + height > place.top + place.height) {
+      scrollTo(top + 2 * height - place.height);
     }
   };
 
-  const latest = useRef(null);
-  latest.current = () => { reveal(); look(); };
+  const resized = useRef(null);
+  resized.current = () => {
+    if (!box.current) return;
+    place.height = box.current.clientHeight;
+    reveal();
+    look();
+  };
+  const onScroll = () => {
+    place.top = box.current.scrollTop;
+    look();
+  };
   useEffect(() => {
-    const watch = new ResizeObserver(() => latest.current());
+    const watch = new ResizeObserver(() => resized.current());
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  useLayoutEffect(() => { if (cursor < 0) reveal(); look(); }, [count, follow]);
-  useLayoutEffect(reveal, [cursor]);
+  useLayoutEffect(() => {
+    if (cursor < 0) reveal();
+    look();
+  }, [count, follow]);
+  useLayoutEffect(() => {
+    reveal();
+    look();
+  }, [cursor]);
 
-  useEffect(() => registerList(name, {
-    element: () => box.current,
+  // Keys may come faster than effects: they find what was rendered last.
+  const keys = useRef(null);
+  keys.current = {
     move: (steps) => {
       const from = cursor < 0 ? (follow ? count : -1) : cursor;
       if (count) props.onMove(Math.max(0, Math.min(count - 1, from + steps)));
     },
     open: () => { if (cursor >= 0) props.onOpen?.(cursor); },
     fold: (closed) => { if (cursor >= 0) props.onFold?.(cursor, closed); },
-  }));
+  };
+  useEffect(() => registerList(name, () => box.current, keys), []);
 
   const first = Math.min(view.first, Math.max(0, count - 1));
   const last = Math.min(first + view.size, count);
@@ -70,7 +89,7 @@ export function VirtualList(props) {
       aria-selected=${String(index === cursor)} onClick=${() => props.onPick(index)}>${content}</div>`);
   }
   return html`<div class=${`list ${props.class || ""}`} ref=${box} tabindex="0" role=${role}
-      aria-label=${label} aria-activedescendant=${active} data-list=${name} onScroll=${look}>
+      aria-label=${label} aria-activedescendant=${active} data-list=${name} onScroll=${onScroll}>
     <div class="list-space" role="presentation" style=${{ height: `${count * height}px` }}>
       <div class="list-lines" role="presentation"
         style=${{ transform: `translateY(${first * height}px)` }}>${lines}</div>
