@@ -8,7 +8,9 @@ behind, ``LEAVE`` ends the run.
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Protocol
 
-__all__ = ["ASK", "FLOOD", "LEAVE", "OPTIONS", "PARTNER", "PartnerContext", "heard", "partner"]
+__all__ = [
+    "ASK", "FLOOD", "LEAVE", "MUCH", "OPTIONS", "PARTNER", "PartnerContext", "heard", "partner",
+]  # fmt: skip
 
 PARTNER: Final = "partner"
 """The name that the agent must have on the hub."""
@@ -20,7 +22,7 @@ LEAVE: Final = "good bye"
 OPTIONS: Final = ("red", "blue")
 """What may be answered to ``ASK``."""
 
-MUCH: Final = 3000
+MUCH: Final = 1500
 """Events that are more than a channel's mailbox holds."""
 
 
@@ -57,7 +59,8 @@ async def _hear(count: int, text: str, ctx: PartnerContext) -> bool:
         ctx.say(heard(count, f"{answer} it is"))
     elif text == FLOOD:
         for each in range(MUCH):
-            ctx.status(f"{each} of {MUCH}")
+            ctx.status(f"thing {each}")
+            ctx.say(f"{each} of {MUCH} things")
         ctx.say(heard(count, "enough"))
     else:
         ctx.say(heard(count, text))
