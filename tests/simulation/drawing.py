@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from msgspec import Struct, structs
+from simulation.approved import answer_late, approval_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
@@ -79,6 +80,9 @@ class Drawn(Struct, frozen=True, kw_only=True):
     provided: tuple[int, ...] = ()
     """After which steps somebody provides the variables that are wanted."""
     has_hooks: bool = False
+    late: tuple[int, ...] = ()
+    """After which steps somebody answers what was asked before, once more."""
+    has_approvals: bool = False
     options: dict[str, Any] = {}
 
 
@@ -101,7 +105,7 @@ def drawn(seed: int) -> Drawn:
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
-    return _with_hooks(_with_raisers(_with_more(world)))
+    return _with_approvals(_with_hooks(_with_raisers(_with_more(world))))
 
 
 def _with_more(world: Drawn) -> Drawn:
@@ -153,6 +157,22 @@ def _with_hooks(world: Drawn) -> Drawn:
     return structs.replace(world, steps=steps, provided=tuple(provided), has_hooks=True)
 
 
+def _with_approvals(world: Drawn) -> Drawn:
+    """In some worlds a person must approve what tools do, and processes die meanwhile."""
+    random = Random(f"leave in own world {world.seed}")
+    if random.random() < 0.8:
+        return world
+    first = sum(isinstance(each, Open) for each in world.steps)
+    more = approval_steps(random, first, spoken, may_kill=not world.has_more)
+    steps = (*world.steps, *more)
+    late = [x for x in range(len(world.steps), len(steps)) if random.random() < 0.2]
+    faults = world.faults
+    if not world.has_more:
+        lives = [random.randint(1, 8) for _ in range(random.randint(0, 4))]
+        faults = (*faults, *(_crash(random, 20, life) for life in lives))
+    return structs.replace(world, steps=steps, faults=faults, late=tuple(late), has_approvals=True)
+
+
 def _throwing(random: Random) -> list[list[Any]]:
     kind, tool = random.choice([*RAISED]), random.choice(("throw", "throw_plain"))
     match random.choice(("call", "calls", "child", "leave", "leave", "break", "broken child")):
@@ -189,6 +209,7 @@ def lived(world: Drawn) -> History:
         has_more=world.has_more,
         has_raisers=world.has_raisers,
         has_hooks=world.has_hooks,
+        has_approvals=world.has_approvals,
         options=world.options,
     )
 
@@ -203,6 +224,8 @@ def lived(world: Drawn) -> History:
                 await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
             if number in world.provided:
                 await provide(live)
+            if number in world.late:
+                await answer_late(live, number)
             if number in world.hostile and opened:
                 is_prompt = not any(isinstance(each, ChannelFault) for each in world.faults)
                 await _babble(live, number, opened[number % len(opened)], is_prompt=is_prompt)

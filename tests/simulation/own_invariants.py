@@ -137,21 +137,26 @@ def replies_have_outcomes(history: History) -> Iterator[str]:
     """An accepted reply answers its prompt, or one letter says that it came too late (G-09)."""
     if not history.is_settled:
         return
-    told = Counter(
-        x.message.prompt_id for x in history.dead_letters if isinstance(x.message, e.SessionReply)
+    told = Counter(  # Of one that was refused, too, there may be a letter: it has no number.
+        (x.message.prompt_id, x.message.seq)
+        for x in history.dead_letters
+        if isinstance(x.message, e.SessionReply)
     )
     is_untold = any(life.end in ("crashed", "killed") for life in history.lives)
     for run_id, inbox in history.inbox.items():
         own = history.own.get(run_id, ())
-        ends = [x for x in own if isinstance(x, e.SessionPromptEnd) and x.reason == "answered"]
+        ends = [x for x in own if isinstance(x, e.SessionPromptEnd) and x.reason in _BY_REPLY]
         taken = {y.seq for x in own if isinstance(x, e.SessionTaken) for y in x.items}
         for item in inbox:
             if not isinstance(item, e.SessionReply):
                 continue
             answered = sum(x.prompt_id == item.prompt_id for x in ends) * (item.seq in taken)
-            letters = told[item.prompt_id]
+            letters = told[item.prompt_id, item.seq]
             if answered + letters != 1 and not (is_untold and answered + letters == 0):
                 yield f"the reply {item.id}: used {answered} times, told of {letters} times"
+
+
+_BY_REPLY: Final = ("answered", "approved", "denied")
 
 
 def idle_children_shown_idle(history: History) -> Iterator[str]:

@@ -14,6 +14,9 @@ models keep nothing: the same request gets the same answer, in every life of the
     thrower         raises what is no error (``raisers``)
     hooked vault reader    have hooks, and variables (``hooked``)
 
+In some worlds main, its children and those that take over have tools that a person must approve
+(``approved``).
+
 Its stores keep what they took: no damage on disk is drawn.  That is covered by
 ``attacks/test_bit_flips`` (while open, and at the opening), ``runtime/stores/test_damage``,
 ``attacks/test_hostile_folders`` and ``test_hostile_exports``, ``test_power_loss`` here (what was
@@ -26,6 +29,7 @@ from typing import Any, Final
 
 import anyio
 from msgspec import Struct, field
+from simulation.approved import Approved
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
 from simulation.own_invariants import (
@@ -93,11 +97,14 @@ class OwnWorld(Struct, kw_only=True):
     """Whether its agents have tools that raise what is no error, and there is one that does."""
     has_hooks: bool = False
     """Whether there are agents with hooks and variables."""
+    has_approvals: bool = False
+    """Whether its agents have tools that a person must approve."""
     options: Mapping[str, Any] = {}
     plan: Plan | None = None
     latency: float = 0.3
     watched: list[list[Event]] = field(default_factory=list)
     hooked: Watched = field(default_factory=Watched)
+    approved: Approved = field(default_factory=Approved)
 
     def setup(self) -> Setup:
         """The agents and everything that belongs to them."""
@@ -109,7 +116,8 @@ class OwnWorld(Struct, kw_only=True):
         model = FunctionModel(_answer, name="obeys", latency=self.latency)
         more = (hire, fetch, self._die()) if self.has_more else ()
         more += RAISERS if self.has_raisers else ()
-        agents = [*_agents(model, more), shop, self._watcher()]
+        asking = self.approved.tools() if self.has_approvals else ()
+        agents = [*_agents(model, (*more, *asking), asking), shop, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
         hooks: tuple[Hook, ...] = ()
@@ -157,6 +165,7 @@ class OwnWorld(Struct, kw_only=True):
             *((guilty_alone, spawned_results_told) if self.has_more else ()),
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),
+            *(self.approved.invariants() if self.has_approvals else ()),
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
@@ -209,7 +218,17 @@ def _calls(name: str, steps: Sequence[Sequence[Any]], request: ModelRequest) -> 
 def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | None:
     match step:
         case [
-            "note" | "look" | "slow" | "spend" | "babble" | "die" | "read" | "refuse" as tool_name
+            "note"
+            | "look"
+            | "slow"
+            | "spend"
+            | "babble"
+            | "die"
+            | "read"
+            | "refuse"
+            | "refund"
+            | "post"
+            | "perhaps" as tool_name
         ]:
             return call(tool_name, text=name)
         case ["assign", variable]:
@@ -311,7 +330,9 @@ TOOLS: Final = (note, look, slow, babble)
 # ── agents ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _agents(model: FunctionModel, more: Sequence[Any] = ()) -> list[AgentDefinition]:
+def _agents(
+    model: FunctionModel, more: Sequence[Any] = (), asking: Sequence[Any] = ()
+) -> list[AgentDefinition]:
     children = (
         config("ask"), config("send", blocking=False), config("keep", stays=True),
         config("crew", blocking=False, stays=True, max_instances=2),
@@ -330,7 +351,7 @@ def _agents(model: FunctionModel, more: Sequence[Any] = ()) -> list[AgentDefinit
         ),
         _talker("lead", model, note, config("crew", blocking=False, stays=True, immediate=True)),
         _talker("clerk", model, note, look, config("send", blocking=False), "main"),
-        _talker("ann", model, *TOOLS, config("send", blocking=False), agents=("bob",)),
+        _talker("ann", model, *TOOLS, *asking, config("send", blocking=False), agents=("bob",)),
         _talker("bob", model, *TOOLS, config("ask"), agents=("ann",), skills=(writer,)),
         _talker("timed", model, *TOOLS, config("ask")),
         _talker("keeper", model, *TOOLS, config("send", blocking=False)),

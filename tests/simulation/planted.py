@@ -13,7 +13,7 @@ from msgspec import structs
 
 from hubbub.agents.definitions.variables import resolve
 from hubbub.agents.state.family import Family, with_results
-from hubbub.agents.turn import endings, interpret
+from hubbub.agents.turn import calls, endings, interpret
 from hubbub.agents.turn import intake as taking
 from hubbub.agents.turn.hook_events import HookEvent, hook_events_of
 from hubbub.agents.turn.signals import Decision
@@ -372,6 +372,37 @@ def value_kept_in_memory() -> Iterator[None]:
         yield
 
 
+# ── approvals ────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def asked_one_after_the_other() -> Iterator[None]:
+    """Of the calls of a step that runs in order, the second is asked about when its turn comes."""
+
+    def begin_calls(thread: Any, side: Any, held: Any = ()) -> list[Event]:
+        found = calls.begin_calls(thread, side, held)
+        if thread.open is None or thread.open.parallel:
+            return found
+        asked = [at for at, event in enumerate(found) if isinstance(event, e.SessionPrompt)]
+        return found[: asked[0] + 1] if asked else found
+
+    with patch("hubbub.agents.turn.steps.begin_calls", begin_calls):
+        yield
+
+
+@contextmanager
+def approved_means_repeatable() -> Iterator[None]:
+    """A call that was cut off is made again if it was approved: there was leave for it."""
+
+    def lost_calls(thread: Any, side: Any) -> list[Event]:
+        approved = {x.index for x in thread.open.calls if x.is_approved} if thread.open else set()
+        found: list[Any] = [*calls.lost_calls(thread, side)]
+        return [event for event in found if event.index not in approved]
+
+    with patch("hubbub.agents.turn.recovery.lost_calls", lost_calls):
+        yield
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -398,6 +429,8 @@ PLANTED: Final[Mapping[str, Plant]] = {
         hooks_told_of_restored_runs,
         scoped_value_inherited,
         value_kept_in_memory,
+        asked_one_after_the_other,
+        approved_means_repeatable,
     )
 }
 

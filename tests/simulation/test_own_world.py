@@ -11,6 +11,8 @@ from simulation.drawing import drawn, lived
 from simulation.planted import PLANTED, WORLDS
 from simulation.run import find, live
 
+from hubbub.hub.events import SessionPromptEnd
+
 SUITE = 60
 """Worlds that the suite lives; the first ones, so that a failure has the same seed everywhere."""
 FEW = 30
@@ -59,4 +61,11 @@ def test_the_worlds_hold_what_they_are_for() -> None:
     agents = {info.agent for history in histories for info in history.runs.values()}
     assert agents >= {"ask", "send", "keep", "crew", "ann", "bob", "skill:writer", "shop", "main"}
     assert agents >= {"hooked", "vault", "reader"} and "session:variables" in types
+    ends = {
+        (event.reason.partition(":")[0], history.runs[event.run_id].parent_run_id is None)
+        for history in histories
+        for event in history.events
+        if isinstance(event, SessionPromptEnd)
+    }
+    assert ends >= {("approved", True), ("approved", False), ("denied", True), ("denied", False)}
     assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
