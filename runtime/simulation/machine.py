@@ -47,7 +47,7 @@ from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.targets import set_targets
 from hubbub.runtime.simulation.strategies.worlds import faults, opened_agents, seconds, seeds, texts
-from hubbub.runtime.simulation.world.reading import read_open_store, read_threads
+from hubbub.runtime.simulation.world.reading import read_open_store, read_live
 from hubbub.runtime.simulation.world.world import World
 
 try:
@@ -354,7 +354,8 @@ async def _look(world: World) -> History | None:
     runtime, heard = world.runtime, tuple(world.history.heard)
     if runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready():
         return None
-    found = structs.replace(world.history, heard=list(heard), live=read_threads(runtime))
+    found = structs.replace(world.history, heard=list(heard))
+    read_live(runtime, found)
     await read_open_store(runtime.hub.journal, found)
     # Reading may let others run: what has happened meanwhile would be half of something.
     is_same = len(world.history.heard) == len(heard) and not world.history.lives[-1].end

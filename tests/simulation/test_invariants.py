@@ -16,6 +16,8 @@ from support.profiles import portion
 from support.restarts import Lives
 
 from hubbub import AgentDefinition
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, SessionMessage
 from hubbub.hub.events.codec import decode_event
@@ -113,6 +115,15 @@ def test_listeners_hear_in_the_order_of_the_store_when_a_parent_is_terminated_ab
 
 
 @pytest.mark.spec("T-09")
+def test_a_run_that_a_tick_made_go_on_is_compared_with_its_journal_up_to_then():
+    history = lived(STORIES["tools"])
+    run_id, lane = next(iter(history.own.items()))
+    then = {run_id: fold_all(EMPTY, lane[:5])}
+    at = structs.replace(history, live=then, live_seq={run_id: 5})
+    assert not list(INVARIANTS["replay_equals_live"](at))
+    assert list(INVARIANTS["replay_equals_live"](structs.replace(at, live_seq={run_id: 6})))
+
+
 def test_letters_that_a_dead_process_could_not_send_are_not_missed():
     story = STORIES["cut short"]
     history = lived(story)

@@ -36,7 +36,8 @@ from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
@@ -165,7 +166,9 @@ def replay_equals_live(history: History) -> Iterator[str]:
     if not history.is_settled:
         return
     for run_id, live in history.live.items():
-        thread = history.threads.get(run_id)
+        own = history.own.get(run_id, ())
+        seq = history.live_seq.get(run_id, len(own))
+        thread = history.threads.get(run_id) if seq == len(own) else fold_all(EMPTY, own[:seq])
         if thread is not None and thread != live:
             fields = ", ".join(_differences(thread, live))
             yield f"run {run_id} has another state in memory than in the journal: {fields}"

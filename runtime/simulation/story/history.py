@@ -141,6 +141,8 @@ class History(Struct, kw_only=True, dict=True):
     """What waits in the inboxes of runs that have something there."""
     live: Mapping[str, Thread] = {}
     """The runs that were in memory at the end, as their process saw them."""
+    live_seq: Mapping[str, int] = {}
+    """How many events of its own each of them had by then, where a tick made it go on."""
     tasks: Sequence[str] = ()
     """The names of the tasks that were still there at rest, except for the world's own."""
     is_settled: bool = False

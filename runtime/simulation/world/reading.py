@@ -1,19 +1,18 @@
 """What is read into a ``History``: from the store, and from the process at work."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import Final
 
 import anyio
 from anyio import TaskInfo
 
-from hubbub.agents.state.thread import Thread
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import Journal, Selection
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.story.history import History
 
-__all__ = ["read_open_store", "read_store", "read_tasks", "read_threads", "stray_tasks"]
+__all__ = ["read_live", "read_open_store", "read_store", "read_tasks", "stray_tasks"]
 
 LIFE: Final = "life "
 """How the names of the tasks begin in which processes live."""
@@ -51,13 +50,15 @@ async def read_open_store(journal: Journal, history: History) -> None:
     history.set_stored(tuple(events), {info.run_id: info for info in infos}, waiting)
 
 
-def read_threads(runtime: Runtime) -> Mapping[str, Thread]:
-    """The model runs in memory, except for those with something on its way to the store."""
-    return {
-        run.lane.run_id: run.thread
+def read_live(runtime: Runtime, history: History) -> None:
+    """Fill in the model runs in memory, except for those with something on its way to the store."""
+    found = [
+        run
         for run in runtime.runs.in_memory
         if isinstance(run, ModelRun) and not run.lane.in_flight
-    }
+    ]
+    history.live = {run.lane.run_id: run.thread for run in found}
+    history.live_seq = {run.lane.run_id: run.lane.seq for run in found}
 
 
 def read_tasks() -> frozenset[int]:

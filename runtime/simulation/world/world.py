@@ -42,10 +42,10 @@ from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.process import DyingModel, Process
 from hubbub.runtime.simulation.world.processes import Processes
 from hubbub.runtime.simulation.world.reading import (
+    read_live,
     read_open_store,
     read_store,
     read_tasks,
-    read_threads,
     stray_tasks,
 )
 
@@ -417,7 +417,7 @@ class World:
         """Write down how it all stands, leave the last process in order, and read the store."""
         history, process = self.history, self._processes.process
         if process is not None and not process.is_over:
-            history.live = read_threads(process.runtime)
+            read_live(process.runtime, history)
             history.tasks = stray_tasks(process.runtime, self._others)
         history.injected = tuple(self.plan.log)
         await self._processes.end()
