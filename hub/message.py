@@ -49,7 +49,7 @@ def session_message(
         content = message
         if len(content) > MAX_MESSAGE_CHARS:
             raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
-        if not content.isascii():
+        if content.__class__ is not str or not content.isascii():
             check_text("message", content)
         return SessionMessage(
             content=content, source=source, triggers=triggers, prompt_id=prompt_id

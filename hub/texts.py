@@ -9,6 +9,7 @@ those of exceptions, are made ``readable`` instead.  Other control characters, U
 direction and the like are texts like any other, and names may hold them.
 """
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -31,8 +32,11 @@ _REMEDY: Final = "decode it with errors='replace', or send bytes as a file"
 
 def text_problem(value: object) -> str:
     """Why ``value`` is no text; empty when it is one."""
-    if not isinstance(value, str):
-        return f"expected a str, not {type(value).__name__}"
+    if value.__class__ is not str and not isinstance(value, StrEnum):
+        # A user's own kind of text (markupsafe's, numpy's) cannot be written everywhere.
+        remedy = "; use str(...)" if isinstance(value, str) else ""
+        return f"expected a str, not {type(value).__name__}{remedy}"
+    assert isinstance(value, str)
     if value.isascii():
         return ""
     try:

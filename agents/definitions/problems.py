@@ -63,7 +63,7 @@ def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
     Not those of definitions within it: each has looked at its own when it was made.
     """
     if isinstance(value, str):
-        if problem := "" if value.isascii() else text_problem(value):
+        if problem := text_problem(value):
             yield f"{path}: {problem}"
     elif depth > MAX_NESTED:
         yield f"{path}: nested more than {MAX_NESTED} deep"

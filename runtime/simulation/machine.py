@@ -47,7 +47,7 @@ from hubbub.runtime.simulation.story.history import History, StoreName
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.story.targets import set_targets
 from hubbub.runtime.simulation.strategies.worlds import faults, opened_agents, seconds, seeds, texts
-from hubbub.runtime.simulation.world.reading import read_open_store, read_live
+from hubbub.runtime.simulation.world.reading import read_live, read_open_store
 from hubbub.runtime.simulation.world.world import World
 
 try:

@@ -71,7 +71,8 @@ class SqliteWriter:
         last: tuple[int, int] = hub.fetchone() or (0, 0)
         hub_seq, self._hub_chain = last
         newest = "SELECT coalesce(max(recent), 0) FROM run WHERE inbox = 'open' AND kind IN "
-        recent: int = one(f"{newest} ('user', 'heartbeat')").fetchone()[0]
+        sound = f"typeof(recent) = 'integer' AND recent BETWEEN 0 AND {_MAX_RECENT}"
+        recent: int = one(f"{newest} ('user', 'heartbeat') AND {sound}").fetchone()[0]
         self._ledger: Ledger[Row] = Ledger(self._rows, hub_seq=hub_seq, recent=recent)
         self.depths: Depths = one(
             "SELECT count(*), coalesce(sum(status IN ('parked', 'waiting')), 0), "
@@ -296,4 +297,7 @@ def is_of_contents(error: Exception) -> bool:
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 _OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)
+_MAX_RECENT: Final = 1 << 60
+"""A later time (µs) is damage, and would leave no later one for any conversation."""
+
 _PUT_NOTE: Final = "INSERT INTO note VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"

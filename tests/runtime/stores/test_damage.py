@@ -206,3 +206,17 @@ async def test_a_backup_of_a_changed_content_is_none(tmp_path: Path, ports: Port
     blob.write_bytes(b"not what its name says")
     with pytest.raises(StoreFailed, match="has changed"):
         backup_store(f"sqlite:{folder}", tmp_path / "copy")
+
+
+@pytest.mark.spec("P-03", "G-07")
+@pytest.mark.parametrize("recent", [b"\xff", (1 << 63) - 1, -5, "soon", 2.5])
+async def test_a_damaged_time_of_one_run_stops_no_message_of_others(
+    tmp_path: Path, ports: Ports, recent: Any
+) -> None:
+    await two_users(tmp_path, ports)
+    change(tmp_path, "UPDATE run SET recent = ? WHERE session_key = 'web_ada_1'", recent)
+    async with opened(tmp_path, ports) as rt:
+        with anyio.fail_after(30):
+            for key in ("web_bob_1", "web_new_1"):
+                run = await rt.start("support", "again", session_key=key)
+                assert (await run.result()).success
