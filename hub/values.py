@@ -8,6 +8,7 @@ its ``Form``: a value of another type than its field's could be written, and nev
 """
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
 
@@ -94,6 +95,12 @@ def decode_hook(type_: type, value: object) -> object:
     raise NotImplementedError(f"cannot decode objects of type {type_.__name__}")
 
 
+MAX_NESTING: Final = 500
+"""Lists and objects inside of each other.  Python's own limit depends on who calls."""
+
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKET: Final = re.compile(rb"[][{}]")
+
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 _decoder = msgspec.json.Decoder()
 
@@ -106,6 +113,7 @@ def encode_value(what: str, value: object) -> Json:
         encoded = _encoder.encode(value)
         if b"null" in encoded:
             _check_range(value)
+        _check_nesting(encoded)
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
         raise BadValue(what, f"{error}; use values that msgspec can encode as JSON") from error
     return msgspec.Raw(encoded)
@@ -116,7 +124,20 @@ def encoded_value(value: object) -> bytes:
     encoded = _encoder.encode(value)
     if b"null" in encoded:
         _check_range(value)
+    _check_nesting(encoded)
     return encoded
+
+
+def _check_nesting(encoded: bytes) -> None:
+    """Raise ``ValueError`` for JSON that only a caller with more stack could read again."""
+    if encoded.count(b"[") + encoded.count(b"{") <= MAX_NESTING:
+        return
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(_TEXT.sub(b"", encoded)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(depth, deepest)
+    if deepest > MAX_NESTING:
+        raise ValueError(f"lists and objects nested {deepest:,} deep; {MAX_NESTING} at most")
 
 
 def _check_range(value: object) -> None:

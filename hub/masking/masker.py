@@ -15,6 +15,8 @@ Rules
 -----
 * Values of six characters and more are found anywhere, shorter ones as whole tokens, blank ones
   not at all; of a value with several lines also each line of six characters and more.
+* Of a value that was cut by who quotes it (``'sk-ant...9xQ'``, as pydantic and reprlib do) both
+  ends are found beside the dots, from six characters on.
 * Base64 is found at each of its three alignments, by the part that depends on the value alone;
   base32 so at its five.
 * A text is masked before it is cut: half a value is no longer found.
@@ -25,8 +27,10 @@ An exception is logged with its traceback, which shows the words of its causes, 
 and members as well: ``Masker.error`` makes one to be shown in its place (``exceptions``).
 """
 
+import re
 from base64 import b32encode, b64encode
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from hubbub.hub.masking.exceptions import shown
@@ -42,6 +46,9 @@ MAX_CHARS: Final = 1_100_000
 
 SHORTER: Final = 4
 """By how much a text is cut, again and again, that comes to more."""
+
+MAX_DOTS: Final = 2_000
+"""So many dots of one reading are looked at, for values that were cut there."""
 
 LONG: Final = 6
 """Characters from which on a value is looked for anywhere."""
@@ -95,6 +102,7 @@ class Masker:
         for reading in readings:
             yield from _places(reading, self._values)
             yield from _places(reading, self._encoded)
+            yield from _ends(reading, self._values)
             if b"\n" in reading.text:  # Base64 may be broken into lines.
                 yield from _places(without_breaks(reading), self._encoded)
 
@@ -140,6 +148,7 @@ def _own(whole: bytes, skipped: int, data: bytes, size: int) -> tuple[bytes, int
     return whole[-(-8 * skipped // size) : bits // size], int(bits % size > 0)
 
 
+_DOTS: Final = re.compile(rb"\.{2,}|\xe2\x80\xa6")
 _URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
 _BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _WORD: Final = frozenset(
@@ -160,6 +169,29 @@ def _places(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[
                     first, last = _widened(text, start, end, needle)
                 yield reading.place(first, last - 1)
             start = text.find(needle.text, start + 1)
+
+
+def _ends(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
+    """Where needles begin before dots, or end behind them."""
+    text = reading.text
+    dots = [(each.start(), each.end()) for each in islice(_DOTS.finditer(text), MAX_DOTS)]
+    if not dots:
+        return
+    for value, is_token, *_ in needles:
+        if is_token:
+            continue
+        head, tail, size = value[:LONG], value[-LONG:], len(value)
+        for left, right in dots:
+            start = text.find(head, max(0, left - size), left)
+            while start >= 0 and text[start:left] != value[: left - start]:
+                start = text.find(head, start + 1, left)
+            if start >= 0:
+                yield reading.place(start, left - 1)
+            end = text.rfind(tail, right, right + size) + LONG
+            while end >= right + LONG and text[right:end] != value[right - end :]:
+                end = text.rfind(tail, right, end - 1) + LONG
+            if end >= right + LONG:
+                yield reading.place(right, end - 1)
 
 
 def _is_token(text: bytes, start: int, end: int) -> bool:

@@ -7,6 +7,7 @@ in what is logged.
 
 import json
 import logging
+import reprlib
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pydantic
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -40,7 +42,8 @@ from hubbub.channels.channel import Channel, Channels
 from hubbub.hub.errors import ModelUnavailable
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.logs import log
-from hubbub.hub.masking import MASK, MAX_CHARS, Masker, class_name_of
+from hubbub.hub.masking import LONG, MASK, MAX_CHARS, Masker, class_name_of
+
 from hubbub.hub.masking.readings import MAX_WORK
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.late import LateJournal
@@ -75,6 +78,36 @@ def test_nothing_of_a_value_is_left_in_what_quotes_it(
     mask = Masker([*others, value])
     for text in in_every_form(value):
         assert not leaks(mask(f"{noise} {text} {noise}"), value)
+
+
+@G06
+@settings(max_examples=scale(examples(100), 5000), deadline=None)
+@given(
+    value=st.text("abcXYZ019_é-", min_size=14, max_size=60),
+    kept=st.tuples(st.integers(LONG, 30), st.integers(LONG, 30)),
+    dots=st.sampled_from(["...", "…", ".."]),
+    noise=st.text("ab .", max_size=8),
+)
+def test_both_ends_of_a_value_that_was_cut_are_masked(
+    value: str, kept: tuple[int, int], dots: str, noise: str
+) -> None:
+    cut = f"{value[: kept[0]]}{dots}{value[-kept[1] :]}"
+    assert Masker([value])(f"{noise}'{cut}'{noise}") == f"{noise}'{MASK}{dots}{MASK}'{noise}"
+
+
+@G06
+def test_what_pydantic_and_reprlib_quote_of_a_value_is_masked() -> None:
+    value = "sk-ant-api03-Qw3rTyQw3rTyQw3rTyQw3rTyQw3rTyQw3rTyQw3rTyQw3rTy"
+
+    class Login(pydantic.BaseModel):
+        key: int
+
+    with pytest.raises(pydantic.ValidationError) as caught:
+        Login.model_validate({"key": value})
+    for text in (str(caught.value), reprlib.repr(value), f"{reprlib.repr([value])}"):
+        masked = Masker([value])(text)
+        assert MASK in masked
+        assert not any(value[at : at + LONG] in masked for at in range(len(value) - LONG))
 
 
 @G06

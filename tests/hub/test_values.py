@@ -1,0 +1,35 @@
+"""JSON that one caller could write, everybody can read."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.values import MAX_NESTING, decode_value, encode_value
+
+
+def nested(depth: int, inside: Any, *, in_objects: bool) -> Any:
+    for _ in range(depth):
+        inside = {"[": inside} if in_objects else [inside, "]}"]
+    return inside
+
+
+@pytest.mark.spec("G-07")
+@given(over=st.integers(-3, 3), in_objects=st.booleans(), text=st.text('[]{}"\\ab', max_size=40))
+def test_values_are_nested_up_to_one_limit_wherever_they_are_written(
+    over: int, in_objects: bool, text: str
+) -> None:
+    value = nested(MAX_NESTING + over, text, in_objects=in_objects)
+    if over > 0:
+        with pytest.raises(BadValue, match=f"{MAX_NESTING} at most"):
+            encode_value("input", value)
+    else:
+        assert decode_value(encode_value("input", value)) == value
+
+
+@given(st.lists(st.text('[]{}"\\ab'), max_size=MAX_NESTING))
+def test_what_is_written_in_texts_and_side_by_side_is_not_nested(texts: list[str]) -> None:
+    value = [{"a": [text * 9]} for text in texts]
+    assert decode_value(encode_value("input", value)) == value
