@@ -43,7 +43,6 @@ from hubbub.hub.errors import ModelUnavailable
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.logs import log
 from hubbub.hub.masking import LONG, MASK, MAX_CHARS, Masker, class_name_of
-
 from hubbub.hub.masking.readings import MAX_WORK
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.late import LateJournal
