@@ -113,7 +113,8 @@ def encode_value(what: str, value: object) -> Json:
         encoded = _encoder.encode(value)
         if b"null" in encoded:
             _check_range(value)
-        _check_nesting(encoded)
+        if encoded.count(b"[") + encoded.count(b"{") > MAX_NESTING:
+            _check_nesting(encoded)
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
         raise BadValue(what, f"{error}; use values that msgspec can encode as JSON") from error
     return msgspec.Raw(encoded)
@@ -124,14 +125,13 @@ def encoded_value(value: object) -> bytes:
     encoded = _encoder.encode(value)
     if b"null" in encoded:
         _check_range(value)
-    _check_nesting(encoded)
+    if encoded.count(b"[") + encoded.count(b"{") > MAX_NESTING:
+        _check_nesting(encoded)
     return encoded
 
 
 def _check_nesting(encoded: bytes) -> None:
     """Raise ``ValueError`` for JSON that only a caller with more stack could read again."""
-    if encoded.count(b"[") + encoded.count(b"{") <= MAX_NESTING:
-        return
     depth = deepest = 0
     for bracket in _BRACKET.findall(_TEXT.sub(b"", encoded)):
         depth += 1 if bracket in b"[{" else -1
