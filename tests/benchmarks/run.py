@@ -16,6 +16,7 @@ from time import perf_counter
 
 import child_figures
 import durable_figures
+import http_figures
 import hub_figures
 import msgspec
 import run_figures
@@ -44,6 +45,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "durable-parked": durable_figures.durable_parked,
     "wake": durable_figures.wake,
     "boot": durable_figures.boot,
+    "post": http_figures.post,
+    "post-together": http_figures.post_together,
     "worlds": simulation_figures.worlds,
     "week": simulation_figures.week_of_schedules,
     "import": run_figures.import_time,
