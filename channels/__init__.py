@@ -1,11 +1,12 @@
 """Channels: the outside world.  They import the hub and nothing else of hubbub.
 
-Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal).
+Reading order: ``channel`` (what a channel is), ``console`` (a conversation in a terminal), ``http``
+(the hub over HTTP, which needs an extra and is imported by itself).
 """
 
-from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels
-from hubbub.channels.console.console import Console, run_console
-from hubbub.channels.console.terminal import TerminalReader, TerminalWriter
+from typing import TYPE_CHECKING, Final
+
+from hubbub.hub.exports import exports_of
 
 __all__ = [
     "Attachment",
@@ -17,3 +18,16 @@ __all__ = [
     "TerminalWriter",
     "run_console",
 ]
+
+_EXPORTS: Final = {
+    "hubbub.channels.channel": ("Attachment", "Channel", "ChannelContext", "Channels"),
+    "hubbub.channels.console.console": ("Console", "run_console"),
+    "hubbub.channels.console.terminal": ("TerminalReader", "TerminalWriter"),
+}
+
+if TYPE_CHECKING:
+    from hubbub.channels.channel import Attachment, Channel, ChannelContext, Channels
+    from hubbub.channels.console.console import Console, run_console
+    from hubbub.channels.console.terminal import TerminalReader, TerminalWriter
+else:
+    __getattr__, __dir__ = exports_of(__name__, _EXPORTS)

@@ -18,6 +18,8 @@ LAZY = (
     "hubbub.hub",
     "hubbub.hub.conformance",
     "hubbub.agents.definitions",
+    "hubbub.channels",
+    "hubbub.channels.http",
     "hubbub.runtime",
     "hubbub.runtime.models",
     "hubbub.runtime.schedules",

@@ -1,5 +1,8 @@
 """The app: one way of a request, whatever it asks for."""
 
+import subprocess
+import sys
+
 import httpx
 import pytest
 from http_apps import client_of
@@ -123,3 +126,18 @@ async def test_one_who_asks_too_often_waits(ports):
     async with served(ports, limits=HttpLimits(rate=1, burst=2)) as (_, _, client):
         statuses = [(await client.get("/health")).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
+
+
+def test_without_the_extra_one_line_says_which_it_is() -> None:
+    program = (
+        "import importlib.util as util\n"
+        "find = util.find_spec\n"
+        "util.find_spec = lambda name, *of: None if name == 'starlette' else find(name, *of)\n"
+        "try:\n"
+        "    import hubbub.channels.http\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("hubbub.channels.http needs the extra 'http'")
+    assert done.stdout.count("\n") == 1
