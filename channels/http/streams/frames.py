@@ -21,8 +21,11 @@ from hubbub.hub.hub import Hub
 
 __all__ = ["MAX_WRITE", "Frames", "batches", "item_of", "sse_frame", "sse_of"]
 
-MAX_WRITE: Final = 64 * 1024
-"""Bytes of frames that are written at once; one frame may be longer."""
+MAX_WRITE: Final = 62 * 1024
+"""Bytes of frames that are written at once; one frame may be longer.
+
+Some clients of WebSockets take 64 KiB unless told otherwise: that with what is around the frames.
+"""
 
 MAX_KEPT: Final = 1024 * 1024
 """Bytes of frames that each of the two generations of a cache holds, and a last one."""
@@ -88,7 +91,7 @@ def batches(frames: Iterable[bytes], joint: bytes = b"") -> Iterator[bytes]:
             batch.clear()
             size = 0
         batch.append(frame)
-        size += len(frame)
+        size += len(frame) + len(joint)
     if batch:
         yield joint.join(batch)
 

@@ -101,8 +101,8 @@ def test_frames_are_those_of_their_events_and_few_are_kept(numbers, size):
 def test_batches_are_all_frames_in_order_and_no_longer_than_they_need_be(frames, joint):
     found = list(batches(frames, joint))
     assert joint.join(found) == joint.join(frames)
-    assert all(len(each) <= MAX_WRITE + 8 * len(joint) or each in frames for each in found)
-    assert all(len(a) + len(b) > MAX_WRITE for a, b in itertools.pairwise(found))
+    assert all(len(each) <= MAX_WRITE or each in frames for each in found)
+    assert all(len(a) + len(b) + 2 * len(joint) > MAX_WRITE for a, b in itertools.pairwise(found))
 
 
 def test_an_event_that_cannot_be_encoded_is_a_gap():
