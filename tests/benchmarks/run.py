@@ -21,6 +21,7 @@ import hub_figures
 import msgspec
 import run_figures
 import simulation_figures
+import web_figures
 from figures import Figure, Loop
 
 Benchmark = Callable[[Loop, int, float], Figure]
@@ -49,6 +50,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "post-together": http_figures.post_together,
     "worlds": simulation_figures.worlds,
     "week": simulation_figures.week_of_schedules,
+    "sse": web_figures.sse_clients,
+    "sse-latency": web_figures.sse_latency,
+    "sse-slow": web_figures.sse_slow,
     "import": run_figures.import_time,
 }
 ONE_LOOP = ("import", "memory", "worlds", "week")

@@ -16,7 +16,7 @@ from hubbub.channels.http.wire.host import Host
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.outermost import start_in
 
-__all__ = ["AsgiMessage", "Connection", "Connections"]
+__all__ = ["AsgiMessage", "Connection", "Connections", "Work"]
 
 ENDING: Final = "hubbub.ending"
 """The extension of the scope by which a server that is about to end has streams ended first."""
@@ -27,6 +27,16 @@ Work: TypeAlias = Callable[[], Awaitable[None]]
 
 GONE: Final = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
 """What servers raise when one writes to a client that has left."""
+
+
+FEW: Final = 100
+"""Connections that are written to as soon as there is something."""
+
+REST: Final = 0.000_025
+"""Seconds that each connection beyond that has the others rest between two writes: about what a
+write takes."""
+
+MAX_REST: Final = 0.05
 
 
 class Connection:
@@ -50,15 +60,20 @@ class Connection:
 
     async def write(self, message: AsgiMessage) -> None:
         """Send a message; a client that has left is cut."""
-        async with self._lock:
+        try:
+            self._lock.acquire_nowait()  # Nearly always; awaiting it costs more.
+        except anyio.WouldBlock:
+            await self._lock.acquire()
+        try:
             self._written += 1
             self._is_writing = True
-            try:
-                await self._send(message)
-            except GONE:
-                self.cut()
-                await anyio.sleep_forever()
+            await self._send(message)
             self._is_writing = False
+        except GONE:
+            self.cut()
+            await anyio.sleep_forever()
+        finally:
+            self._lock.release()
 
     def end(self, reason: str) -> None:
         """Have it end by itself; the first reason counts."""
@@ -107,6 +122,13 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    async def rest(self) -> None:
+        """What a task does between two writes of events: where many are written to, more comes
+        together for the next write meanwhile, and the loop has time for others."""
+        count = len(self._open)
+        if count > FEW:
+            await self._host.hub.ports.clock.sleep(min(count * REST, MAX_REST))
 
     def end(self, reason: str) -> None:
         """Have each of them end by itself."""

@@ -101,6 +101,7 @@ class SseWriter:
             while (events := await listening.take()) is not None:
                 for batch in batches(map(frames.of, events)):
                     await connection.write(_body(batch))
+                await self._connections.rest()
         except OperatorError:  # The journal cannot be read any more.
             reason = "store failed"
         reason = connection.reason or reason or self._reason()

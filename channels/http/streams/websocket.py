@@ -27,7 +27,7 @@ from hubbub.channels.http.streams.commands import (
     perform,
     read_command,
 )
-from hubbub.channels.http.streams.connections import AsgiMessage, Connection, Connections
+from hubbub.channels.http.streams.connections import AsgiMessage, Connection, Connections, Work
 from hubbub.channels.http.streams.frames import Frames, batches, item_of
 from hubbub.channels.http.streams.positions import cursor_of_position, position_of
 from hubbub.channels.http.streams.wanted import Wanted, WantedEvents, patterns
@@ -104,7 +104,7 @@ class EventSocket:
         offered = scope.get("subprotocols", ())
         chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
         await send({"type": "websocket.accept", "subprotocol": chosen, "headers": []})
-        session = SocketSession(self._host, self._frames, send, receive)
+        session = SocketSession(self._host, self._frames, send, receive, self._connections.rest)
         try:
             await self._connections.serve(
                 scope, session.connection, session.work, session.listen, PING
@@ -116,7 +116,10 @@ class EventSocket:
 class SocketSession:
     """One client's commands and selections."""
 
-    def __init__(self, host: Host, frames: Frames, send: Send, receive: Receive) -> None:
+    def __init__(
+        self, host: Host, frames: Frames, send: Send, receive: Receive, rest: Work
+    ) -> None:
+        self._rest = rest
         self.connection = Connection(send, self._end)
         self._host = host
         self._hub = host.hub
@@ -284,6 +287,7 @@ class SocketSession:
             for batch in batches(map(frames.of, events), joint=b","):
                 text = (head + batch + b"]}").decode()
                 await write({"type": "websocket.send", "text": text})
+            await self._rest()
 
 
 class Turns:

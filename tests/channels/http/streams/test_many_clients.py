@@ -1,4 +1,4 @@
-"""A hundred clients, and a thousand: each gets everything, each event is encoded once, and nothing is left."""
+"""A hundred clients, and a thousand: each gets everything, encoded once, and nothing is left."""
 
 import anyio
 import pytest
@@ -126,9 +126,30 @@ async def test_many_that_take_nothing_hold_up_nobody(served, many):
                 for n in range(1, 50):
                     rt.hub.emit(tick(n))
                     await anyio.sleep(0.001)
+                await anyio.sleep(0.1)
                 assert numbers(quick) == [*range(50)]
             assert app.open_streams == many
             # Those who take nothing for a minute are cut, so that they hold nothing either.
             await anyio.sleep(100)
             await wait_until(lambda: app.open_streams == 0)
             leave.set()
+
+
+@pytest.mark.spec("W-03")
+async def test_what_comes_in_quick_succession_is_written_together_where_many_are_written_to(served):
+    sends = {}
+    async with served(**LIMITS) as (rt, app):
+        for many in (50, 400):
+            leave = anyio.Event()
+            async with anyio.create_task_group() as group:
+                clients = await connected(group, app, many, leave)
+                before = sum(client.sends for client in clients)
+                for n in range(50):
+                    rt.hub.emit(tick(n))
+                    await anyio.sleep(0.001)
+                await anyio.sleep(1)
+                sends[many] = (sum(client.sends for client in clients) - before) / many
+                leave.set()
+            assert all(numbers(client) == [*range(50)] for client in clients)
+    assert sends[50] == 50
+    assert sends[400] < 10
