@@ -48,7 +48,7 @@ EXIT_CODES: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; never raises for what goes wrong in it."""
-    # What goes wrong is told by the commands themselves, in their own words.
+    # The commands report errors themselves, in their own words.
     if not (logger := logging.getLogger("hubbub")).handlers:
         logger.addHandler(logging.NullHandler())
     if not _has_streams():
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has left; Python must not try to flush the rest at exit.
+        # The reader of our output has left; Python must not try to flush the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
@@ -137,7 +137,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _app() -> Any:
-    """The commands, as cyclopts is told them."""
+    """The commands, declared for cyclopts."""
     from cyclopts import App, Parameter
 
     app = App(

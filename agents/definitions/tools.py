@@ -363,7 +363,7 @@ def render_failure(problem: BaseException, mask: Callable[[str], str] = str) -> 
 def error_text(problem: BaseException, mask: Callable[[str], str] = str) -> str:
     """Say what was raised, as ``TypeName: message`` without traceback; never raises itself.
 
-    Groups are told by their members.  At most ``MAX_ERROR_CHARS`` are kept.
+    Groups are described by their members.  At most ``MAX_ERROR_CHARS`` are kept.
     """
     problem = alone(problem)
     members = members_of(problem)[:10] or (problem,)

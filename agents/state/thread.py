@@ -265,7 +265,7 @@ class Thread(Struct, frozen=True, gc=False):
     @property
     def has_one_session(self) -> bool:
         """Whether its first session is its last, whatever waits: that of two sides is the run, and
-        a parent that is told of each session would be told twice."""
+        a parent that gets the result of each session would get it twice."""
         return self.once and (self.two_sided or (self.origin.reports and not self.origin.frame))
 
     @property

@@ -230,7 +230,7 @@ def _json_of(call: OpenCall) -> Json:
 def _prompt(
     thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide, **asked: Any
 ) -> SessionPrompt:
-    """A prompt that a call waits for; its id is the same whoever writes it."""
+    """A prompt that a call waits for; its id does not depend on the caller."""
     return SessionPrompt(
         prompt_id=f"{thread.origin.run_id}.call_{step.number}_{call.index}",
         pauses=True,

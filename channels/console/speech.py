@@ -1,4 +1,4 @@
-"""``Speech``: what is said to the user, by the agent that has the conversation.
+"""``Speech``: the texts that the agent that has the conversation writes to the user.
 
 Rules
 -----
@@ -20,7 +20,7 @@ VOID = "the unfinished text above is void"
 
 
 class Voice:
-    """One who speaks to the user: the root, or a frame."""
+    """An agent that writes to the user: the root's, or a frame's."""
 
     __slots__ = ("has_said", "has_unwound", "partial", "thought", "told")
 
@@ -40,7 +40,7 @@ class Voice:
 
 
 class Speech:
-    """Puts what the runs of ``stack`` say on the screen, in order."""
+    """Writes the texts of the runs of ``stack`` to the screen, in order."""
 
     __slots__ = ("_screen", "_speaker", "_stack", "_voices")
 
@@ -56,7 +56,7 @@ class Speech:
         self._speaker = self._stack.root_run_id
 
     def user_spoke(self) -> None:
-        """A further thing has been said to the conversation: its ending is news again."""
+        """The user has sent another message: the next ending is shown again."""
         for voice in self._voices.values():
             voice.told = None
             voice.has_said = False
@@ -71,7 +71,7 @@ class Speech:
     # ── who speaks ───────────────────────────────────────────────────────────────────────────
 
     def mark(self, event: Event) -> None:
-        """Say who speaks, if that is another one than before."""
+        """Write a line with the speaker's name if the speaker has changed."""
         level = self._stack.find(event.run_id)
         if level is not None and level.run_id != self._speaker:
             self._speaker = level.run_id
@@ -79,7 +79,7 @@ class Speech:
             self._screen.line(f"▸ {level.name}", "dim")
 
     def introduce(self, run_id: str) -> None:
-        """A line has just said that ``run_id`` has the conversation now."""
+        """A line has just announced that ``run_id`` has the conversation."""
         self._speaker = run_id
         for gone in [each for each in self._voices if self._stack.find(each) is None]:
             del self._voices[gone]

@@ -1,4 +1,4 @@
-"""``Transcript``: what of a run's events is put on a screen, and how.
+"""``Transcript``: which events of a run are shown on the screen, and how.
 
     said          the text of the agent that has the conversation, as it is written; of the final
                   text only what is missing
@@ -69,11 +69,11 @@ class Transcript:
         self._held = None
 
     def user_spoke(self) -> None:
-        """A further thing has been said to the conversation: its ending is news again."""
+        """The user has sent another message: the next ending is shown again."""
         self._speech.user_spoke()
 
     def remind(self, past: Iterable[Event]) -> None:
-        """Show what the one who has the conversation has said last: it was said to nobody here."""
+        """Show the last text of the agent that has the conversation, said before this console."""
         self._speech.remind(past)
 
     def show(self, event: Event) -> None:
@@ -202,11 +202,11 @@ class Transcript:
             self._screen.exact(text, "question", indent=indent)
 
     def announce(self, event: e.SessionPrompt) -> None:
-        """Say that there is a further prompt behind the one that is shown."""
+        """Write a line that another prompt is waiting behind the one shown."""
         self._line(event, f"· next: {prompt_title(event, self._asker(event))}", "dim")
 
     def _asker(self, event: e.SessionPrompt) -> str:
-        """Who asks: a child, or of a frame that needs more than an answer its name."""
+        """The name of the child that asks, or of a frame that needs more than an answer."""
         name, _ = self._margin(event)
         level = self._stack.find(event.run_id)
         if name or level is None or event.kind == "question":
@@ -333,7 +333,7 @@ class Transcript:
 
 
 def _replaces(event: Event, held: e.AgentToolStart | e.SessionEnd) -> bool:
-    """Whether how ``event`` is shown tells what ``held`` would."""
+    """Whether the line of ``event`` makes that of ``held`` redundant."""
     if isinstance(held, e.SessionEnd):
         return isinstance(event, e.AgentComplete) and event.run_id == held.run_id
     match event:
@@ -376,7 +376,7 @@ def _ending(event: Ending) -> str:
 
 
 def _why(event: Ending) -> str:
-    """Why a frame gave the conversation back; who sent it back says so himself."""
+    """Why a frame gave the conversation back; a user who sent it back knows."""
     return event.reason if event.outcome == "interrupted" and event.reason else _ending(event)
 
 

@@ -112,7 +112,7 @@ class PartialAnswers:
         self._after_mail = after_mail
         self.by_run: dict[str, list[PartialAnswer]] = {}
         self.uncommitted: dict[str, Commit] = {}
-        """The last commit about each run that the store has; whoever submits keeps it."""
+        """The last commit about each run that the store has; the pipeline keeps it up to date."""
 
     def begin(self, about: AgentTextDelta, lane: Numbered) -> PartialAnswer:
         """One is under way; it may be shown when what is submitted of its run is dispatched."""

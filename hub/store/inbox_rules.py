@@ -46,7 +46,7 @@ R = TypeVar("R", bound=LedgerRow)
 def found_instead(row: LedgerRow, delivery: Delivery) -> bool:
     """Settle what an opening means for the run it came to; whether that is all there is to do.
 
-    Another run than the one to be made was found: it is told what the opener wanted to say.
+    Another run than the one to be created was found: it gets what the opener wanted to say.
     """
     new = delivery.new
     if new is None:

@@ -36,8 +36,8 @@ class Store(Journal, Keeper, Protocol):
     def publish(self, notes: Mapping[str, str]) -> None:
         """Keep texts by key, in the place of what stood there, for who only reads the store.
 
-        It is no commit: nobody is told, and nothing waits for it.  A durable store's are durable
-        no later than the next commit.
+        It is no commit: no event is dispatched, and nothing waits for it.  A durable store's are
+        durable no later than the next commit.
         """
         ...
 

@@ -49,7 +49,7 @@ class KeptThreads:
 class _Crew:
     """Threads that end together.
 
-    Whoever removes a thread from ``idle`` decides what becomes of it; a dict's operations are
+    The code that removes a thread from ``idle`` decides what becomes of it; a dict's operations are
     atomic, so it is one alone, whether that is who has work, who dismisses, or the thread itself.
     """
 
@@ -95,7 +95,7 @@ class _KeptThread(Thread):
             self._crew.idle[self] = True
             report()
             del given, work, report  # An idle thread keeps nothing alive.
-            # Seen here, or else whoever dismisses finds the thread idle.
+            # Noticed here, or else ``dismiss`` finds the thread idle.
             if self._crew.is_dismissed and self._leave():
                 return
 

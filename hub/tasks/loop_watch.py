@@ -22,7 +22,7 @@ Held: TypeAlias = Callable[[str, str], object]
 
 EVERY: Final = 0.2
 PATIENCE: Final = 0.8
-"""Whoever holds the loop for both together is noticed for certain; for less than this, never."""
+"""A callback that holds the loop for both together is always noticed; for less than this, never."""
 
 _LIBRARIES: Final = sys.stdlib_module_names | {"anyio", "outcome", "sniffio", "trio", "uvloop"}
 """What stands between a call of ours and the function that it calls."""

@@ -188,7 +188,7 @@ def _conversation(converse: Converse, loaded: "LoadedAgents", ports: Ports, kept
             store=kept.store, ports=ports,
         )  # fmt: skip
         name = loaded.agent.name
-        if not loaded.agent.is_code:  # A missing key is told before anything is typed.
+        if not loaded.agent.is_code:  # A missing key is reported before anything is typed.
             runtime.services.catalog.model(runtime.definitions.side(name).prompt.model)
         async with runtime:
             code = await converse(runtime.hub, name, session_key)

@@ -46,7 +46,7 @@ def demo_command(screen: CommandScreen) -> Callable[..., int]:
     ) -> int:
         """Watch agents survey the text files of a folder. Offline, in seconds.
 
-        A surveyor, on a scripted model, starts one reader per text file, is told something by a
+        A surveyor, on a scripted model, starts one reader per text file, gets a message from a
         message while it works, and ends with a report. Then a director delegates to a worker and
         a reviewer (see hubbub assets). Exit code 1: there was nothing to read.
 

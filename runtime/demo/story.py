@@ -131,7 +131,7 @@ class Story:
 
     @property
     def totals(self) -> Totals:
-        """The sum of what the surveyor was told by ``read_documents``."""
+        """The sum of the results that the surveyor got from ``read_documents``."""
         outputs = [
             call.output
             for call in self.calls

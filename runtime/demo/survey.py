@@ -115,7 +115,7 @@ async def _start(runtime: Runtime, folder: Path) -> Run:
 
 
 def task_of(folder: Path) -> str:
-    """What the surveyor is told to do."""
+    """The surveyor's task."""
     return f"Survey the documents in {printable(str(folder))} and report."
 
 

@@ -1,4 +1,4 @@
-"""The model of the demo's surveyor: a function of what it was told, and nothing else.
+"""The model of the demo's surveyor: a pure function of its request.
 
     plan ─► list_documents ─► read_documents, in ``BATCHES`` parts ─► report
                                    ▲ a message may arrive at any step boundary

@@ -26,7 +26,7 @@ __all__ = ["NoConversation", "export_context", "export_state"]
 
 
 class NoConversation(OperatorError):
-    """What is told of a conversation was asked of a run that is the root of none."""
+    """A conversation was asked for by the id of a run that is not its root."""
 
     def __init__(self, info: RunInfo) -> None:
         if info.parent_run_id is not None:

@@ -2,7 +2,7 @@
 
 waits_in   whose                                           found by             who takes the answer
 ─────────  ──────────────────────────────────────────────  ───────────────────  ────────────────────
-record     a call's of the model: approvals, interrupts …  the prompt's note    whoever comes next
+record     a call's of the model: approvals, interrupts …  the prompt's note    the next runtime
 code       a tool's or code agent's, on record by number   its run, at work     the same, if it is
                                                                                 run again
 process    any other's, while a runtime is at work         its run, at work     that runtime alone

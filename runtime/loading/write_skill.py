@@ -75,8 +75,8 @@ def write_skill_tool(ports: Ports, shelf: SkillFolder) -> Tool[..., Any]:
 
     about = (
         "Write a skill into the user's folder of skills. name: letters, digits and '-'. "
-        "description: one line that says when to use the skill. instructions: what whoever "
-        f"carries it out is told. tools: which of these it may use: {known}. replace: true only "
+        "description: one line that says when to use the skill. instructions: for the "
+        f"agent that carries it out. tools: which of these it may use: {known}. replace: true only "
         "if the user has agreed that the file of that name is replaced."
     )
     return tool(write_skill, description=about)

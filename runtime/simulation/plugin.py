@@ -162,7 +162,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         yield
     finally:
         kept = item.config.stash.get(_KEPT, None)
-        if kept is not None:  # Whoever skips a test may do so before it is set up here.
+        if kept is not None:  # A test may be skipped before it is set up here.
             del item.config.stash[_KEPT]
     if kept is not None:
         kept.write()

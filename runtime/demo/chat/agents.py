@@ -87,7 +87,7 @@ def chat_agents(
 
     ``folder`` is what ``research`` reads; ``skills`` are the user's own; new ones are written into
     ``skills_folder``.  A skill of the user's named ``skill-writer`` takes the place of ours.
-    ``system`` replaces what ``main`` is told to be.  Reads a file at once, so call it at start-up.
+    ``system`` replaces the prompt of ``main``.  Reads a file at once, so call it at start-up.
     """
     clock, reading = clock_tool(ports), file_tools(ports, folder)
     ours = [structs.replace(each, model=models.skill_writer) for each in _shipped_skills()]

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class DyingJournal:
-    """Passes everything on to ``inner``, and dies when it is told to.
+    """Passes everything on to ``inner``, and dies on command.
 
     ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
     be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens,

@@ -204,7 +204,7 @@ def _faulty(tool: Tool[..., Any], plan: Plan) -> Callable[..., Any]:
         due = plan.due_in_tool(tool.name)
         return due[0] if due and plan.strike(due[0], tool.name) else None
 
-    # Whoever asks whether it is async, or makes a new tool of it, sees the function itself.
+    # A check for async, or a new tool made of it, sees the function itself.
     if tool.is_async:
 
         @functools.wraps(tool.fn)

@@ -165,7 +165,7 @@ def _results(history: History) -> Mapping[str, list[e.SessionResult]]:
 def _reports(
     history: History, opening: e.SessionOpen, own: Sequence[Event], found: Sequence[e.SessionResult]
 ) -> Iterator[str]:
-    """What a child's parent was told, against what it was to be told."""
+    """The results that a child's parent got, against those that it should have got."""
     child = f"child {opening.run_id} of run {opening.parent_run_id}"
     ends = {x.session: x for x in own if isinstance(x, e.SessionEnd)}
     end = own[-1] if own and isinstance(own[-1], e.AgentComplete) else None

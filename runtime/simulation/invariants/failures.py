@@ -88,7 +88,7 @@ def _failures(history: History, run_id: str, own: Sequence[Event]) -> Iterator[_
                     )  # fmt: skip
             case e.Ending(outcome="failed") if event.reason != told:
                 told = event.reason
-                # Whoever says that it has failed has said it to its caller, too.
+                # A session that ended in failure has reported it to its caller, too.
                 is_meant = event.output_json is not NULL and event.output == event.reason
                 if not is_meant:
                     is_struck = _is_struck(history, "model", agent)

@@ -152,7 +152,7 @@ def _is_unheard(history: History, event: Event) -> bool:
 
 
 def _unaccounted_sends(history: History) -> Iterator[str]:
-    """What a user was told is accepted, and what of it is in no inbox."""
+    """Messages whose receipt says accepted, and which are in no inbox."""
     accepted: dict[tuple[str, str], list[Sent]] = defaultdict(list)
     for sent in history.sent:
         if sent.verb == "say" and sent.status == "accepted" and sent.run_id in history.inbox:

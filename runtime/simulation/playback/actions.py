@@ -1,4 +1,4 @@
-"""Actions: what runs did, a line each, to be compared with what their counterparts did.
+"""Actions: what each run did, one line per action, for comparison with its counterpart.
 
     helper, step 1: refund(order=7) → "paid back"
     helper: session 1: completed, "It is paid back."
@@ -43,7 +43,7 @@ class RunLane(Struct, frozen=True):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing more comes of it by itself.  What code waits for shows nowhere."""
+        """Whether it does nothing more by itself.  What code waits for shows nowhere."""
         last = self.events[-1] if self.events else None
         is_of_model = any(isinstance(x, e.SessionStart) and x.side for x in self.events)
         rests = is_of_model and isinstance(last, _REST) and not self.has_mail
@@ -70,7 +70,7 @@ class Action(Struct, frozen=True):
 def names_of(
     lanes: Iterable[RunLane], known: Mapping[str, str] | None = None, taken: Iterable[str] = ()
 ) -> dict[str, str]:
-    """What runs are called, by id, those above first.
+    """The names of runs by id, parents first.
 
     ``known`` are names that some have already, ``taken`` those that no other gets.
     """
@@ -87,7 +87,7 @@ def names_of(
 
 
 def unheard(lane: RunLane) -> dict[str, str]:
-    """The calls whose answer is not compared, with what is said instead.
+    """The calls whose result is not compared, each with the words used instead.
 
     There was none, or it was a refusal (no such tool, bad arguments), in the library's own words.
     """
@@ -110,7 +110,7 @@ def actions_of(
 
 
 class _Answers(Struct, frozen=True):
-    """What each call of a run came to."""
+    """The result of each call of a run."""
 
     results: Mapping[str, e.AgentToolComplete]
     unheard: Mapping[str, str]

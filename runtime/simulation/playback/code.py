@@ -22,7 +22,7 @@ __all__ = ["recorded_code"]
 def recorded_code(
     agent: AgentDefinition, replies: Replies, real_tools: Iterable[str] = ()
 ) -> AgentDefinition:
-    """``agent``, whose conversations with models go as they went; others are left as they are."""
+    """``agent`` with recorded models in its sessions; agents of models are returned unchanged."""
     execute = agent.execute
     if execute is None:
         return agent

@@ -45,7 +45,7 @@ RESTARTED: Final = (
 
 
 class WentOtherwise(CopiedWhole, AssertionError):
-    """A recording, played again, went otherwise."""
+    """A recording that was played again had another course."""
 
     def __init__(self, name: str, problems: list[str]) -> None:
         self.problems = problems
@@ -69,7 +69,7 @@ class Playback(Struct, frozen=True):
 
 
 def compared(recording: Recording, lanes: list[RunLane], counterparts: Counterparts) -> Playback:
-    """What the runs of ``recording`` did, beside what those of now have done."""
+    """The actions of the runs of ``recording`` beside those of the runs of now."""
     pairs = _Pairs(recording, lanes, counterparts)
     then, now = list(pairs.then()), list(pairs.now())
     found = _differences(then, now)
@@ -171,7 +171,7 @@ def _pairs(then: list[Action], now: list[Action]) -> Iterator[tuple[Action | Non
 
 
 def _excerpts(*texts: str) -> Iterator[str]:
-    """Long texts, cut so that what differs is seen."""
+    """Long texts, cut so that the difference stays visible."""
     alike = sum(1 for _ in takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False)))
     start = max(0, alike - BEFORE) if max(map(len, texts)) > WIDTH else 0
     for text in texts:

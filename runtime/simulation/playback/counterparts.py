@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Struct | str | bytes)
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[str], str]:
-    """What puts ``names`` in the place of the ids in a text, the longest id first."""
+    """A function that replaces the ids in a text by ``names``, the longest id first."""
     # Ids of questions begin with that of their run.
     ids = sorted(names, key=lambda each: (-len(each), each))
     pattern = re.compile("|".join(map(re.escape, ids)) or "(?!)")
@@ -36,7 +36,7 @@ class Counterparts:
         self._renamed: Callable[[str], str] | None = None
 
     def meet(self, then: str, now: str) -> None:
-        """``now`` is what was ``then``."""
+        """Note that ``now`` is the counterpart of ``then``."""
         self._now[then] = now
         self._then[now] = then
         self._renamed = None
@@ -50,11 +50,11 @@ class Counterparts:
         return self._then.get(now)
 
     def pairs(self) -> Iterable[tuple[str, str]]:
-        """Of each, its id in the recording and now."""
+        """The pairs of ids: in the recording, and now."""
         return self._now.items()
 
     def as_now(self, said: T) -> T:
-        """What the recording says, wherever an id is in it, in the ids of now."""
+        """A value of the recording, with every id in it replaced by that of now."""
         match said:
             case str():
                 return cast("T", self._as_now(said))

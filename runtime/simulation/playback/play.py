@@ -81,7 +81,7 @@ def replay_recording(
 
 
 class _Agents(Struct, frozen=True):
-    """Whose recording it is."""
+    """The agents that the recording is played with."""
 
     spec: str
     folder: str | Path | None
@@ -170,7 +170,7 @@ class _Player:
         return next(own, place + 1)
 
     def _reach(self, place: int) -> None:
-        """Say what was said before this place."""
+        """Send every message that precedes this place."""
         while self._next < len(self._cues) and self._cues[self._next].place < place:
             cue = self._cues[self._next]
             if isinstance(cue.event, e.SessionVariables):
@@ -180,7 +180,7 @@ class _Player:
 
     def _say(self, event: Event) -> None:
         to = self._counterparts.now_of(event.run_id)
-        if to is None:  # Never begun, this time: what it does not say is told.
+        if to is None:  # Not begun this time: the comparison shows what is missing.
             return
         event = self._counterparts.as_now(event)
         fresh: Any = structs.replace(
@@ -218,7 +218,7 @@ class _Player:
                 pass
 
     def _meet(self, run: RecordedRun, child: e.AgentChild) -> None:
-        """A run began another: which one was it then?"""
+        """A run has started a child: find its counterpart in the recording."""
         left = [
             x.event
             for x in run.own
@@ -232,7 +232,7 @@ class _Player:
             self._counterparts.meet(then.child_run_id, child.child_run_id)
 
     def _pair(self, run: RecordedRun, kind: type[Event], field: str, now: str) -> None:
-        """The next one of its kind is what it was then."""
+        """Pair it with the next run of the same kind in the recording."""
         ids = (getattr(x.event, field) for x in run.own if isinstance(x.event, kind))
         then = next((x for x in ids if self._counterparts.now_of(x) is None), None)
         if then is not None:
@@ -252,7 +252,7 @@ class _Player:
 
 
 def _cues(recording: Recording, agents: _Agents) -> list[Placed]:
-    """What came from outside, in order: users, channels, schedules, and tools' own messages."""
+    """Inputs in order: from users, channels and schedules, and the messages that tools send."""
     cues: list[Placed] = []
     for run in recording.runs.values():
         for placed in run.inbox:
@@ -277,7 +277,7 @@ def _is_said(placed: Placed, run: RecordedRun, recording: Recording, agents: _Ag
         runs = agents.spec and (speaker.is_code or _tool_at(speaker, placed) in agents.real_tools)
         return event.from_run and not runs
     if isinstance(event, _ENDINGS):
-        # What a run below is told comes from above, when those above are told.
+        # A child's messages come from its parent, when the parent gets its own.
         return not any(
             isinstance(x.event, _ENDINGS) and x.place < placed.place
             for above in _above(run, recording)
@@ -310,7 +310,7 @@ def _above(run: RecordedRun, recording: Recording) -> list[RecordedRun]:
 
 
 def _models_of(setup: Setup) -> set[str]:
-    """The models that are named, wherever they stand."""
+    """All models that definitions refer to by name."""
     prompts: list[PromptDefinition] = [*setup.prompts]
     for agent in setup.reached():
         sides = (side for side in (agent.side_a, agent.side_b) if side is not None)

@@ -39,7 +39,7 @@ class BadRecording(OperatorError):
 
 
 class Placed(Struct, frozen=True):
-    """An event, and how many stand before it in the recording."""
+    """An event, and the number of events before it in the recording."""
 
     place: int
     event: Event
@@ -50,7 +50,7 @@ class RecordedRun(Struct, kw_only=True):
 
     run_id: str
     parent_run_id: str | None = None
-    """``None`` for the one that was exported, whoever began it."""
+    """``None`` for the run that was exported, even if it had a parent."""
     agent: str
     """Its agent at the end: a run may be handed over."""
     own: list[Placed] = field(default_factory=list)
@@ -65,12 +65,12 @@ class RecordedRun(Struct, kw_only=True):
 
     @property
     def opening(self) -> e.SessionOpen:
-        """How it was begun."""
+        """The event that opened it."""
         return next(x.event for x in self.inbox if isinstance(x.event, e.SessionOpen))
 
     @property
     def lane(self) -> RunLane:
-        """What it wrote."""
+        """Its own lane."""
         own = [placed.event for placed in self.own]
         taken = {
             item.seq
@@ -111,7 +111,7 @@ class Recording(Struct, kw_only=True):
         return [run.lane for run in self.runs.values()]
 
     def transcript(self) -> list[str]:
-        """Who said what, a line each, run by run."""
+        """The conversation of each run, one line per message."""
         lanes = self.lanes()
         names = names_of(lanes)
         return [

@@ -42,7 +42,7 @@ STATE: Final = "__hubbub_state"
 
 
 class _Answer(Struct, frozen=True):
-    """What a model call came to: a reply, or the words in which it failed."""
+    """The outcome of a model call: a reply, or the error message."""
 
     place: int
     at: int
@@ -53,7 +53,7 @@ class _Answer(Struct, frozen=True):
 
 
 class _Result(Struct):
-    """What a tool call came to, with what it wrote and started on the way."""
+    """The result of a tool call, with the files, values and children it made."""
 
     at: Placed
     """Its result, or that it gave the conversation away."""
@@ -197,7 +197,7 @@ class Replies:
 
 
 class RecordedModel:
-    """A model that says what the recorded ones said, for every caller."""
+    """A model that gives the recorded replies, to every caller."""
 
     name = "recorded"
 
@@ -212,7 +212,7 @@ class RecordedModel:
 
 
 def recorded_tool(tool: Tool[..., Any], replies: Replies) -> Tool[..., Any]:
-    """``tool`` with its schema, whose calls come to what they came to; it is never called."""
+    """``tool`` with its schema and its recorded results; its function is never called."""
 
     async def give_back(**arguments: Any) -> ToolResult:
         return await replies.result(tool.name, arguments[STATE])
@@ -224,7 +224,7 @@ def recorded_tool(tool: Tool[..., Any], replies: Replies) -> Tool[..., Any]:
 
 
 def _answers(run: RecordedRun) -> Iterator[_Answer]:
-    """What each model call of the run came to, in order; those that came to nothing left out."""
+    """The outcomes of the run's model calls, in order, without calls that had none."""
     words: list[Event] = []
     last: e.AgentStep | None = None
     for placed in run.own:
@@ -265,7 +265,7 @@ def _is_of_model(end: e.SessionEnd, last: e.AgentStep | None) -> bool:
 
 
 def _results(run: RecordedRun) -> Iterator[_Result]:
-    """What each call of a tool came to that was carried out."""
+    """The results of the tool calls that were carried out."""
     written: list[Placed] = []
     interrupted: set[int] = set()
     names: dict[str, str] = {}

@@ -38,7 +38,7 @@ DELEGATING: Final = (e.AgentChild, e.AgentMessage, e.AgentHandoff, e.SessionVari
 
 
 class _Side(Struct):
-    """What one side of an agent was seen doing."""
+    """What the recording shows of one side of an agent."""
 
     called: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Its own tools, with the arguments that were seen."""
@@ -53,7 +53,7 @@ class _Side(Struct):
 
 
 class _Agent(Struct):
-    """What the runs of an agent were seen doing."""
+    """What the recording shows of an agent."""
 
     is_code: bool = False
     is_two_sided: bool = False
@@ -80,7 +80,7 @@ def stand_ins(recording: Recording, model: Model, replies: Replies) -> Setup:
 
 
 class _Reader:
-    """Goes through the lanes and notes what each agent was seen doing."""
+    """Goes through the lanes and collects what they show of each agent."""
 
     def __init__(self, recording: Recording) -> None:
         self.agents: dict[str, _Agent] = {}
@@ -223,7 +223,7 @@ def _arguments(call: ToolCall | None) -> dict[str, Any]:
 
 
 class _Maker:
-    """Makes definitions of what was seen."""
+    """Makes definitions from that."""
 
     def __init__(
         self, reader: _Reader, model: Model, replies: Replies, recording: Recording
@@ -307,7 +307,7 @@ class _Maker:
         return self._tools[name]
 
     async def _execute(self, input: Any, ctx: Any) -> Any:
-        """Do what the code of a run was seen doing, when it did it."""
+        """Repeat what the run's code did, at the same times."""
         run_id = self._replies.counterparts.then_of(ctx.run_id)
         run = self._recording.runs.get(run_id or "")
         for placed in run.own if run is not None else ():
@@ -344,7 +344,7 @@ def _tool_name(skill: str) -> str:
 
 
 def _failure(reason: str) -> Exception:
-    """What is told as ``TypeName: message``, as it was."""
+    """An exception that is reported as ``TypeName: message``, as the recorded one was."""
     name, _, message = reason.partition(": ")
     if not message or not name.isidentifier():
         return RuntimeError(reason)

@@ -42,7 +42,7 @@ class _Tree(Struct):
 
 
 async def read_journal(journal: Journal) -> History:
-    """Everything in a store that nobody has open."""
+    """All events of a store that is not in use."""
     history = History()
     await read_store(journal, history)
     return history

@@ -1,4 +1,4 @@
-"""What a world, a scenario or a strategy is given, checked before anything runs.
+"""The arguments of worlds, scenarios and strategies, checked before anything runs.
 
 A test in which nothing can happen as it says passes forever.  So whatever could mean nothing is
 refused, in one line that names the argument, what is wrong with it and what there is:
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class NotAsync(BadValue):
-    """What is to be awaited is the work of a plain function."""
+    """An async function was expected, and a plain one was given."""
 
     def __init__(self, what: str, function: object, remedy: str = "") -> None:
         name = getattr(function, "__name__", type(function).__name__)
@@ -71,7 +71,7 @@ def setup_of(setup: object) -> Setup:
 
 
 def check_agents(what: str, names: Iterable[str], setup: Setup) -> None:
-    """Raise for a name that is that of no agent of the setup."""
+    """Raise for a name of no agent in the setup."""
     unknown = sorted(set(names) - {agent.name for agent in setup.agents})
     if unknown and (known := _definitions(setup)) is not None:
         for name in unknown:
@@ -90,7 +90,7 @@ def _definitions(setup: Setup) -> Definitions | None:
 
 
 def check_world(setup: Setup, faults: Sequence[WorldFault], store: StoreName) -> None:
-    """Raise for a store that there is not, and for faults that could strike nothing."""
+    """Raise for an unknown store, and for faults that cannot strike anything."""
     check_store("store", store)
     _check_faults(faults)
     for number, fault in enumerate(faults):

@@ -1,4 +1,4 @@
-"""What bounds a world, and whether it held."""
+"""The limits of a world, and the invariant that they hold."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -77,7 +77,7 @@ Invariant: TypeAlias = Callable[[History], Iterable[str] | None]
 
 
 def with_limits_of(setup: Setup, invariants: Mapping[str, Invariant]) -> dict[str, Invariant]:
-    """The same invariants, of which ``budgets_held`` knows the limits of ``setup``.
+    """The same invariants, with ``budgets_held`` using the limits of ``setup``.
 
     What somebody has made with ``held`` stays as it is.
     """

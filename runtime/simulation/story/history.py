@@ -61,7 +61,7 @@ class Life(Struct, kw_only=True):
 
 
 class Sent(Struct, kw_only=True):
-    """What a user did, and what the hub said to it.
+    """What a user did, and the status of its receipt.
 
     ``verb`` is ``say`` except for an opening (``text`` is its input, in JSON where it is no text)
     and for what ends or interrupts (``text`` is the reason).  ``status`` is that of the receipt;
@@ -118,7 +118,7 @@ class Heard(Struct, kw_only=True, frozen=True, gc=False):
 class History(Struct, kw_only=True, dict=True):
     """What happened.  ``events`` are all durable ones, of every run and lane, in store order.
 
-    While the world is still open, what the store has (``events``, ``runs``, and all that is told
+    While the world is still open, what the store has (``events``, ``runs``, and everything derived
     of them: ``said``, ``outcome``, …) is what ``World.read`` has found there.
     """
 
@@ -166,7 +166,7 @@ class History(Struct, kw_only=True, dict=True):
         runs: Mapping[str, RunInfo],
         waiting: Mapping[str, Sequence[InLane]],
     ) -> None:
-        """This is what the store has now."""
+        """Set the contents of the store."""
         self.events, self.runs, self.waiting = events, runs, waiting
         for derived in ("own", "inbox", "threads"):
             self.__dict__.pop(derived, None)
@@ -178,7 +178,7 @@ class History(Struct, kw_only=True, dict=True):
 
     @property
     def dead_letters(self) -> list[e.HubDeadLetter]:
-        """What nobody will handle, as listeners were told."""
+        """The dead letters that listeners got."""
         return [x.event for x in self.heard if isinstance(x.event, e.HubDeadLetter)]
 
     @property
@@ -201,7 +201,7 @@ class History(Struct, kw_only=True, dict=True):
         return next((x for x in own if isinstance(x, e.Ending)), None)
 
     def said(self, run_id: str) -> list[str]:
-        """What the run has said to its user, in order."""
+        """The texts of the run for its user, in order."""
         own = self.own.get(run_id, ())
         return [x.text for x in own if isinstance(x, e.AgentText)]
 
@@ -239,7 +239,7 @@ class History(Struct, kw_only=True, dict=True):
 
 
 class _Trace:
-    """Tells a history, life by life."""
+    """Writes a history as lines, life by life."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -291,7 +291,7 @@ def _done(history: History) -> Iterator[Sent | Skipped]:
 
 
 def _names(history: History) -> dict[str, str]:
-    """Short names of runs, that say who began whom."""
+    """Short names of runs, which show the parent of each."""
     names: dict[str, str] = {}
     children: dict[str, int] = {}
     for run_id, parent in _parents(history):
@@ -302,7 +302,7 @@ def _names(history: History) -> dict[str, str]:
 
 
 def _parents(history: History) -> Iterator[tuple[str, str]]:
-    """Runs, and who began them, in the order of their creation.
+    """Runs with their parents, in the order of their creation.
 
     A world that was cut short has not read its store: then they are those with a dispatched event.
     """

@@ -49,7 +49,7 @@ def new_log() -> deque[Logged]:
 
 
 class Logbook:
-    """Takes what is logged, except for what faults have raised: ``History.injected`` tells that."""
+    """Takes what is logged, except for errors of injected faults (see ``History.injected``)."""
 
     def __init__(self, logged: deque[Logged], now: Callable[[], float]) -> None:
         self._logged = logged

@@ -1,4 +1,4 @@
-"""``Setup``: what a simulated world runs, as one gives it to ``Runtime``."""
+"""``Setup``: what a simulated world runs, as arguments of ``Runtime``."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +88,7 @@ class Setup(Struct, frozen=True, kw_only=True):
         return Definitions(self.agents, self.prompts, self.tools, self.hooks, self.skills)
 
     def arguments(self) -> dict[str, Any]:
-        """What ``Runtime`` is given."""
+        """The arguments for ``Runtime``."""
         others = ("options", "code")
         own = {name: getattr(self, name) for name in self.__struct_fields__ if name not in others}
         return {**own, **self.options}

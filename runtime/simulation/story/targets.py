@@ -1,4 +1,4 @@
-"""What Hypothesis is told, where a world is played under it: what to seek, and what to print.
+"""What a world tells Hypothesis when played in its test: what to maximise, and what to print.
 
 Nothing of this does anything outside of a test of Hypothesis, or without Hypothesis.
 """
@@ -52,6 +52,6 @@ def depth_of(history: History) -> int:
 
 
 def interleavings_of(history: History) -> int:
-    """How often another run comes to a word, in what listeners were told."""
+    """How often successive events that listeners got are of different runs."""
     runs = [each.event.run_id for each in history.heard if each.event.lane]
     return sum(one != two for one, two in pairwise(runs))

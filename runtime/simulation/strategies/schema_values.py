@@ -1,7 +1,7 @@
 """Values that a JSON Schema describes, for the arguments of tools.
 
 Of the schema it reads what ``@tool`` and ``required_schema`` write (agents/definitions/schema.py).
-What it does not know is any value: whoever needs exactness asks the tool itself.
+What it does not know is any value: for exactness ask the tool itself.
 """
 
 from collections.abc import Mapping

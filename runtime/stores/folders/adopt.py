@@ -91,7 +91,7 @@ def _folder_of(one: ForeignRun | Broken) -> str:
 
 
 def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
-    """Whether a run of the store has another one on record as its child."""
+    """Whether a run of the store has recorded another one as its child."""
 
     def knows(parent: str, run_id: str) -> bool:
         try:
@@ -109,7 +109,7 @@ def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
 def _with_free_names(
     found: Sequence[ForeignRun | Broken], reader: StoreReader
 ) -> list[ForeignRun | Broken]:
-    """Of several folders with one key or descriptor the one heard from last is adopted."""
+    """Of several folders with one key or descriptor, the one spoken to last is adopted."""
     taken: dict[tuple[str, Addressing], str] = {}
     left_out: dict[str | None, Broken] = {}
     foreign = [one for one in found if isinstance(one, ForeignRun)]
@@ -148,7 +148,7 @@ def _last_heard(one: ForeignRun) -> int:
 
 
 def _trees(found: Iterable[ForeignRun]) -> list[list[ForeignRun]]:
-    """Who goes in together: each tree begins with the run that all others stand below."""
+    """The runs that are imported together: trees, each with its root first."""
     by_id = {one.text.run_id: one for one in found}
     below: dict[str, list[ForeignRun]] = {}
     tops = []
@@ -253,7 +253,7 @@ def _has(reader: StoreReader, digest: str) -> bool:
 
 
 def problems_of(found: Sequence[Found]) -> tuple[str, ...]:
-    """What users must know: folders that were left out, and what was missing in others."""
+    """The problems to report: folders that were left out, and gaps in others."""
     problems: list[str] = []
     for one in found:
         problems += [str(one)] if isinstance(one, Broken) else one.warnings

@@ -22,7 +22,7 @@ class ConversationReader:
         try:
             row = self._store.row(run_id)
             return None if row is None else info_of(row)
-        except BadValue:  # Which is told when the run is read.
+        except BadValue:  # It is reported when the run is read.
             return None
 
     def read(self, run_ids: Iterable[str], after: int) -> tuple[Sequence[Event], int]:

@@ -1,4 +1,4 @@
-"""``RunText``: what a ``run.jsonl`` holds, read back and looked at by itself.
+"""``RunText``: the contents of a ``run.jsonl``, read back and checked alone.
 
     bytes ──► RunText   the run up to its last whole batch, with a warning for what was torn off
           └─► Broken    what is wrong, where, and what to do; the file stays
@@ -6,7 +6,7 @@
 Rules
 -----
 * Nothing here changes a file, and nothing that is in one raises.
-* What ``hubbub fsck`` would tell of the run by itself, once it is in a store, is told here.
+* What ``hubbub fsck`` would report of the run alone, once it is in a store, is reported here.
 """
 
 from typing import Final
@@ -56,7 +56,7 @@ class Broken(Struct, frozen=True, kw_only=True):
     remedy: str
 
     def __post_init__(self) -> None:
-        # Names on a disk are bytes, and what is told of them is text.
+        # Names on a disk are bytes, and messages about them are text.
         for name in ("file", "what", "remedy"):
             said = getattr(self, name)
             if not said.isprintable():
@@ -97,7 +97,7 @@ class _Wrong(CopiedWhole, Exception):
 
 
 def read_run(disk: Disk, path: str, run_id: str) -> RunText | Broken:
-    """What the file in the folder at ``path``, that of a run, comes to."""
+    """Read the ``run.jsonl`` in a run's folder at ``path``."""
     file = f"{path}/{RUN}"
     try:
         data = disk.read(file)
@@ -111,7 +111,7 @@ def read_run(disk: Disk, path: str, run_id: str) -> RunText | Broken:
 
 
 def unreadable(path: str, error: OSError, file: str = "") -> Broken:
-    """A folder, or a file in it, that the system does not let one read."""
+    """The problem of a folder or file that the system does not let us read."""
     what = error.strerror or str(error)
     return Broken(folder=path, file=file or path, line=0, what=what, remedy="make it readable")
 

@@ -246,7 +246,7 @@ class SqliteStore(SqliteReads):
         self._published |= notes
 
     def forget_submitted(self) -> None:
-        """Drop what is submitted, or will be, and is not being written yet; nobody is told."""
+        """Drop what is submitted, or will be, and is not being written yet, without a callback."""
         self._over += len(self._queue)
         self._queue.clear()
         self._is_forgetful = True
