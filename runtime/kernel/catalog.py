@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.signature import is_pydantic
 from hubbub.agents.model import Model, ToolSpec
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
@@ -194,7 +195,11 @@ def _input_decoder(definition: AgentDefinition) -> Callable[[Json], Any]:
         try:
             return msgspec.json.decode(input_json, type=wanted)
         except (msgspec.ValidationError, TypeError) as error:
-            raise BadValue(f"input of {definition.name}", str(error)) from None
+            problem = str(error)
+            if is_pydantic(wanted):
+                name = wanted.__qualname__
+                problem = f"{name} is a pydantic model; take a dict, for {name}.model_validate"
+            raise BadValue(f"input of {definition.name}", problem) from None
 
     return decode
 

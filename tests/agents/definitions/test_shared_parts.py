@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from hubbub import external_tool, tool
+from hubbub import RunContext, Runtime, agent, external_tool, tool
 from hubbub.agents.definitions.answers import AnswerReader
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
 from hubbub.agents.definitions.schema import read_schema
@@ -97,3 +97,17 @@ def test_a_tool_that_takes_a_pydantic_model_is_refused_with_the_remedy() -> None
 
     with pytest.raises(DefinitionError, match=r"Trip is a pydantic model.*Trip\.model_validate"):
         tool(book)
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("R-01", "U-09")
+async def test_a_code_agent_whose_input_is_a_pydantic_model_is_refused_one_with_the_remedy() -> (
+    None
+):
+    @agent("books")
+    async def books(input: Trip, ctx: RunContext) -> str:
+        return ""
+
+    async with Runtime([books], store="memory") as rt:
+        with pytest.raises(BadValue, match=r"take a dict, for Trip\.model_validate"):
+            await rt.start("books", {"seats": []})
