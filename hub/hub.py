@@ -126,7 +126,12 @@ class Hub(Asking, Subscribing):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Commit what is submitted, end every stream, cancel every handler; idempotent."""
+        """Commit what is submitted, end every stream, cancel every handler; idempotent.
+
+        What was submitted before the call is dispatched, too.  What listeners and other tasks emit
+        meanwhile is committed, and dispatched as far as the hub is not closed by then: it does not
+        wait for them to come to an end.
+        """
         try:
             with anyio.CancelScope(shield=True):
                 if not self.pipeline.is_closed:

@@ -359,7 +359,10 @@ async def check_closing_the_store_is_idempotent(make_journal: MakeJournal) -> No
     journal.submit(commit)
     await journal.flush()
     assert len(commit.written) == 1
+    last = Commit(events=(CustomEvent.of("test:last"),))
+    journal.submit(last)
     await journal.aclose()
+    assert len(last.written) == 1
     await journal.aclose()
 
 

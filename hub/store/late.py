@@ -77,8 +77,11 @@ class LateJournal:
         self._tasks.start(self._commit_late(), name="late journal", lives_on=True)
 
     async def aclose(self) -> None:
-        await self._tasks.aclose()
-        await self._inner.aclose()
+        try:
+            await self._tasks.aclose()
+        finally:
+            self._hand_on()
+            await self._inner.aclose()
 
     def submit(self, commit: Commit) -> None:
         self._queue.append(commit)

@@ -75,6 +75,8 @@ def agents(place: str) -> list[AgentDefinition]:
 
 async def main(store: str, place: str) -> None:
     def listen(event: Any) -> None:
+        if place == "while a listener answers itself":
+            rt.hub.emit(CustomEvent.of("program:note", durable=True))
         if event.type == "program:work":
             leave(place, "listener")
         if event.type == "agent:start":

@@ -348,6 +348,21 @@ def test_a_plain_tool_that_blocks_does_not_hold_the_process(
 
 
 @pytest.mark.spec("G-02")
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_ctrl_c_ends_the_program_though_a_listener_answers_each_event_with_another(
+    loop: str, tmp_path: Path
+) -> None:
+    for number in range(scale(1, 10)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        process = begin(folder, loop, "sqlite", "while a listener answers itself")
+        time.sleep(0.1 + number * 0.013)
+        process.send_signal(signal.SIGINT)
+        assert end(process) in (-signal.SIGINT, 128 + signal.SIGINT), number
+        assert not lost(folder), number
+
+
+@pytest.mark.spec("G-02")
 @pytest.mark.parametrize(("loop", "kept"), LIVES)
 def test_ctrl_c_ends_the_program_at_any_moment(loop: str, kept: str, tmp_path: Path) -> None:
     """Once, or twice in a row: the second one comes while it is being left."""

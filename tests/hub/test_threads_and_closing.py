@@ -5,12 +5,15 @@ from functools import partial
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
 from hubbub import CustomEvent, Hub, Runtime, agent
+from hubbub.hub import pipeline
 from hubbub.hub.errors import Closed, WrongThread
 from hubbub.hub.store.late import LateJournal
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +186,77 @@ async def test_leaving_commits_and_dispatches_what_was_submitted(journal, ports)
         for n in range(5):
             hub.emit(tick(n))
     assert got == [0, 1, 2, 3, 4]
+
+
+@pytest.fixture(params=["memory", "late", "sqlite"])
+def store(request, ports, tmp_path):
+    if request.param == "sqlite":
+        return sqlite_store(tmp_path / "store", ports=ports)
+    return MemoryJournal() if request.param == "memory" else LateJournal(MemoryJournal())
+
+
+async def numbers_on_record(store):
+    """The numbers of the ticks in a store, which is opened once more."""
+    async with Hub(journal=store) as hub:
+        return [event.data["n"] for event in await hub.read(types="test:tick")]
+
+
+@pytest.mark.spec("H-15", "G-02")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_leaving_ends_though_a_listener_answers_each_event_with_another(
+    store, ports, is_cancelled, monkeypatch
+):
+    """As a log of what happened does that listens to everything, itself included."""
+    monkeypatch.setattr(pipeline, "MAX_NESTED", 1_000)  # Within one dispatch, in memory.
+    emitted = []
+
+    def note(event):
+        hub.emit(tick(len(emitted)))
+        emitted.append(len(emitted))  # It was accepted: so it is kept.
+
+    with anyio.CancelScope() as scope:
+        async with Hub(journal=store, ports=ports) as hub:
+            hub.subscribe("*", note)
+            hub.emit(CustomEvent.of("test:first"))
+            if is_cancelled:
+                scope.cancel()
+    at_the_end = len(emitted)
+    assert await numbers_on_record(store) == emitted
+    assert len(emitted) == at_the_end, "no listener runs any more"
+
+
+@pytest.mark.spec("H-15", "G-02")
+async def test_leaving_ends_though_tasks_emit_and_publish_without_a_pause(store, ports):
+    """Each of them gets ``Closed`` in the end, and what had returned before is on record."""
+    published, ended = [], []
+
+    async def publish_on(first):
+        number = first
+        try:
+            while True:
+                await hub.publish(tick(number))
+                published.append(number)
+                number += 3
+        except Closed:
+            ended.append(first)
+
+    async def emit_on():
+        try:
+            while True:
+                hub.emit(tick(-1))
+                await anyio.lowlevel.checkpoint()
+        except Closed:
+            ended.append("emits")
+
+    async with anyio.create_task_group() as group, Hub(journal=store, ports=ports) as hub:
+        for first in range(3):
+            group.start_soon(publish_on, first)
+        group.start_soon(emit_on)
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+    assert sorted(ended, key=str) == [0, 1, 2, "emits"]
+    assert len(published) > 3
+    assert set(published) <= set(await numbers_on_record(store))
 
 
 @pytest.mark.spec("H-15")
