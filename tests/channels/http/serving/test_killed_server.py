@@ -120,6 +120,7 @@ def test_a_signal_ends_an_open_stream_with_its_last_frame_and_the_run_goes_on_la
         assert last == Frame("", "hubbub:end", {"reason": "shutdown"})
         assert served.wait() == 0
         assert time.monotonic() - began < 10
+        assert served.stderr == ""
     with (
         ServeProcess(here, "my_counter", "--backend", backend) as served,
         served.client() as client,
