@@ -1,12 +1,12 @@
 """The far ends of hubbub's own channels, for the conformance kit: a terminal and an HTTP client."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import httpx
-from anyio.abc import TaskGroup
 
 from hubbub import Hub, Runtime, agent
 from hubbub.channels import run_console
@@ -14,11 +14,14 @@ from hubbub.channels.conformance import ANN, PARTNER, OpenHub, partner
 from hubbub.channels.http.app import HttpApp
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
+from support.asgi_clients import EventSource, Frame, event_source
 from support.fake_terminal import FakeTerminal
 
 __all__ = ["attach_console", "attach_http", "open_partner"]
 
 TOKEN: Final = "token-71c0ffee5e6c2e74"
+
+HEAD: Final = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def open_partner(store: Callable[[], Journal | str], ports: Ports) -> OpenHub:
@@ -94,33 +97,25 @@ async def attach_console(hub: Hub) -> AsyncIterator[ConsoleDriver]:
 
 
 class HttpDriver:
-    """People with HTTP clients: they post, and read the records of their conversation."""
+    """People with browsers: they post, and read one stream of events, taken up where it was cut."""
 
     secrets = (TOKEN,)
     is_attached = True
 
-    def __init__(self, client: httpx.AsyncClient, group: TaskGroup) -> None:
+    def __init__(self, app: HttpApp, client: httpx.AsyncClient) -> None:
+        self._app = app
         self._client = client
-        self._group = group
-        self._runs: dict[str, str] = {}
-        self._shown: dict[str, list[str]] = {}
+        self._people: dict[str, str] = {}
+        self._shown: defaultdict[str, list[str]] = defaultdict(list)
         self._asked: dict[str, str] = {}
-        self._fails = False
+        self._source = EventSource()
 
     async def say(self, text: str, *, person: str = ANN, key: str = "") -> None:
+        message = {"content": text, "key": key or None}
         answer = await self._client.post(
-            "/api/runs",
-            json={
-                "agent": PARTNER,
-                "session_key": _key(person),
-                "message": {"content": text, "key": key or None},
-            },
+            "/api/runs", json={"agent": PARTNER, "session_key": _key(person), "message": message}
         )
         assert answer.status_code in (200, 202), answer.text
-        run_id = answer.json()["run_id"]
-        if self._runs.get(person) != run_id:
-            self._runs[person] = run_id
-            self._group.start_soon(self._follow, person, run_id)
 
     async def answer(self, text: str, *, person: str = ANN) -> None:
         answer = await self._client.post(
@@ -129,43 +124,41 @@ class HttpDriver:
         assert answer.status_code < 500, answer.text
 
     def shown(self, person: str = ANN) -> str:
-        return "\n".join(self._shown.get(person, ()))
+        return "\n".join(self._shown[person])
 
     def fail_next(self) -> None:
-        self._fails = True
+        self._source.vanishes_at = self._source.sends + 1
 
-    async def come_back(self, person: str) -> None:
-        """Read the conversation that a person has already, if there is one."""
-        found = await self._client.get(f"/api/conversations/{_key(person)}")
-        if found.status_code == 200:
-            self._runs[person] = found.json()["run_id"]
-            self._group.start_soon(self._follow, person, self._runs[person])
-
-    async def _follow(self, person: str, run_id: str) -> None:
-        after = "start"
+    async def listen(self) -> None:
+        """Read events as a browser does: from the last id on, whenever the stream has ended."""
+        headers = dict(HEAD)
         while True:
-            after = await self._read(person, run_id, after)
-            await anyio.sleep(0.05)
+            self._source = EventSource()
+            async with event_source(
+                self._app, headers=headers, client=self._source, after="start",
+                types="agent:start,agent:text,session:prompt",
+            ) as source:  # fmt: skip
+                count = 0
+                while not source.ended.is_set() or count < len(source.frames):
+                    for frame in source.frames[count:]:
+                        self._show(frame)
+                        count += 1
+                    await anyio.sleep(0.02)
+            headers["Last-Event-ID"] = source.parser.last_id
+            await anyio.sleep(source.parser.retry / 1000)
 
-    async def _read(self, person: str, run_id: str, after: str) -> str:
-        page = await self._client.get(
-            f"/api/runs/{run_id}/records",
-            params={"after": after, "types": "agent:text,session:prompt"},
-        )
-        if self._fails:  # The answer does not arrive.
-            self._fails = False
-            return after
-        assert page.status_code == 200, page.text
-        for record in page.json()["records"]:
-            self._show(person, record)
-        return str(page.json()["next"])
-
-    def _show(self, person: str, record: dict[str, Any]) -> None:
-        if record["type"] == "session:prompt":
-            self._asked[person] = record["prompt_id"]
-        self._shown.setdefault(person, []).append(
-            record.get("text") or record.get("question") or ""
-        )
+    def _show(self, frame: Frame) -> None:
+        event = frame.json
+        person = self._people.get(event.get("root_run_id", ""), "")
+        match frame.type:
+            case "agent:start":
+                key = event.get("session_key", "")
+                self._people[event["run_id"]] = key.removeprefix("web_").removesuffix("_x")
+            case "agent:text":
+                self._shown[person].append(event["text"])
+            case "session:prompt":
+                self._asked[person] = event["prompt_id"]
+                self._shown[person].append(event["question"])
 
 
 def _key(person: str) -> str:
@@ -175,14 +168,13 @@ def _key(person: str) -> str:
 @asynccontextmanager
 async def attach_http(hub: Hub) -> AsyncIterator[HttpDriver]:
     app = HttpApp(hub, token=TOKEN)
-    head = {"Authorization": f"Bearer {TOKEN}"}
     transport = httpx.ASGITransport(app)
     async with (
         app,
-        httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=head) as client,
+        httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HEAD) as client,
         anyio.create_task_group() as group,
     ):
-        driver = HttpDriver(client, group)
-        await driver.come_back(ANN)
+        driver = HttpDriver(app, client)
+        group.start_soon(driver.listen)
         yield driver
         group.cancel_scope.cancel()
