@@ -74,8 +74,8 @@ class AnycornServer:
         while True:
             try:
                 stream = await listener.accept()
-            except OSError as error:
-                log.error("http.accept_failed", error=error.strerror)
+            except (OSError, anyio.BrokenResourceError) as error:  # On Trio it is the latter.
+                log.error("http.accept_failed", error=str(error.__cause__ or error))
                 await anyio.sleep(PAUSE)
                 continue
             if len(self._open) >= self._connections:
