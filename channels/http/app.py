@@ -141,6 +141,9 @@ class HttpApp:
         async def sending(message: Message) -> None:
             nonlocal has_begun
             has_begun = True
+            if message["type"] == "http.response.start":
+                cors = self.access.cors_headers(scope)
+                message = {**message, "headers": [*message["headers"], *cors]}
             try:
                 await send(message)
             except OSError:
@@ -210,7 +213,6 @@ class HttpApp:
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
             *((k.encode("latin-1"), v.encode("latin-1")) for k, v in answer.headers.items()),
-            *self.access.cors_headers(scope),
             *more,
         ]
         if answer.status not in (204, 304):

@@ -99,8 +99,12 @@ def merged(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class StreamedRequest:
     """One request that is sent to an app by hand, so that its client can leave."""
 
-    def __init__(self, app: Any, method: str, path: str, body: Any = None) -> None:
+    def __init__(
+        self, app: Any, method: str, path: str, body: Any = None, *, breaks_at: int = -1
+    ) -> None:
         self._app = app
+        self._sends_left = breaks_at
+        """After how many sends writing fails; never, if negative."""
         self._scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
             "path": path.partition("?")[0], "raw_path": path.partition("?")[0].encode(),
@@ -133,6 +137,9 @@ class StreamedRequest:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
+        if not self._sends_left:
+            raise BrokenPipeError
+        self._sends_left -= 1
         if message["type"] == "http.response.start":
             self.status = message["status"]
         else:

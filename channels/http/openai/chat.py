@@ -23,10 +23,8 @@ async def create_completion(request: OpenAiRequest) -> ASGIApp:
         raise Refused(503, "the request is on record, but cannot be read")
     headers = {"x-hubbub-run": placed.run_id, **named(placed.ignored)}
     chunks = ChatChunks(question, has_usage=wanted.has_usage)
-    attendance = Attendance(
-        request.host, request.leaving, question, is_thrown_away=placed.is_thrown_away
-    )
+    attendance = Attendance(request.host, request.leaving, question, chunks)
     if wanted.stream:
-        return StreamedAnswer(attendance, chunks, chunks.begin(), chunks.trouble, headers)
-    await wait_for_answer(attendance, chunks, request.receive)
+        return StreamedAnswer(attendance, chunks.begin(), chunks.trouble, headers)
+    await wait_for_answer(attendance, request.receive)
     return JsonAnswer(msgspec.json.encode(chunks.completion()), 200, headers)

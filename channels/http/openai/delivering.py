@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from hubbub.channels.http.openai.answers.following import Following, Teller
 from hubbub.channels.http.openai.answers.question import ClientQuestion
@@ -26,51 +26,61 @@ MAX_SEND: Final = 65_536
 
 DONE: Final = b"data: [DONE]\n\n"
 
-
 Tell: TypeAlias = Callable[[list[bytes]], Awaitable[None]]
 
 
 class Attendance:
     """One client that waits for an answer; when it leaves early, ``leaving`` sees to its run."""
 
-    __slots__ = ("_host", "_leaving", "is_thrown_away", "question")
+    __slots__ = ("_host", "_leaving", "_question", "_teller")
 
     def __init__(
-        self,
-        host: Host,
-        leaving: Leaving,
-        question: ClientQuestion,
-        *,
-        is_thrown_away: bool = False,
+        self, host: Host, leaving: Leaving, question: ClientQuestion, teller: Teller
     ) -> None:
         self._host = host
         self._leaving = leaving
-        self.question = question
-        self.is_thrown_away = is_thrown_away
+        self._question = question
+        self._teller = teller
 
-    async def follow(self, teller: Teller, receive: Receive, tell: Tell) -> bool:
-        """Have ``tell`` what comes, until the answer is there; False if the client has left.
+    async def follow(self, receive: Receive, first: list[bytes], tell: Tell) -> bool:
+        """Have ``tell`` what is ``first`` and what comes, until the answer is there; False if the
+        client has left.
 
-        Raises ``Refused`` when the app closes.
+        Raises ``Refused`` when the app closes, and what the hub and ``tell`` raise.
         """
-        run_id, ending = self.question.run_id, self._host.ending
+        host, teller = self._host, self._teller
         try:
-            with self._leaving.attending(run_id):
-                async with anyio.create_task_group() as group:
-                    scope = group.cancel_scope
-                    start_in(group, _watch(receive, scope), name="client of an answer")
-                    start_in(group, _wait_for(ending, scope), name="end of an app")
-                    async with Following(self._host.hub, self.question, teller) as following:
-                        while not teller.is_over and (told := await following.next()) is not None:
-                            await tell(told)
-                    scope.cancel()
+            with self._leaving.attending(self._question.run_id):
+                await tell(first)
+                await self._follow(receive, tell)
         finally:
-            is_closing = ending.is_set() or self._host.hub.is_closed
-            if self.is_thrown_away and not teller.is_over and not is_closing:
-                self._leaving.left(run_id)
+            is_closing = host.ending.is_set() or host.hub.is_closed
+            if not teller.is_over and not is_closing:
+                self._leaving.left(self._question)
         if is_closing and not teller.is_over:
             raise Refused(503, "the service is shutting down")
         return teller.is_over
+
+    async def _follow(self, receive: Receive, tell: Tell) -> None:
+        teller = self._teller
+        try:
+            async with anyio.create_task_group() as group:
+                scope = group.cancel_scope
+                start_in(group, _watch(receive, scope), name="client of an answer")
+                start_in(group, _wait_for(self._host.ending, scope), name="end of an app")
+                async with Following(self._host.hub, self._question, teller) as following:
+                    while not teller.is_over and (told := await following.next()) is not None:
+                        await tell(told)
+                scope.cancel()
+        except ExceptionGroup as raised:
+            raise _only(raised) from None
+
+
+def _only(group: "ExceptionGroup[Exception]") -> Exception:
+    found: Exception = group
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 async def _wait_for(ending: anyio.Event, scope: anyio.CancelScope) -> None:
@@ -86,13 +96,10 @@ async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
             return
 
 
-async def wait_for_answer(attendance: Attendance, teller: Teller, receive: Receive) -> None:
+async def wait_for_answer(attendance: Attendance, receive: Receive) -> None:
     """Return when the answer is there.  Raises ``ClientGone``, and ``Refused`` at the end."""
-    try:
-        if not await attendance.follow(teller, receive, _tell_nobody):
-            raise ClientGone
-    except* Exception as group:
-        raise _only(group) from None
+    if not await attendance.follow(receive, [], _tell_nobody):
+        raise ClientGone
 
 
 async def _tell_nobody(told: list[bytes]) -> None:
@@ -100,28 +107,19 @@ async def _tell_nobody(told: list[bytes]) -> None:
     await anyio.lowlevel.checkpoint()
 
 
-def _only(group: BaseExceptionGroup[Exception]) -> Exception:
-    found: Exception | BaseExceptionGroup[Exception] = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
-
-
 class StreamedAnswer:
     """An answer as an ASGI app: server-sent events."""
 
-    __slots__ = ("_attendance", "_first", "_headers", "_teller", "_trouble")
+    __slots__ = ("_attendance", "_first", "_headers", "_trouble")
 
     def __init__(
         self,
         attendance: Attendance,
-        teller: Teller,
         first: list[bytes],
         trouble: Callable[[Refused], bytes],
         headers: Mapping[str, str],
     ) -> None:
         self._attendance = attendance
-        self._teller = teller
         self._first = first
         self._trouble = trouble
         """How it is told that nothing more comes."""
@@ -129,27 +127,33 @@ class StreamedAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it until it is whole, or its client has left."""
+        has_begun = False
+
+        async def tell(told: list[bytes]) -> None:
+            nonlocal has_begun
+            if not has_begun:
+                has_begun = True
+                await send(self._start())
+            await _send_all(send, told)
+
+        try:
+            is_whole = await self._attendance.follow(receive, self._first, tell)
+        except Exception as error:
+            refused = refused_of(error)
+            if refused is None:
+                raise
+            await tell([self._trouble(refused)])
+            is_whole = True
+        if is_whole:
+            await send({"type": "http.response.body", "body": DONE})
+
+    def _start(self) -> Message:
         headers = {
             "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store",
             "x-accel-buffering": "no", **self._headers,
         }  # fmt: skip
-        await send({
-            "type": "http.response.start", "status": 200,
-            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
-        })  # fmt: skip
-        await _send_all(send, self._first)
-        try:
-            is_whole = await self._attendance.follow(
-                self._teller, receive, lambda told: _send_all(send, told)
-            )
-        except* Exception as group:
-            refused = refused_of(_only(group))
-            if refused is None:
-                raise
-            await _send_all(send, [self._trouble(refused)])
-            is_whole = True
-        if is_whole:
-            await send({"type": "http.response.body", "body": DONE})
+        pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()]
+        return {"type": "http.response.start", "status": 200, "headers": pairs}
 
 
 async def _send_all(send: Send, pieces: list[bytes]) -> None:
@@ -158,6 +162,5 @@ async def _send_all(send: Send, pieces: list[bytes]) -> None:
         return
     body = b"".join(pieces)
     for at in range(0, len(body), MAX_SEND):
-        await send({
-            "type": "http.response.body", "body": body[at : at + MAX_SEND], "more_body": True,
-        })  # fmt: skip
+        piece = body[at : at + MAX_SEND]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})

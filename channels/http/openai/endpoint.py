@@ -55,6 +55,11 @@ class OpenAiRequest:
         """Under which it counts once; empty for none."""
         return self._label(b"idempotency-key")
 
+    @property
+    def last_event_id(self) -> str | None:
+        """The last event that a browser has seen of the stream it takes up again."""
+        return self._label(b"last-event-id") or None
+
     def query(self) -> dict[str, str]:
         """The values of its query, by name."""
         try:

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from hubbub.channels.http.openai.answers.following import recorded
+from hubbub.channels.http.openai.answers.question import ClientQuestion, find_question
+from hubbub.channels.http.openai.answers.response_frames import ResponseFrames
 from hubbub.hub.hub import Hub
 
 __all__ = ["GRACE", "Leaving"]
@@ -37,12 +40,19 @@ class Leaving:
             if not attended[run_id]:
                 del attended[run_id]
 
-    def left(self, run_id: str) -> None:
-        """The client of a run that is for one request has left, and the answer is not there."""
-        if not self._hub.is_closed:
-            self._hub.tasks.start(self._interrupt(run_id), name=f"grace of {run_id}")
+    def left(self, question: ClientQuestion) -> None:
+        """A client has left before its answer was there."""
+        if question.is_thrown_away and not self._hub.is_closed:
+            name = f"grace of {question.run_id}"
+            self._hub.tasks.start(self._interrupt(question), name=name)
 
-    async def _interrupt(self, run_id: str) -> None:
-        await self._hub.ports.clock.sleep(GRACE)
-        if run_id not in self._attended and not self._hub.is_closed:
-            self._hub.interrupt(run_id, "its client has left")
+    async def _interrupt(self, question: ClientQuestion) -> None:
+        hub, run_id = self._hub, question.run_id
+        await hub.ports.clock.sleep(GRACE)
+        now = await find_question(hub, run_id, question.seq)
+        if now is None or now.latest != now.seq:
+            return  # Its client has gone on.
+        frames = ResponseFrames(now)
+        await recorded(hub, now, frames)
+        if not frames.is_over and run_id not in self._attended and not hub.is_closed:
+            hub.interrupt(run_id, "its client has left")

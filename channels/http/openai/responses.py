@@ -32,15 +32,12 @@ async def create_response(request: OpenAiRequest) -> ASGIApp:
         raise Refused(503, "the request is on record, but cannot be read")
     headers = {"x-hubbub-run": placed.run_id, **named(placed.ignored)}
     frames = ResponseFrames(question)
-    attendance = Attendance(
-        request.host, request.leaving, question,
-        is_thrown_away=placed.is_thrown_away and not wanted.is_background,
-    )  # fmt: skip
     if wanted.stream:
-        return _stream(attendance, frames, headers)
+        return _stream(request, question, frames, headers)
     if wanted.is_background:
         return _answer(frames, headers)
-    await wait_for_answer(attendance, frames, request.receive)
+    attendance = Attendance(request.host, request.leaving, question, frames)
+    await wait_for_answer(attendance, request.receive)
     return _answer(frames, headers)
 
 
@@ -48,12 +45,12 @@ async def show_response(request: OpenAiRequest) -> ASGIApp:
     """A response as far as it has come, or its stream behind ``starting_after``."""
     question = await _find(request)
     query = request.query()
-    after = _number(query.get("starting_after"))
+    after = _number(query.get("starting_after", request.last_event_id))
     if query.get("stream", "false").lower() in ("true", "1"):
         frames = ResponseFrames(question, after)
         if after >= 0:
             await _check_number(request, question, after)
-        return _stream(Attendance(request.host, request.leaving, question), frames, {})
+        return _stream(request, question, frames, {})
     if "starting_after" in query:
         raise Refused(400, "'starting_after' is for stream=true.", param="starting_after")
     frames = ResponseFrames(question)
@@ -76,8 +73,14 @@ async def cancel_response(request: OpenAiRequest) -> ASGIApp:
     return _answer(frames, {})
 
 
-def _stream(attendance: Attendance, frames: ResponseFrames, headers: dict[str, str]) -> ASGIApp:
-    return StreamedAnswer(attendance, frames, frames.begin(), frames.trouble, headers)
+def _stream(
+    request: OpenAiRequest,
+    question: ClientQuestion,
+    frames: ResponseFrames,
+    headers: dict[str, str],
+) -> ASGIApp:
+    attendance = Attendance(request.host, request.leaving, question, frames)
+    return StreamedAnswer(attendance, frames.begin(), frames.trouble, headers)
 
 
 def _answer(frames: ResponseFrames, headers: dict[str, str]) -> ASGIApp:

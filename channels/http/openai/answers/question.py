@@ -62,9 +62,18 @@ class ClientQuestion:
     @property
     def notes(self) -> Mapping[str, Any]:
         """What the request said beside its text."""
-        item = self.item.message if isinstance(self.item, SessionOpen) else self.item
-        found = item.metadata.get(NOTES) if isinstance(item, SessionMessage) else None
+        return self._notes_of(self.item)
+
+    def _notes_of(self, item: Event) -> Mapping[str, Any]:
+        said = item.message if isinstance(item, SessionOpen) else item
+        found = said.metadata.get(NOTES) if isinstance(said, SessionMessage) else None
         return found if isinstance(found, dict) else {}
+
+    @property
+    def is_thrown_away(self) -> bool:
+        """Whether the run was opened for one request, and this is it, or has its results."""
+        is_its_own = self.is_opening or isinstance(self.item, SessionReply)
+        return is_its_own and bool(self._notes_of(self.opening).get("thrown_away"))
 
     def is_item(self, item: InLane) -> bool:
         """Whether this is the item."""

@@ -49,7 +49,7 @@ def response_object(
         "reasoning": {"effort": None, "summary": None},
         "safety_identifier": notes.get("safety_identifier"),
         "service_tier": "default",
-        "store": True,
+        "store": notes.get("store", True),
         "temperature": notes.get("temperature", 1),
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",

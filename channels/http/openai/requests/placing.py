@@ -56,8 +56,6 @@ class RequestPlace(Struct, frozen=True, kw_only=True):
     run_id: str
     seq: int
     """The number of its item in the run's inbox."""
-    is_thrown_away: bool = False
-    """Whether the run is for this request alone."""
     ignored: tuple[str, ...] = ()
 
 
@@ -178,14 +176,18 @@ class _Placing:
         state = await state_of(hub, run_id)
         is_whole = wanted.is_whole or any(x.role == "assistant" for x in wanted.entries)
         text = self._split.text if is_whole else self._new_text()
-        transcript = await read_transcript(hub, None, run_id)
         fits = state is not None and text is not None and await self._fits(state)
-        if fits and text is not None and (not is_whole or extends(wanted.entries, transcript)):
+        if fits and is_whole:
+            fits = extends(wanted.entries, await read_transcript(hub, None, run_id))
+        if fits and text is not None:
             placed = await self._send(run_id, text, wanted.key)
             if placed is not None:
                 return placed
         history = self._given_history()
-        return await self._throw_away(history if is_whole else (*transcript.history, *history))
+        if not is_whole:
+            transcript = await read_transcript(hub, None, run_id)
+            history = (*transcript.history, *history)
+        return await self._throw_away(history)
 
     async def _fits(self, question: ClientQuestion) -> bool:
         """Whether a run can take it: it is the agent that is asked for, and has the tools."""
@@ -248,16 +250,20 @@ class _Placing:
 
     async def _throw_away(self, history: Sequence[HistoryMessage]) -> RequestPlace:
         """A run for this request: it is over with its answer, or with its last."""
-        wanted = self._wanted
-        placed = await self._open(history, once=wanted.is_whole or not wanted.is_stored)
-        return RequestPlace(
-            run_id=placed.run_id, seq=placed.seq, is_thrown_away=True, ignored=placed.ignored
-        )
+        return await self._open(history, is_thrown_away=True)
 
     async def _open(
-        self, history: Sequence[HistoryMessage], *, session_key: str = "", once: bool = False
+        self,
+        history: Sequence[HistoryMessage],
+        *,
+        session_key: str = "",
+        is_thrown_away: bool = False,
     ) -> RequestPlace:
         wanted = self._wanted
+        once = is_thrown_away and (wanted.is_whole or not wanted.is_stored)
+        notes = dict(wanted.notes)
+        if is_thrown_away and not wanted.is_background:
+            notes["thrown_away"] = True
         text = self._split.text
         if text is None:
             text = CONTINUE
@@ -268,7 +274,7 @@ class _Placing:
         if wanted.key and not session_key:
             name = f"{wanted.model}\n{wanted.key}"
             run_id = f"oai-{hashlib.sha256(name.encode()).hexdigest()[:40]}"
-        message = Message(text, key=wanted.key or None, metadata={NOTES: dict(wanted.notes)})
+        message = Message(text, key=wanted.key or None, metadata={NOTES: notes})
         how: dict[str, Any] = {
             "session_key": session_key, "once": once, "run_id": run_id, "source": SOURCE,
             "timeout": None if session_key else LIFE,

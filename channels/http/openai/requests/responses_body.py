@@ -95,6 +95,8 @@ def _notes(body: Mapping[str, Any], model: str, previous: str, instructions: str
     count_field(body, "max_output_tokens")
     if flag_field(body, "background"):
         notes["background"] = True
+    if not flag_field(body, "store", default=True):
+        notes["store"] = False
     if previous:
         notes["previous_response_id"] = previous
     if instructions:

@@ -67,6 +67,50 @@ async def test_who_comes_back_within_the_grace_keeps_it(ports):
         assert await outcome(rt) == [("completed", 100)]
 
 
+async def test_who_comes_back_and_leaves_again_has_the_grace_again(ports):
+    path, body = THROWN_AWAY[2]
+    async with with_client(ports, talker(latency=SLOW)) as (rt, app, _):
+        request = await leave(app, path, body, after=5)
+        begun = frames_of(request.body + b"data: [DONE]\n\n")
+        await anyio.sleep(20)
+        url = f"{path}/{begun[0]['response']['id']}?stream=true"
+        again = StreamedRequest(app, "GET", url)
+        async with anyio.create_task_group() as group:
+            group.start_soon(again.run)
+            await anyio.sleep(20)
+            again.leave()
+        await anyio.sleep(40)
+        assert await outcome(rt) == [("interrupted", 75)]
+
+
+async def test_who_goes_on_in_another_way_is_not_interrupted(ports):
+    path, body = THROWN_AWAY[2]
+    async with with_client(ports, talker(latency=20.0)) as (rt, app, _):
+        request = await leave(app, path, body, after=5)
+        begun = frames_of(request.body + b"data: [DONE]\n\n")
+        more = {
+            "model": "talker", "input": "more", "background": True,
+            "previous_response_id": begun[0]["response"]["id"],
+        }  # fmt: skip
+        await StreamedRequest(app, "POST", path, more).run()
+        await anyio.sleep(60)
+        assert await outcome(rt) == [("completed", 20), ("completed", 40)]
+
+
+@pytest.mark.parametrize("at", range(5))
+async def test_a_connection_that_breaks_while_it_is_written_to_is_a_client_that_left(
+    ports, caplog, at
+):
+    path, body = THROWN_AWAY[2]
+    async with with_client(ports, talker(latency=SLOW)) as (rt, app, _):
+        request = StreamedRequest(app, "POST", path, body, breaks_at=at)
+        await request.run()
+        await anyio.sleep(SLOW)
+        assert [x for x, _ in await outcome(rt)] == ["interrupted"]
+        assert "http.failed" not in caplog.text
+        assert app.open_streams == 0
+
+
 async def test_a_call_that_the_client_carries_out_has_its_time(ports):
     """The client has left because it was answered."""
     async with with_client(ports) as (_, _, client):

@@ -207,6 +207,18 @@ async def test_who_has_no_token_is_told_so_in_that_form(ports):
         assert (await client.with_options(api_key="s3cret").models.list()).data
 
 
+async def test_pages_of_other_sites_that_are_allowed_read_answers_and_streams(ports):
+    async with with_client(ports, origins=["https://page.example"]) as (_, app, _):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            for body in ({"input": "x"}, {"input": "x", "stream": True}, {"input": 7}):
+                answer = await http.post(
+                    R, json={"model": "talker", **body}, headers={"origin": "https://page.example"}
+                )
+                found = answer.headers.get_list("access-control-allow-origin")
+                assert found == ["https://page.example"], answer.text
+
+
 async def test_without_a_runtime_and_after_its_end_it_is_closed(ports):
     rt = Runtime([talker()], store="memory", ports=ports)
     app = HttpApp(rt.hub)
