@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.pty_terminal import Terminal
 from support.serve_process import ServeProcess
 
 from hubbub import Runtime
@@ -150,7 +151,20 @@ def test_the_demo_is_served_without_a_module_and_ctrl_c_leaves(here: Path, backe
         assert served.stderr == ""
 
 
-def test_a_token_is_asked_for_and_never_shown(here: Path) -> None:
+def test_a_terminal_is_shown_a_link_with_the_token(here: Path) -> None:
+    script = here / "serves.py"
+    script.write_text("import sys\nfrom hubbub.__main__ import main\nsys.exit(main(sys.argv[2:]))")
+    terminal = Terminal(script, "asyncio", "serve", "my_desk", "--port", "0", HUBBUB_TOKEN="a b&c")
+    try:
+        terminal.wait("/#token=a%20b%26c")
+        terminal.wait("Ctrl-C ends it")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.wait_end() == 0
+    finally:
+        terminal.close()
+
+
+def test_a_token_is_asked_for_and_shown_to_no_log(here: Path) -> None:
     secret = "sesame-5e6c2e74d1"
     with (
         ServeProcess(here, "my_agents:bob", "--store", "memory", HUBBUB_TOKEN=secret) as served,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, Protocol
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -130,7 +131,9 @@ async def _nothing(runtime: Runtime) -> None:
 def _say(screen: CommandScreen, runtime: Runtime, at: ServedAt, url: str) -> None:
     names = ", ".join(runtime.definitions.names)
     screen.write(f"serving {names} at {url}")
-    if at.token is not None:
+    if at.token is not None and screen.can_draw():  # What is no terminal may be a log.
+        screen.write(f"open {url}/#token={quote(at.token, safe='')}")
+    elif at.token is not None:
         screen.write("the page asks for the token; programs send it: Authorization: Bearer …")
     screen.write("Ctrl-C ends it")
 
