@@ -136,13 +136,13 @@ DOOR: Final = "opens or closes what is nobody's run"
 
 NO_WAYS: Final = {
     **dict.fromkeys(("Hub.publish", "Hub.read", "RunHub.publish", "RunHub.read"), STORE),
-    **dict.fromkeys(("Run.read", "Run.terminate", "RunState.terminate"), STORE),
+    "Run.read": STORE,
     **dict.fromkeys(
         (
             f"Runtime.{name}"
             for name in (
                 "agent_for", "conversations", "find", "handle", "pending_variables",
-                "provide_variables", "schedules", "start", "terminate",
+                "provide_variables", "schedules", "start",
             )
         ),
         STORE,
