@@ -62,6 +62,21 @@ export async function logIn(token) {
   needsToken.value = false;
 }
 
+const LINK = "#token=";
+
+/** Use the token of a link (`/#token=…`), and take it out of the address before anything else. */
+export async function logInByLink() {
+  if (!location.hash.startsWith(LINK)) return;
+  const token = decodeURIComponent(location.hash.slice(LINK.length));
+  history.replaceState(null, "", `${location.pathname}${location.search}#/`);
+  rememberToken(false);
+  try {
+    await logIn(token);
+  } catch {
+    needsToken.value = true; // The form says what is wrong with the next one.
+  }
+}
+
 function wantsToken() {
   try { return localStorage.getItem(TOKEN_SEEN) === "1"; } catch { return false; }
 }

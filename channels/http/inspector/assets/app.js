@@ -1,12 +1,13 @@
 // The page: its head, the list of runs, what is shown beside it.
 import { breathe, effect, html, render, useEffect } from "./lib.js";
+import { logInByLink } from "./api.js";
 import { counts, forestVersion } from "./forest.js";
 import { Notes } from "./controls.js";
 import { Dialogs } from "./dialogs.js";
 import { line } from "./event_stream.js";
 import { Home, Letters } from "./home.js";
 import { begin, retryNow, show, shown, troubles } from "./hub.js";
-import { dialog, focusList, startKeyboard } from "./keyboard.js";
+import { focusList, openDialog, startKeyboard } from "./keyboard.js";
 import { Asked, askedCount } from "./questions.js";
 import { go, pageHere, place, recordHere, runHere, runLink } from "./router.js";
 import { RunView, TABS, interruptShown, tab, tabOfPlace } from "./run_view.js";
@@ -41,7 +42,7 @@ function Head() {
       ${link("letters", "#/letters", "Troubles", troubles.value.length)}
     </nav>
     <${Line} />
-    <button type="button" class="quiet help" onClick=${() => { dialog.value = { kind: "help" }; }}
+    <button type="button" class="quiet help" onClick=${() => openDialog({ kind: "help" })}
       aria-label="Keys" aria-keyshortcuts="?">?</button>
   </header>`;
 }
@@ -99,7 +100,7 @@ function filter() {
 
 const actions = {
   "/": filter, Escape: back, "[": () => scrub(-1), "]": () => scrub(1),
-  "?": () => { dialog.value = { kind: "help" }; }, n: () => { dialog.value = { kind: "start" }; },
+  "?": () => openDialog({ kind: "help" }), n: () => openDialog({ kind: "start" }),
   m: () => document.getElementById("message")?.focus(), i: interruptShown,
   a: () => go("#/asked"), d: () => go("#/letters"), h: () => go("#/"),
 };
@@ -117,6 +118,11 @@ effect(() => {
   document.title = `${asked ? `(${asked}) ` : ""}hubbub`;
 });
 
-// Each in a task of its own, for the browser to paint in between.
-breathe().then(() => render(html`<${Page} />`, document.getElementById("app"))).then(breathe)
-  .then(begin);
+async function start() {
+  const hasToken = logInByLink();
+  await breathe(); // Each in a task of its own, for the browser to paint in between.
+  render(html`<${Page} />`, document.getElementById("app"));
+  await hasToken;
+  begin();
+}
+start();

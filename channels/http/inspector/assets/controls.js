@@ -1,7 +1,7 @@
 // Small parts that every view uses: marks of status, notes, the curl line of an action, values.
 import { html, signal, useEffect, useRef, useState } from "./lib.js";
 import { curlLine } from "./api.js";
-import { dialog } from "./keyboard.js";
+import { openDialog } from "./keyboard.js";
 import { age, asText, cut } from "./words.js";
 
 // ── time that passes ─────────────────────────────────────────────────────────────────────────
@@ -65,7 +65,7 @@ export async function copy(text) {
 export function Curl({ call, what }) {
   const open = () => {
     const line = curlLine(typeof call === "function" ? call() : call);
-    dialog.value = { kind: "curl", line, what };
+    openDialog({ kind: "curl", line, what });
   };
   return html`<button type="button" class="quiet curl" onClick=${open}
     title="The same on the command line" aria-label=${`curl line: ${what}`}>curl</button>`;

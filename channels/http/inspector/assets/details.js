@@ -9,7 +9,8 @@ import { Tokens } from "./record_panel.js";
 import { runLink } from "./router.js";
 import { agentName, count, cut, moment, size, tail } from "./words.js";
 
-export function Details({ view }) {
+/** `withAsked` is off where the same questions stand beside it. */
+export function Details({ view, withAsked = true }) {
   const report = view.report.value;
   if (!report) {
     return view.problem.value ? html`<${Fault} error=${view.problem.value} />`
@@ -18,7 +19,7 @@ export function Details({ view }) {
   return html`<div class="details">
     <${Facts} report=${report} view=${view} />
     <${Stack} report=${report} view=${view} />
-    <${AskedHere} view=${view} />
+    ${withAsked && html`<${AskedHere} view=${view} />`}
     <${Inbox} report=${report} view=${view} />
     <${Children} view=${view} report=${report} />
     <${Files} report=${report} view=${view} />

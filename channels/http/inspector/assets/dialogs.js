@@ -3,11 +3,11 @@ import { html, useEffect, useRef, useSignal } from "./lib.js";
 import { logIn, needsToken, newKey, send } from "./api.js";
 import { Curl, copy, fault, note } from "./controls.js";
 import { agents, retryNow } from "./hub.js";
-import { dialog } from "./keyboard.js";
+import { closeDialog, dialogs } from "./keyboard.js";
 import { go, runLink } from "./router.js";
 import { agentName } from "./words.js";
 
-const close = () => { dialog.value = null; };
+const close = closeDialog;
 
 function Frame({ label, children, onClose = close }) {
   const element = useRef(null);
@@ -123,8 +123,8 @@ const KINDS = { help: Help, curl: CurlDialog, confirm: Confirm, start: Start };
 
 export function Dialogs() {
   if (needsToken.value) return html`<${LogIn} />`;
-  const open = dialog.value;
-  if (!open) return null;
-  const Kind = KINDS[open.kind];
-  return html`<${Kind} key=${open.kind} ...${open} />`;
+  return dialogs.value.map((open, index) => {
+    const Kind = KINDS[open.kind];
+    return html`<${Kind} key=${index} ...${open} />`;
+  });
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useRef } from "./lib.js";
 import { counts, forestVersion } from "./forest.js";
 import { Age, Curl, Empty, Json } from "./controls.js";
 import { agents, isListed, prompts, rates, readStatistics, statistics, troubles, variableRequests } from "./hub.js";
-import { dialog } from "./keyboard.js";
+import { openDialog } from "./keyboard.js";
 import { PromptCard, VariablesCard, askedCount } from "./questions.js";
 import { runLink } from "./router.js";
 import { agentName, count, headline, moment, ownFields, tail } from "./words.js";
@@ -31,7 +31,7 @@ export function Home() {
   const bad = troubles.value;
   return html`<section class="page home" aria-label="Overview">
     <header class="page-head"><h2>The hub</h2>
-      <button type="button" onClick=${() => { dialog.value = { kind: "start" }; }}>Start a run</button>
+      <button type="button" onClick=${() => { openDialog({ kind: "start" }); }}>Start a run</button>
       <${Curl} what="statistics" call=${{ method: "GET", path: "api/statistics" }} /></header>
     <dl class="figures">
       <${Figure} name="In memory" value=${facts.live} title="Runs at work" />
@@ -62,7 +62,7 @@ export function Home() {
 function Agent({ agent }) {
   const name = agent.name ?? agent;
   return html`<li><button type="button" class="quiet-row"
-      onClick=${() => { dialog.value = { kind: "start", agent: name }; }}>
+      onClick=${() => { openDialog({ kind: "start", agent: name }); }}>
     <b>${agentName(name)}</b><span>${agent.description || agent.title || ""}</span></button></li>`;
 }
 

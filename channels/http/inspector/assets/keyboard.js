@@ -4,8 +4,10 @@ import { signal } from "./lib.js";
 const lists = new Map();
 let recent = "";
 
-/** What stands over the page: null, or {kind, …}; see dialogs. */
-export const dialog = signal(null);
+/** What stands over the page, one above the other: {kind, …}; see dialogs. */
+export const dialogs = signal([]);
+export const openDialog = (facts) => { dialogs.value = [...dialogs.peek(), facts]; };
+export const closeDialog = () => { dialogs.value = dialogs.peek().slice(0, -1); };
 
 /** `element()` is the list's own, `keys.current` what its keys do: move, open, fold. */
 export function registerList(name, element, keys) {
@@ -34,7 +36,7 @@ const isTyping = (element) =>
 export function startKeyboard({ actions, preferred }) {
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (dialog.peek()) return; // A dialog has its own keys.
+    if (dialogs.peek().length) return; // A dialog has its own keys.
     if (isTyping(event.target)) {
       if (event.key === "Escape") event.target.blur();
       return;

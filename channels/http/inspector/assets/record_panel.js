@@ -58,9 +58,18 @@ function Fields({ event }) {
   const fields = ownFields(event);
   if (Object.keys(fields).length === 0) return null;
   const { text, ...others } = fields;
+  if (others.arguments) others.arguments = unpacked(others.arguments);
+  if (others.calls) {
+    others.calls = others.calls.map((call) => ({ ...call, arguments: unpacked(call.arguments) }));
+  }
   const output = typeof text === "string" ? text : null;
   return html`${output !== null && html`<${Prose} text=${output} />`}
-    <${Json} value=${output === null ? fields : others} />`;
+    ${Object.keys(others).length > 0 && html`<${Json} value=${others} />`}`;
+}
+
+/** The arguments of a call, which a model writes as JSON in a text, or what should be that. */
+function unpacked(text) {
+  try { return JSON.parse(text); } catch { return text; }
 }
 
 function StateThen({ runId, seq, found }) {

@@ -3,7 +3,7 @@ import { html, signal } from "./lib.js";
 import { part, send, urlOf } from "./api.js";
 import { pathTo } from "./forest.js";
 import { Copyable, Curl, Fault, Status, fault, note, statusWord } from "./controls.js";
-import { dialog } from "./keyboard.js";
+import { openDialog } from "./keyboard.js";
 import { shown } from "./hub.js";
 import { recordHere, runLink } from "./router.js";
 import { Composer } from "./composer.js";
@@ -40,7 +40,7 @@ export function RunView() {
     </div>
     <aside class="run-side" aria-label=${withRecord ? "Record" : "Details"}>
       ${withRecord ? html`<${RecordPanel} key=${view.id} view=${view} />`
-        : at !== "details" && html`<${Details} view=${view} />`}
+        : at !== "details" && html`<${Details} view=${view} withAsked=${at !== "conversation"} />`}
     </aside>
     <${Composer} key=${`talk-${view.id}`} run=${run} runId=${view.id} />
   </div>`;
@@ -56,7 +56,7 @@ function Head({ view, run }) {
     <div class="run-title">
       ${above.length > 0 && html`<nav class="crumbs" aria-label="Runs above">${above.map((each) => html`
         <a key=${each.id} href=${runLink(each.id)}>${agentName(each.agent.value)}</a> › `)}</nav>`}
-      <h2>${agentName(run?.agent.value)} ${run?.name.value && html`<span>${run.name.value}</span>`}</h2>
+      <h2>${agentName(run?.agent.value)} ${run?.name.value && run.name.value !== run.agent.value && html`<span>${run.name.value}</span>`}</h2>
       <p class="run-facts">${word && html`<${Status} word=${word} />`}
         ${run?.doing.value && html`<span class="doing">${run.doing.value}</span>`}
         <${Copyable} text=${view.id} shown=${tail(view.id)} label="the run's id" />
@@ -80,10 +80,10 @@ async function act(id, verb, body) {
 
 /** Ask for a word with something that cannot be undone. */
 function ask(view, { verb, name, text, field }) {
-  dialog.value = {
+  openDialog({
     kind: "confirm", verb, what: name, text, field,
     onYes: (word) => act(view.id, verb, { [field]: word }),
-  };
+  });
 }
 
 const FINAL = [
@@ -117,7 +117,7 @@ function Actions({ view, run }) {
           <${Curl} what=${each.verb} call=${{ method: "POST", path: runPath(view.id, each.verb),
             body: { [each.field]: "" } }} /></li>`)}
         ${isRoot && html`<${Export} name="Export as test" path=${runPath(view.id, "test")} />
-          <${Export} name="The recording it plays" path=${runPath(view.id, "test/recording")} />`}
+          <${Export} name="Its recording" path=${runPath(view.id, "test/recording")} />`}
       </ul>
     </details>`}
   </div>`;

@@ -23,7 +23,8 @@ function fold(id, closed) {
 function Line({ run, depth, kids, isFolded }) {
   const word = statusWord(run.status.value, run.outcome.value);
   const isAsking = asking.value.has(run.id);
-  const name = run.name.value || run.sessionKey;
+  const label = run.name.value || run.sessionKey;
+  const name = label === run.agent.value ? "" : label;
   const doing = run.status.value === "active" ? run.doing.value : "";
   const toggle = (event) => { event.stopPropagation(); fold(run.id, !isFolded); };
   return html`

@@ -25,7 +25,7 @@ export const moment = (at) => (at ? dayTime.format(new Date(at / 1_000)) : "");
 
 export function span(us) {
   const ms = us / 1_000;
-  if (ms < 1) return `${Math.max(0, Math.round(us))} µs`;
+  if (ms < 1) return "< 1 ms";
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
   if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round(ms / 1_000) % 60} s`;

@@ -12,7 +12,16 @@ import anyio
 import anyio.lowlevel
 from msgspec import structs
 
-from hubbub import Agent, FunctionModel, RunContext, Runtime, agent, tool
+from hubbub import (
+    Agent,
+    FunctionModel,
+    RunContext,
+    Runtime,
+    Skill,
+    VariableDefinition,
+    agent,
+    tool,
+)  # fmt: skip
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest
 from hubbub.channels.http import HttpApp
 from hubbub.channels.http.serving import serve
@@ -89,6 +98,34 @@ def _counted(made: ModelReply, request: ModelRequest) -> ModelReply:
     return structs.replace(made, usage=usage, model="demo-large")
 
 
+def front(request: ModelRequest) -> ModelReply:
+    """Gives the conversation to the writer."""
+    if isinstance(request.messages[-1], AssistantMessage):
+        return _counted(reply("It is in page.md."), request)
+    return _counted(
+        reply("The writer takes over.", call("use_skill", name="writer", message="A page.")),
+        request,
+    )
+
+
+def writer(request: ModelRequest) -> ModelReply:
+    """Talks with the user until the page is right."""
+    if len(request.messages) > 1:
+        return _counted(reply("", call("complete", result="page.md")), request)
+    return _counted(reply("A page about what?"), request)
+
+
+def lead(request: ModelRequest) -> ModelReply:
+    """Has letters sent."""
+    if isinstance(request.messages[-1], AssistantMessage):
+        return _counted(reply("The mailer waits for its key."), request)
+    if len(request.messages) > 1:
+        return _counted(reply("Thank you."), request)
+    arguments = {"message": "Send the letters."}
+    creating = call("subagent_create", agent="mailer", name="post", arguments=arguments)
+    return _counted(reply("", creating), request)
+
+
 @agent("planner", on_restart="resume")
 async def planner(input: str, ctx: RunContext) -> str:
     """Splits the work between two researchers and asks where the summary goes."""
@@ -135,7 +172,24 @@ def agents(latency: float = 0.8) -> tuple[object, ...]:
         "researcher", "You read.", model=FunctionModel(research, latency=latency, chunk=4),
         tools=[read_page], description="Reads documents, page by page.",
     )  # fmt: skip
-    return support_agent, researcher, planner, worker, clerk
+    skill = Skill(
+        name="writer", description="Writes a page.", instructions="Write.",
+        model=FunctionModel(writer, latency=latency, chunk=4),
+    )  # fmt: skip
+    front_agent = Agent(
+        "front", "You are met first.", model=FunctionModel(front), skills=[skill],
+        description="Gives the conversation to a writer.",
+    )  # fmt: skip
+    mailer = Agent(
+        "mailer", "You send letters.", model=FunctionModel(lambda request: reply("Sent.")),
+        variables=[VariableDefinition(name="MAIL_KEY", scoped=True, required=True)],
+    )  # fmt: skip
+    lead_agent = Agent(
+        "lead", "You lead.", model=FunctionModel(lead),
+        tools=[mailer.as_tool(blocking=False, resumable=True)],
+        description="Has letters sent by a mailer, which needs a key.",
+    )  # fmt: skip
+    return support_agent, researcher, planner, front_agent, lead_agent, worker, clerk
 
 
 async def main(port: int, store: str, runs: int = 0, token: str | None = None) -> None:

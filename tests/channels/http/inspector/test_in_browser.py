@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from urllib.error import HTTPError
 
 import pytest
 
@@ -182,6 +183,51 @@ def test_a_question_is_answered_on_the_page_of_all_that_is_asked(server, open_ta
     page.goto(f"{server.url}#/runs/{run_id}")
     page.locator(".end summary").click(timeout=SLOW)
     expect(page.locator(".end")).to_contain_text("The summary went to wiki.")
+
+
+def test_variables_are_provided_and_are_nowhere_on_the_page(server, open_tab):
+    run_id = open_run(server, "lead", "Send letters.")
+    page = open_tab(f"{server.url}#/runs/{run_id}").page
+    field = page.locator(".talk").get_by_label("MAIL_KEY")
+    field.fill("s3cr3t-value", timeout=SLOW)
+    page.locator(".talk").get_by_role("button", name="Provide", exact=True).click()
+    expect(page.locator(".talk .ask")).to_have_count(0)
+    children = page.locator(".run-side section", has_text="Children")
+    expect(children.locator("li")).to_have_count(1, timeout=SLOW)
+    assert "s3cr3t-value" not in page.content()
+    # Who opens the page later is asked nothing any more.
+    later = open_tab(f"{server.url}#/runs/{run_id}").page
+    expect(later.locator(".talk")).to_contain_text("mailer needed MAIL_KEY")
+    expect(later.locator(".ask")).to_have_count(0)
+
+
+def test_who_holds_the_conversation_is_seen_and_talked_to(server, open_tab):
+    run_id = open_run(server, "front", "Write me a page.", session_key="web_taken")
+    page = open_tab(f"{server.url}#/runs/{run_id}").page
+    stack = page.locator(".run-side .stack")
+    expect(stack.locator("li")).to_have_count(2, timeout=SLOW)
+    expect(stack.locator(".is-holder")).to_contain_text("writer")
+    page.locator("#message").fill("About 3.13.")
+    page.locator("#message").press("Enter")
+    expect(page.locator(".talk")).to_contain_text("It is in page.md.", timeout=SLOW)
+    expect(stack).to_have_count(0, timeout=SLOW)
+    expect(page.locator(".talk")).to_contain_text("writer gives the conversation back")
+
+
+def test_a_dead_letter_is_shown_with_its_message(server, open_tab):
+    run_id = open_run(server, "researcher", "Chapter 1", once=True)
+    wait_until(server, run_id, "ended")
+    page = open_tab(server.url).page
+    expect(page.locator(".line-state")).to_have_text("live")
+    with pytest.raises(HTTPError):
+        server.post(f"api/runs/{run_id}/messages", content="Are you still there?")
+    expect(page.get_by_role("link", name="Troubles").locator(".badge")).to_have_text("1")
+    page.get_by_role("link", name="Troubles").click()
+    letter = page.locator(".troubles li")
+    expect(letter).to_contain_text("Are you still there?")
+    letter.locator("summary").click()
+    letter.locator("a").click()
+    expect(page).to_have_url(re.compile(f"#/runs/{run_id}$"))
 
 
 def test_a_run_is_started_interrupted_and_terminated(server, open_tab):

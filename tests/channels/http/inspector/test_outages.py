@@ -1,5 +1,7 @@
 """The page outlives its server: it says that it is cut off, and goes on by itself."""
 
+from urllib.parse import quote
+
 import pytest
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -71,3 +73,12 @@ def test_a_hub_with_a_token_asks_for_it_once(start_server, open_tab):
     expect(page.locator(".line-state")).to_have_text("live", timeout=SLOW)
     assert all("401" in each for each in tab.complaints)
     tab.complaints.clear()
+
+
+def test_a_link_with_the_token_signs_in_and_leaves_no_trace(start_server, open_tab):
+    server = start_server("0", TOKEN)
+    page = open_tab(f"{server.url}#token={quote(TOKEN)}").page
+    expect(page.locator(".line-state")).to_have_text("live", timeout=SLOW)
+    assert page.url == f"{server.url}#/"
+    page.go_back()
+    assert "token" not in page.url
