@@ -105,7 +105,7 @@ const actions = {
   a: () => go("#/asked"), d: () => go("#/letters"), h: () => go("#/"),
 };
 TABS.forEach((each, index) => {
-  actions[index + 1] = () => { if (shown.peek()) tab.value = each; };
+  actions[index + 1] = () => { if (pageHere.peek() === "run") tab.value = each; };
 });
 
 startKeyboard({

@@ -57,7 +57,7 @@ function Receipts({ runId }) {
 function Way({ entry, runId }) {
   const { state, record, detail } = entry;
   if (state === "taken") {
-    return html`<span class="way"><i>accepted</i> → <b>taken</b>
+    return html`<span class="way"><i>accepted</i> → <b>taken</b>${" "}
       <a href=${runLink(runId, record)}>record ${record}</a></span>`;
   }
   if (state === "accepted") {

@@ -27,10 +27,7 @@ export function runLink(runId, record = null) {
 /** Go there; with `quietly` the way back leads past where one was. */
 export function go(hash, quietly = false) {
   if (hash === location.hash) return;
-  if (quietly) {
-    history.replaceState(null, "", hash);
-    place.value = parse(hash);
-  } else {
-    location.hash = hash;
-  }
+  if (quietly) history.replaceState(null, "", hash);
+  else location.hash = hash;
+  place.value = parse(hash); // The browser tells of it later, when more keys may have come.
 }

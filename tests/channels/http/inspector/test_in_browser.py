@@ -324,7 +324,7 @@ def test_everything_can_be_reached_by_keyboard(server, open_tab):
     expect(page).to_have_url(re.compile("#/asked$"))
     press("Escape")
     expect(page).to_have_url(re.compile("#/$"))
-    for _ in range(12):
+    for _ in range(8):
         press("Tab")
         assert page.evaluate("document.activeElement !== document.body")
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
