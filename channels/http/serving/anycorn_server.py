@@ -9,6 +9,7 @@ at once, and what is left at the end is cut off.
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import anyio
@@ -16,7 +17,7 @@ from anycorn import Config
 from anycorn.app_wrappers import ASGIWrapper
 from anycorn.tcp_server import TCPServer
 from anycorn.worker_context import WorkerContext
-from anyio.abc import ByteStream, SocketListener, SocketStream, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup
 
 from hubbub.channels.http.serving.asgi import AsgiApp, Receive, Scope, Send
 from hubbub.hub.logs import log
@@ -24,6 +25,9 @@ from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import uncontained
 
 __all__ = ["AnycornServer"]
+
+CUT: Final = "hubbub.cut"
+"""The extension of a scope by which an app cuts off a client that takes nothing."""
 
 PAUSE: Final = 0.5
 """Seconds without accepting, after the system refused one more connection."""
@@ -131,11 +135,17 @@ class _Connection(ByteStream):
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The app, as this connection's requests call it."""
         self._requests += 1
+        extensions = {**(scope.get("extensions") or {}), CUT: self.cut}
         try:
-            await self._app(scope, receive, send)
+            await self._app({**scope, "extensions": extensions}, receive, send)
         finally:
             self._requests -= 1
             self._perhaps_end()
+
+    def cut(self) -> None:
+        """Have the connection fail, also where something waits in a shield to be sent."""
+        with suppress(OSError):
+            self._stream.extra(SocketAttribute.raw_socket).shutdown(socket.SHUT_RDWR)
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         try:

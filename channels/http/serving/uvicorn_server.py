@@ -90,7 +90,12 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _is_silent(connection: Any) -> bool:
-    """Whether no request is under way; a connection that has become a WebSocket has no cycle."""
+    """Whether no request is under way; a connection that has become a WebSocket has no cycle.
+
+    One that is being closed stays open for as long as its client takes nothing.
+    """
+    if connection.transport.is_closing():
+        return True
     if not hasattr(connection, "cycle"):
         return False
     return connection.cycle is None or bool(connection.cycle.response_complete)

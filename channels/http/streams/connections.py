@@ -5,18 +5,22 @@ the app ends         ──► Connection.end   ──► it says why it ends, a
 the client is gone   ──► Connection.cut   ──► whatever is at work for it is cancelled
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 from starlette.types import Scope, Send
 
+from hubbub.channels.http.wire.bodies import ClientGone
 from hubbub.channels.http.wire.host import Host
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["AsgiMessage", "Connection", "Connections", "Work"]
+
+CUT: Final = "hubbub.cut"
+"""The extension of a server whose sending cannot be cancelled: it cuts the connection off."""
 
 ENDING: Final = "hubbub.ending"
 """The extension of the scope by which a server that is about to end has streams ended first."""
@@ -25,8 +29,8 @@ AsgiMessage: TypeAlias = MutableMapping[str, Any]
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 
-GONE: Final = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""What servers raise when one writes to a client that has left."""
+GONE: Final = (ClientGone, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""What is raised when one writes to a client that has left, by the app or by a server."""
 
 
 FEW: Final = 100
@@ -91,7 +95,7 @@ class Connection:
         assert self.group is not None
         start_in(self.group, work)
 
-    async def beat(self, host: Host, sign: AsgiMessage) -> None:
+    async def beat(self, host: Host, sign: AsgiMessage, cut_off: Callable[[], object]) -> None:
         """Send ``sign`` where nothing was sent for a while; cut a client that takes nothing."""
         limits, clock = host.limits, host.hub.ports.clock
         tick = limits.ping_seconds / 2  # A silence is found at the second tick in it at the latest.
@@ -107,6 +111,7 @@ class Connection:
                 stalled += tick
                 if stalled >= limits.stall_seconds:
                     log.warning("stream.stalled", seconds=stalled)
+                    cut_off()
                     self.cut()
 
 
@@ -150,16 +155,18 @@ class Connections:
         try:
             async with anyio.create_task_group() as connection.group:
                 start_in(connection.group, _cut_after(listen, connection))
-                start_in(connection.group, connection.beat(self._host, sign))
-                self._attend_ends(scope)
+                extensions = scope.get("extensions") or {}
+                cut_off = extensions.get(CUT, connection.cut)
+                start_in(connection.group, connection.beat(self._host, sign, cut_off))
+                self._attend_ends(extensions)
                 await work()
                 connection.cut()
         finally:
             del self._open[connection]
 
-    def _attend_ends(self, scope: Scope) -> None:
+    def _attend_ends(self, extensions: Mapping[str, Any]) -> None:
         """Have what is open ended before its server ends, or at once if something is ending."""
-        at_end = (scope.get("extensions") or {}).get(ENDING)
+        at_end = extensions.get(ENDING)
         if at_end is not None:
             at_end(self._end_with_server)
         if self._host.ending.is_set():

@@ -8,6 +8,7 @@ import pytest
 from support.asgi_clients import EventSource, event_source, scope_of, turns
 
 from hubbub import START, Agent, CustomEvent, agent
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-03")]
@@ -82,6 +83,19 @@ async def test_a_position_that_is_not_found_is_told_then_everything_kept_comes(s
         # The gap has a position, too: it is told once.
         async with event_source(app, headers={"Last-Event-ID": gap.id}) as source:
             assert source.types == ["test:tick"]
+
+
+async def test_a_position_that_was_pruned_is_told(served, support):
+    async with served(support, store=MemoryJournal(keep=2)) as (rt, app):
+        await rt.run("support", "one")
+        async with event_source(app, after=START) as source:
+            place = source.parser.last_id
+        for text in ("two", "three", "four"):
+            await rt.run("support", text)
+        async with event_source(app, after=place) as source:
+            kept = await rt.hub.read()
+            assert source.types[0] == "hub:gap"
+            assert source.durable == [(e.run_id, e.lane, e.seq) for e in kept]
 
 
 async def test_events_are_selected_by_run_tree_and_type(served):
@@ -247,7 +261,7 @@ async def test_a_client_that_takes_nothing_holds_up_no_leaving(served):
 
 
 @pytest.mark.spec("W-04")
-async def test_a_client_that_has_left_leaves_nothing_behind(served):
+async def test_a_client_that_has_left_leaves_nothing_behind(served, caplog):
     async with served() as (rt, app):
         async with event_source(app):
             pass
@@ -266,6 +280,7 @@ async def test_a_client_that_has_left_leaves_nothing_behind(served):
             assert rt.hub.statistics() == before, way
             assert app.open_streams == 0
             assert len(anyio.get_running_tasks()) == tasks
+    assert caplog.records == []
 
 
 async def test_what_waits_is_written_at_once_and_in_pieces_of_64_kib(served):
