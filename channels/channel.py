@@ -314,6 +314,7 @@ class Channels:
 
     async def start(self) -> None:
         """Attach every channel, side by side."""
+        self._hub.pipeline.home.check("starting channels")
         if not self._is_started:
             self._is_started = True
             try:
@@ -327,6 +328,8 @@ class Channels:
 
     async def stop(self) -> None:
         """Detach every channel, side by side; each has ``grace`` seconds for what waits."""
+        if self._hub.pipeline.home.is_left("stopping channels"):
+            return
         self._is_started = False
         attached, self._attached = self._attached, {}
         await self._stop(*attached.values())
@@ -336,6 +339,7 @@ class Channels:
 
         Returns when its ``on_start`` is done, well or not.
         """
+        self._hub.pipeline.home.check("adding a channel")
         self._register(channel)
         if not self._is_started:
             return
@@ -348,6 +352,7 @@ class Channels:
 
     async def remove(self, name: str) -> None:
         """Detach a channel and forget it; nothing happens if there is none of that name."""
+        self._hub.pipeline.home.check("removing a channel")
         self._channels.pop(name, None)
         attachment = self._attached.pop(name, None)
         if attachment is not None:

@@ -26,7 +26,7 @@ from hubbub.hub.delivery.dispatch import Owner
 from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
-from hubbub.hub.delivery.subscribing import Kinds, Subscribing, read_pattern
+from hubbub.hub.delivery.subscribing import Kinds, Subscribing, check_enders, read_pattern
 from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import (
@@ -123,6 +123,7 @@ class Hub(Asking, Subscribing):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.pipeline.home.end_forked(exc)
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -132,6 +133,8 @@ class Hub(Asking, Subscribing):
         meanwhile is committed, and dispatched as far as the hub is not closed by then: it does not
         wait for them to come to an end.
         """
+        if self.pipeline.home.is_left("aclose"):
+            return
         try:
             with anyio.CancelScope(shield=True):
                 if not self.pipeline.is_closed:
@@ -148,6 +151,7 @@ class Hub(Asking, Subscribing):
 
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""
+        self.pipeline.home.is_left("close")
         if not self.pipeline.is_closed:
             self.prompts.close()
         self.pipeline.close()
@@ -212,8 +216,7 @@ class Hub(Asking, Subscribing):
         """
         pattern, kinds = read_pattern(pattern)
         shown = Patterns(pattern)
-        if not isinstance(enders, tuple) or not all(map(_is_event_class, enders)):
-            raise BadValue("enders", "expected a tuple of classes of events")
+        check_enders(enders)
         named = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         stream = self._listen(
             (*named, *(each.type for each in enders)), kinds, None, run_id=run_id,
@@ -424,6 +427,7 @@ class Hub(Asking, Subscribing):
 
     def statistics(self) -> HubStatistics:
         """How much there is of everything, now."""
+        self.pipeline.home.check("statistics")
         live, parked, waiting = self.journal.depths()
         return HubStatistics(
             subscribers=sum(len(audience.subscriptions) for audience in self.dispatcher.audiences),
@@ -443,8 +447,4 @@ class Hub(Asking, Subscribing):
     @property
     def is_current_thread(self) -> bool:
         """Whether the caller runs in the thread that the hub belongs to."""
-        return self.pipeline.is_current_thread
-
-
-def _is_event_class(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Event)
+        return self.pipeline.home.is_current_thread

@@ -17,6 +17,7 @@ is the documented face.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from os import getpid
 from threading import get_ident
 from typing import Final, Protocol
 
@@ -27,7 +28,7 @@ from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.dead_letters import dead_letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
 from hubbub.hub.delivery.pending_prompt import ANSWERED
-from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent, WrongThread
+from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent
 from hubbub.hub.events import (
     CustomEvent,
     Event,
@@ -45,6 +46,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.events.event import Home, OutcomeName, ending_words
+from hubbub.hub.home_loop import running_loop
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
@@ -80,19 +82,20 @@ class OpenPrompts(Protocol):
 class Pipeline:
     """Emits, submits, commits and dispatches, in one order.
 
-    It belongs to one thread, that of the event loop that opened the hub, and from ``close`` on
-    accepts nothing.
+    It belongs to the event loop that opened the hub (``home``), and from ``close`` on accepts
+    nothing.
     """
 
     __slots__ = (
-        "_dispatch", "_mail_under_way", "_thread", "_uncommitted",
-        "_unwatch", "addressing", "dispatcher", "in_flight", "is_closed", "journal", "ports",
-        "prompts",
+        "_dispatch", "_mail_under_way", "_uncommitted",
+        "_unwatch", "addressing", "dispatcher", "home", "in_flight", "is_closed", "journal",
+        "ports", "prompts",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost, max_inbox: int) -> None:
         self.journal = journal
         self.ports = ports
+        self.home = tasks.home
         self.addressing = Addressing(ports, max_inbox)
         self.dispatcher = Dispatcher(journal, ports, tasks)
         self.prompts: OpenPrompts
@@ -101,7 +104,6 @@ class Pipeline:
         self.in_flight = 0
         """Commits that the store has yet to write or refuse."""
         self._dispatch = self.dispatcher.dispatch
-        self._thread = get_ident()
         self._uncommitted = self.dispatcher.answers.uncommitted
         """The last commit about each run (``Commit.about``) that the store has."""
         self._mail_under_way: dict[str, int] = {}
@@ -110,8 +112,8 @@ class Pipeline:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def begin(self) -> None:
-        """Belong to the current thread, and open the journal."""
-        self._thread = get_ident()
+        """Belong to the current event loop, and open the journal."""
+        self.home.begin()
         await self.journal.open()
         self.dispatcher.dispatched = self.journal.tip
         self._unwatch = self.ports.watch.begin(log.held)
@@ -123,17 +125,14 @@ class Pipeline:
             self._unwatch()
         self.dispatcher.close()
 
-    @property
-    def is_current_thread(self) -> bool:
-        """Whether the caller runs in the thread that the pipeline belongs to."""
-        return get_ident() == self._thread
-
     def check(self, call: str) -> None:
-        """Raise ``WrongThread``, ``Closed`` or ``LimitExceeded`` where ``call`` may not be made."""
-        if get_ident() != self._thread:
-            raise WrongThread(call)
+        """Raise ``Closed``, ``WrongThread``, ``WrongLoop`` or ``LimitExceeded`` where ``call`` may
+        not be made."""
         if self.is_closed:
             raise Closed("the hub")
+        home = self.home  # ``check`` in place: this lies on every path.
+        if get_ident() != home.thread or running_loop() is not home.loop or getpid() != home.pid:
+            home.refuse(call)
         if self.dispatcher.queued >= MAX_NESTED:
             raise LimitExceeded(
                 "events emitted by listeners", MAX_NESTED, "a listener triggers itself"
@@ -248,6 +247,7 @@ class Pipeline:
             receipt.settle("rejected", "hub closed")
             return receipt
         self.check("send_to_run")
+        receipt.home = self.home
         if to is not None and to != "":
             check_label(_ADDRESSES.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)

@@ -214,7 +214,7 @@ class ThreadWorker:
             work()
 
     async def run(self, fn: Callable[[], T]) -> T:
-        if self._is_closed:
+        if self._is_closed or not self._thread.is_alive():  # In a forked child it is not.
             raise Closed("the store")
         token = anyio.lowlevel.current_token().native_token
         call_back = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 
 from hubbub.hub.errors import CallerError, Closed, RunEnded, StoreFailed, UnknownRun
+from hubbub.hub.home_loop import HomeLoop
 
 __all__ = ["REMEDIES", "Receipt", "ReceiptStatus"]
 
@@ -33,6 +34,9 @@ REMEDIES: Final = {
 """What to do about each reason of a rejection that is no sentence."""
 
 
+_REMEDY: Final = "await it in the loop where it was sent; what was sent needs no awaiting"
+
+
 class Receipt:
     """What became of a message, a reply, an opening or an interruption.
 
@@ -49,8 +53,8 @@ class Receipt:
     """
 
     __slots__ = (
-        "_waiter", "_watcher", "created", "cursor", "failed_store", "key", "reason", "run_id",
-        "run_ids", "status",
+        "_waiter", "_watcher", "created", "cursor", "failed_store", "home", "key", "reason",
+        "run_id", "run_ids", "status",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +71,8 @@ class Receipt:
         """The key by which what was sent counts once, if any; of a reply its prompt's id."""
         self.failed_store = ""
         """The store that could not do it, if that is why it was rejected."""
+        self.home: HomeLoop | None = None
+        """Where it is settled, if that is still to come."""
         self._waiter: anyio.Event | None = None
         self._watcher: Callable[[Receipt], None] | None = None
 
@@ -111,6 +117,8 @@ class Receipt:
 
     def __await__(self) -> Generator[Any, Any, "Receipt"]:
         if self.status == "pending":
+            if self.home is not None:
+                self.home.check("awaiting a receipt", _REMEDY)
             if self._waiter is None:
                 self._waiter = anyio.Event()
             yield from self._waiter.wait().__await__()

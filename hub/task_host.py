@@ -20,6 +20,7 @@ from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
 from hubbub.hub.errors import Closed
+from hubbub.hub.home_loop import HomeLoop
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.cancelling import defer_interrupts, is_on_asyncio, outlast
 from hubbub.hub.tasks.outermost import start_in
@@ -33,9 +34,11 @@ class TaskHost:
 
     __slots__ = (
         "_bystander", "_context", "_ended", "_group", "_has_exited", "_leave", "_shields", "_task",
+        "home",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.home = HomeLoop()
         self._context = Context()
         """What tasks start in: nothing but, on asyncio, which library it is that runs them."""
         self._shields: list[anyio.CancelScope] = []
@@ -61,6 +64,7 @@ class TaskHost:
 
     async def open(self) -> None:
         """Make the task group; on Trio it is the calling task's."""
+        self.home.begin()
         if is_on_asyncio():
             self._leave, self._ended = anyio.Event(), anyio.Event()
             # What a thread calls here runs in no task, by which anyio would know asyncio.

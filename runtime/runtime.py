@@ -59,6 +59,7 @@ from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.live import ConversationKeeper, LiveRuns, RunKeeper
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
+from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.run_access import RunAccess
@@ -156,8 +157,9 @@ class Runtime(RunAccess):
             self.definitions.agent(default_agent)
         self._default_agent = default_agent
         services = self.services = Services(
-            hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock)
-        )
+            hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock),
+            Phase(hub.tasks.home),
+        )  # fmt: skip
         live = LiveRuns()
         families = Families(hub, budgets, live)
         self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families)
@@ -233,6 +235,8 @@ class Runtime(RunAccess):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.hub.tasks.home.end_forked(exc)
+        self.hub.tasks.home.is_left("leaving the runtime")
         self.phase.is_leaving = True
         self._scheduler.stop()
         self.runs.stop()
@@ -358,6 +362,7 @@ class Runtime(RunAccess):
 
         Raises ``VariablesRefused``: unknown or foreign request, booted before, expired, ended.
         """
+        self.phase.check_home()
         check_labels(parent_run_id=parent_run_id, request_id=request_id)
         return await pending(self.services, self.runs.look_at, parent_run_id, request_id)
 

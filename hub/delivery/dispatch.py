@@ -96,12 +96,14 @@ class Dispatcher:
     __slots__ = (
         "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
         "_trees", "answers",
-        "changes", "dispatched", "dropped", "is_closed", "journal", "mail", "number", "owner",
+        "changes", "dispatched", "dropped", "home", "is_closed", "journal", "mail", "number",
+        "owner",
         "partial", "ports", "queued", "streams",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost) -> None:
         self._tasks = tasks
+        self.home = tasks.home
         self.journal = journal
         self.ports = ports
         self.dispatched = 0
@@ -175,6 +177,7 @@ class Dispatcher:
 
     def detach(self, subscription: Subscription) -> None:
         """Let a subscription get nothing more."""
+        self.home.is_left("close")
         self.changes += 1
         if subscription.run_id is not None:
             key, audiences = subscription.run_id, self._runs

@@ -7,6 +7,7 @@ position, with no await in between: nothing is missed, nothing comes twice.
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -29,6 +30,8 @@ E = TypeVar("E", bound=Event)
 N = TypeVar("N", bound=Event)
 
 _MESSAGES: Final = frozenset((SessionMessage.type,))
+
+_REMEDY: Final = "read it in its own loop, and hand on what it yields"
 
 PAGE: Final = 500
 """Events read from the journal at a time."""
@@ -165,6 +168,7 @@ class EventStream(Generic[E]):
     def close(self) -> None:
         """End the stream after what is buffered; idempotent."""
         if not self._closed:
+            self._dispatcher.home.is_left("close")
             self._closed = True
             self.subscription.deliver = ignore_event
             self._dispatcher.detach(self.subscription)
@@ -208,6 +212,9 @@ class EventStream(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
+        home = self._dispatcher.home
+        if get_ident() != home.thread:
+            home.check("anext", _REMEDY)
         buffer, inbox = self._buffer, self._inbox
         if inbox is not None:
             self._begin(inbox)
@@ -224,9 +231,11 @@ class EventStream(Generic[E]):
             elif self._closed or (inbox is not None and inbox.is_over):
                 raise StopAsyncIteration
             elif self._reading:
+                home.check("anext", _REMEDY)
                 if (gap := await self._read_on()) is not None:
                     return self._told(gap)
             else:
+                home.check("anext", _REMEDY)
                 self._waiter = waiter = anyio.Event()
                 if inbox is not None:
                     with inbox.waiting(for_others=self._hears_others):

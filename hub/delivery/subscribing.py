@@ -17,11 +17,11 @@ from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.listening import Handler
 from hubbub.hub.delivery.patterns import Pattern
 from hubbub.hub.delivery.stream import EventStream
-from hubbub.hub.errors import BadPattern
+from hubbub.hub.errors import BadPattern, BadValue
 from hubbub.hub.events import CustomEvent, Event
 from hubbub.hub.events.codec import UnknownEvent
 
-__all__ = ["Kinds", "Listening", "Subscribing", "read_pattern"]
+__all__ = ["Kinds", "Listening", "Subscribing", "check_enders", "read_pattern"]
 
 E = TypeVar("E", bound=Event)
 E2 = TypeVar("E2", bound=Event)
@@ -153,3 +153,11 @@ def read_pattern(pattern: object) -> tuple[Any, Kinds]:
         if not named or issubclass(each, CustomEvent | UnknownEvent):
             raise BadPattern(each)
     return tuple("*" if each is Event else each.type for each in parts), parts
+
+
+def check_enders(enders: object) -> None:
+    """Raise ``BadValue`` for what is no tuple of classes of events."""
+    if not isinstance(enders, tuple) or not all(
+        isinstance(each, type) and issubclass(each, Event) for each in enders
+    ):
+        raise BadValue("enders", "expected a tuple of classes of events")

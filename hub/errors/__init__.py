@@ -9,6 +9,7 @@
     │   ├── RunEnded
     │   ├── Closed
     │   ├── WrongThread
+    │   ├── WrongLoop
     │   ├── InboxInUse
     │   ├── PromptTimeout
     │   ├── PromptClosed
@@ -80,6 +81,7 @@ __all__ = [
     "UnknownRun",
     "VariablesRefused",
     "WaitCycle",
+    "WrongLoop",
     "WrongThread",
 ]
 
@@ -162,6 +164,15 @@ class WrongThread(CallerError):
     def __init__(self, call: str, remedy: str = "") -> None:
         usual = f"use anyio.from_thread.run_sync(hub.{call}, ...) or a BlockingPortal"
         super().__init__(f"{call} was called from another thread; {remedy or usual}")
+
+
+class WrongLoop(CallerError):
+    """The hub was called outside of the event loop that opened it, or in a forked process."""
+
+    def __init__(self, call: str, problem: str) -> None:
+        super().__init__(
+            f"{call}: the runtime belongs to the event loop in which it was opened; {problem}"
+        )
 
 
 class InboxInUse(CallerError):

@@ -138,6 +138,7 @@ class Run:
 
     def will_read(self) -> None:
         """Say that what the run comes to is asked for here, before that is done."""
+        self._outcomes.check_home()
         on_read, self.on_read = self.on_read, None
         if on_read is not None:
             on_read()

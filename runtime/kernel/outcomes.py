@@ -86,6 +86,10 @@ class Outcomes:
         """Name the supervisor; before anything is waited for."""
         self._supervision = supervision
 
+    def check_home(self) -> None:
+        """Raise ``WrongThread`` or ``WrongLoop`` outside of the loop that opened the runtime."""
+        self._phase.check_home()
+
     def changed(self, run_id: str) -> None:
         """A run has left memory: each task that waits for it looks again."""
         for event in self._watchers.get(run_id, ()):
@@ -123,16 +127,19 @@ class Outcomes:
 
     async def result(self, run_id: str) -> RunOutcome:
         """See ``Run.result``."""
+        self.check_home()
         check_label("run_id", run_id)
         return await self._wait_for(run_id, self._settled)
 
     async def finished(self, run_id: str) -> RunOutcome:
         """See ``Run.finished``."""
+        self.check_home()
         check_label("run_id", run_id)
         return await self._wait_for(run_id, self._over)
 
     async def ask(self, run_id: str, message: Sayable, source: str = "") -> RunOutcome:
         """See ``Run.ask``."""
+        self.check_home()
         check_label("run_id", run_id)
         session_message(message, source=source)  # What is no message is refused before all else.
         await self.hub.journal.flush()  # It may have been started just now.

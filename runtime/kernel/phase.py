@@ -6,20 +6,29 @@ The runtime turns it; everything that runs reads it.
 """
 
 from collections.abc import Callable
+from os import getpid
+from threading import get_ident
+from typing import Final
 
 import anyio
 
 from hubbub.hub.errors import CallerError, Closed
+from hubbub.hub.home_loop import HomeLoop, running_loop
 
 __all__ = ["Phase"]
+
+
+_CALL: Final = "a function of the runtime"
+_REMEDY: Final = "use anyio.from_thread.run(rt.run, ...), or of another one, or a BlockingPortal"
 
 
 class Phase:
     """Whether a runtime is being left, or has been."""
 
-    __slots__ = ("_progress", "is_gone", "is_leaving", "is_open")
+    __slots__ = ("_home", "_progress", "is_gone", "is_leaving", "is_open")
 
-    def __init__(self) -> None:
+    def __init__(self, home: HomeLoop) -> None:
+        self._home = home
         self.is_open = False
         """It has been entered."""
         self.is_leaving = False
@@ -29,13 +38,21 @@ class Phase:
         self._progress: anyio.Event | None = None
 
     def check_open(self) -> None:
-        """Raise ``Closed`` or ``CallerError`` where nothing may be asked of the runtime."""
+        """Raise ``Closed``, ``CallerError``, ``WrongThread`` or ``WrongLoop`` where nothing may be
+        asked of the runtime."""
         if self.is_leaving:
             raise Closed("the runtime")
         if not self.is_open:
             raise CallerError(
                 "this runtime is not open; use it inside: async with Runtime(...) as rt"
             )
+        home = self._home  # ``check_home`` in place: this lies on the path of every run.
+        if get_ident() != home.thread or running_loop() is not home.loop or getpid() != home.pid:
+            home.refuse(_CALL, _REMEDY)
+
+    def check_home(self) -> None:
+        """Raise ``WrongThread`` or ``WrongLoop`` outside of the loop that opened the runtime."""
+        self._home.check(_CALL, _REMEDY)
 
     def progressed(self) -> None:
         """Something has reached a boundary, or has left memory."""

@@ -33,7 +33,7 @@ class Services:
     """Values of variables that nothing else gives."""
     budgets: TreeBudgets
     timers: Timers
-    phase: Phase = field(default_factory=Phase)
+    phase: Phase
     returns: Returns = field(default_factory=Returns)
 
 

@@ -36,6 +36,7 @@ from hubbub.hub.errors import CallerError, DefinitionError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
+from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.standalone.no_hub import NoHub
@@ -86,7 +87,13 @@ class AgentExecutor:
         catalog = Catalog(models or {}, os.environ if environ is None else environ)
         budgets = TreeBudgets(max_depth=16, max_live=1_000, max_spawns=10_000)
         self._services = Services(
-            hub, definitions, catalog, dict(env or {}), budgets, Timers(self.ports.clock)
+            hub,
+            definitions,
+            catalog,
+            dict(env or {}),
+            budgets,
+            Timers(self.ports.clock),
+            Phase(hub.tasks.home),
         )
 
     async def __aenter__(self) -> Self:

@@ -34,14 +34,14 @@ class NoHub(Hub):
         self.addressing = self.pipeline.addressing
         self.dispatcher = self.pipeline.dispatcher
 
-
-class _NoPipeline(Pipeline):
-    """Takes nothing."""
-
     @property
     def is_current_thread(self) -> bool:
         """Nothing has to be done in another thread."""
         return True
+
+
+class _NoPipeline(Pipeline):
+    """Takes nothing."""
 
     def check(self, call: str) -> None:
         refuse("hub")

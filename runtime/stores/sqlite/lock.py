@@ -65,9 +65,12 @@ class StoreLock:
         except OSError:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
             self.release()
+            remedy = "stop it, or give another path"
+            if holder == str(os.getpid()):
+                remedy = "that is this one: a runtime was not left; leave it, or use that"
             raise OperatorError(
                 f"{self._database}: another runtime is at work on this store (process {holder}); "
-                "stop it, or give another path"
+                f"{remedy}"
             ) from None
         of_file = os.fstat(file)
         if identity_of(self.path) != (of_file.st_dev, of_file.st_ino):

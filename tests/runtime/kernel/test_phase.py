@@ -4,13 +4,14 @@ import anyio
 import pytest
 
 from hubbub.hub.errors import CallerError, Closed
+from hubbub.hub.home_loop import HomeLoop
 from hubbub.runtime.kernel.phase import Phase
 
 pytestmark = pytest.mark.anyio
 
 
 def test_nothing_may_be_asked_of_a_runtime_that_is_not_open() -> None:
-    phase = Phase()
+    phase = Phase(HomeLoop())
     with pytest.raises(CallerError, match="async with Runtime"):
         phase.check_open()
     phase.is_open = True
@@ -18,14 +19,14 @@ def test_nothing_may_be_asked_of_a_runtime_that_is_not_open() -> None:
 
 
 def test_nothing_may_be_asked_of_a_runtime_that_is_being_left() -> None:
-    phase = Phase()
+    phase = Phase(HomeLoop())
     phase.is_open = phase.is_leaving = True
     with pytest.raises(Closed, match="the runtime is closed"):
         phase.check_open()
 
 
 async def test_who_leaves_looks_again_after_each_progress() -> None:
-    phase, left, looked = Phase(), [1, 2], []
+    phase, left, looked = Phase(HomeLoop()), [1, 2], []
 
     def is_at_rest() -> bool:
         looked.append(len(left))
@@ -41,7 +42,7 @@ async def test_who_leaves_looks_again_after_each_progress() -> None:
 
 
 async def test_nothing_is_waited_for_where_all_is_at_rest() -> None:
-    phase = Phase()
+    phase = Phase(HomeLoop())
     with anyio.fail_after(0):
         await phase.wait_until(lambda: True)
     phase.progressed()  # Nobody waits: nothing happens.

@@ -1,0 +1,106 @@
+"""``HomeLoop``: where a hub lives: the event loop, thread and process in which it was opened.
+
+    a call ──► here? ──► goes on
+               └──► in another thread, in another loop, after the loop has ended, in a forked child:
+                    refused, for nobody would ever answer it
+
+What is waited for comes by the loop that opened the hub: in another one a wait would not end.  A
+fork copies the memory of its process without its threads, so that in the child nothing is written.
+"""
+
+import sys
+from asyncio import AbstractEventLoop
+from asyncio import _get_running_loop as running_loop
+from contextlib import suppress
+from os import _exit, getpid
+from threading import get_ident
+
+from hubbub.hub.errors import WrongLoop, WrongThread
+from hubbub.hub.logs import log
+
+__all__ = ["HomeLoop", "running_loop"]
+
+
+class HomeLoop:
+    """Until ``begin`` any loop of the thread that made it will do."""
+
+    __slots__ = ("_has_begun", "loop", "pid", "thread")
+
+    def __init__(self) -> None:
+        self._has_begun = False
+        self.thread = get_ident()
+        """The thread in which it runs."""
+        self.pid = getpid()
+        self.loop: AbstractEventLoop | None = None
+        """asyncio's; ``None`` on Trio, whose tasks cannot leave a hub behind them."""
+
+    def begin(self) -> None:
+        """Live where the caller runs."""
+        self.thread, self.pid, self.loop = get_ident(), getpid(), running_loop()
+        self._has_begun = True
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the loop's thread."""
+        return get_ident() == self.thread
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether the caller runs in a child that was forked off."""
+        return getpid() != self.pid
+
+    @property
+    def _has_ended(self) -> bool:
+        return self.loop is not None and self.loop.is_closed()
+
+    def check(self, call: str, remedy: str = "") -> None:
+        """Raise ``WrongThread`` or ``WrongLoop`` where ``call`` may not be made.
+
+        ``remedy``: what to do instead from another thread.
+        """
+        if get_ident() != self.thread or running_loop() is not self.loop or getpid() != self.pid:
+            self.refuse(call, remedy)
+
+    def refuse(self, call: str, remedy: str = "") -> None:
+        """``check``, for who has seen by the same comparison that the caller is elsewhere."""
+        if self.is_forked:
+            raise WrongLoop(
+                call, "this process was forked from it: open a runtime of its own here, or start "
+                "processes by spawn (multiprocessing.get_context('spawn'))",
+            )  # fmt: skip
+        if self._has_begun and self._has_ended:
+            raise WrongLoop(call, "that loop has ended: open a new runtime in this one")
+        if not self.is_current_thread:
+            raise WrongThread(call, remedy)
+        # Without any loop nothing else is at work: it stands still, and will go on.
+        if self._has_begun and running_loop() is not None:
+            raise WrongLoop(call, "that loop is not the one at work: use one loop for all of it")
+
+    def is_left(self, call: str) -> bool:
+        """Whether the caller runs in a forked child, where there is nothing to let go of.
+
+        For what closes, which may also be done after the loop has ended.  Raises ``WrongThread``.
+        """
+        if self.is_forked:
+            return True
+        if not (self.is_current_thread or self._has_ended):
+            self.check(call)
+        return False
+
+    def end_forked(self, error: BaseException | None) -> None:
+        """In a forked child that leaves by the end of its ``async with``: end the process.
+
+        Neither loop can be left there.  Trio's waits without end for what the parent reads, and
+        asyncio's, at its end, takes from the parent's what wakes that, which then hears no thread
+        any more: a parent that writes by one would never hear that something is written.
+        """
+        if not self.is_forked:
+            return
+        code = error.code if isinstance(error, SystemExit) else error
+        if not (code is None or isinstance(code, int)):
+            log.error("process.forked_and_failed", exc_info=error)
+            code = 1
+        for name in ("stdout", "stderr"):  # What the child has printed is not lost.
+            with suppress(Exception):
+                getattr(sys, name).flush()
+        _exit(code or 0)

@@ -1,0 +1,458 @@
+"""Calls from anywhere but the event loop that opened a runtime: they raise, and nothing breaks.
+
+From another thread, from a later loop, from a forked child.  The calls are found by looking at the
+public classes: a new one is missing here until it has a row.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.agents import model_agent
+
+from attacks.entries import calls_of
+from hubbub import CustomEvent, ExecutableAgent, Hub, Receipt, Run, RunContext, Runtime, agent
+from hubbub.channels import Channel, Channels
+from hubbub.hub.delivery.stream import EventStream
+from hubbub.hub.errors import CallerError, OperatorError, WrongLoop, WrongThread
+from hubbub.hub.run_hub import RunHub
+from hubbub.runtime.models.scripted import ScriptedModel
+
+pytestmark = pytest.mark.spec("H-15")
+
+
+@dataclass
+class Site:
+    """An open runtime with what people have in hand of it."""
+
+    rt: Runtime
+    run: Run
+    scope: RunHub
+    stream: EventStream[Any]
+    channels: Channels
+    pending: Receipt
+
+    @property
+    def hub(self) -> Hub:
+        return self.rt.hub
+
+
+Call = Callable[[Site], Any]
+
+TICK: Final = CustomEvent.of("test:tick", durable=True)
+
+HUB: Final[dict[str, Call]] = {
+    "__aexit__": lambda s: s.hub.__aexit__(None, None, None),
+    "aclose": lambda s: s.hub.aclose(),
+    "approve": lambda s: s.hub.approve("p"),
+    "ask": lambda s: s.hub.ask("user", "?"),
+    "close": lambda s: s.hub.close(),
+    "close_run": lambda s: s.hub.close_run(s.run.run_id),
+    "deny": lambda s: s.hub.deny("p"),
+    "emit": lambda s: s.hub.emit(TICK),
+    "interrupt": lambda s: s.hub.interrupt(s.run.run_id),
+    "open": lambda s: s.hub.open("echo", "x"),
+    "publish": lambda s: s.hub.publish(TICK),
+    "read": lambda s: s.hub.read(),
+    "reply": lambda s: s.hub.reply("p", "x"),
+    "reset": lambda s: s.hub.reset(s.run.run_id),
+    "send": lambda s: s.hub.send("x"),
+    "send_to": lambda s: s.hub.send_to("keeper", "x"),
+    "send_to_run": lambda s: s.hub.send_to_run(s.run.run_id, "x"),
+    "serve": lambda s: s.hub.serve("address", len),
+    "statistics": lambda s: s.hub.statistics(),
+    "subscribe": lambda s: s.hub.subscribe("*"),
+    "subscribe_until": lambda s: s.hub.subscribe_until("*", lambda event: True),
+    "terminate": lambda s: s.hub.terminate(s.run.run_id),
+}
+
+RUNTIME: Final[dict[str, Call]] = {
+    "__aexit__": lambda s: s.rt.__aexit__(None, None, None),
+    "agent_for": lambda s: s.rt.agent_for("most-recent-foreground"),
+    "conversations": lambda s: s.rt.conversations(),
+    "find": lambda s: s.rt.find("k"),
+    "finished": lambda s: s.rt.finished(s.run.run_id),
+    "handle": lambda s: s.rt.handle(s.run.run_id),
+    "pending_variables": lambda s: s.rt.pending_variables(s.run.run_id, "1"),
+    "provide_variables": lambda s: s.rt.provide_variables(s.run.run_id, "1", {}),
+    "result": lambda s: s.rt.result(s.run.run_id),
+    "run": lambda s: s.rt.run("echo", "x"),
+    "schedules": lambda s: s.rt.schedules(),
+    "start": lambda s: s.rt.start("echo", "x"),
+    "terminate": lambda s: s.rt.terminate(s.run.run_id),
+}
+
+RUN: Final[dict[str, Call]] = {
+    "ask": lambda s: s.run.ask("x"),
+    "close": lambda s: s.run.close(),
+    "events": lambda s: s.run.events(),
+    "finished": lambda s: s.run.finished(),
+    "interrupt": lambda s: s.run.interrupt(),
+    "read": lambda s: s.run.read(),
+    "result": lambda s: s.run.result(),
+    "send": lambda s: s.run.send("x"),
+    "terminate": lambda s: s.run.terminate(),
+    "will_read": lambda s: s.run.will_read(),
+}
+
+SCOPE: Final[dict[str, Call]] = {
+    "approve": lambda s: s.scope.approve("p"),
+    "ask": lambda s: s.scope.ask("user", "?"),
+    "close_run": lambda s: s.scope.close_run(s.run.run_id),
+    "deny": lambda s: s.scope.deny("p"),
+    "emit": lambda s: s.scope.emit(TICK),
+    "interrupt": lambda s: s.scope.interrupt(s.run.run_id),
+    "open": lambda s: s.scope.open("echo", "x"),
+    "publish": lambda s: s.scope.publish(TICK),
+    "read": lambda s: s.scope.read(),
+    "reply": lambda s: s.scope.reply("p", "x"),
+    "send": lambda s: s.scope.send("x"),
+    "send_to": lambda s: s.scope.send_to("keeper", "x"),
+    "send_to_run": lambda s: s.scope.send_to_run(s.run.run_id, "x"),
+    "statistics": lambda s: s.scope.statistics(),
+    "subscribe": lambda s: s.scope.subscribe("test:*"),
+    "terminate": lambda s: s.scope.terminate(s.run.run_id),
+}
+
+STREAM: Final[dict[str, Call]] = {
+    "__aexit__": lambda s: s.stream.__aexit__(None, None, None),
+    "__anext__": lambda s: s.stream.__anext__(),
+    "close": lambda s: s.stream.close(),
+    "take": lambda s: s.stream.take(),
+}
+
+CHANNELS: Final[dict[str, Call]] = {
+    "__aenter__": lambda s: s.channels.__aenter__(),
+    "__aexit__": lambda s: s.channels.__aexit__(None, None, None),
+    "add": lambda s: s.channels.add(Channel("another")),
+    "remove": lambda s: s.channels.remove("channel"),
+    "start": lambda s: s.channels.start(),
+    "stop": lambda s: s.channels.stop(),
+}
+
+CALLS: Final[dict[type, dict[str, Call]]] = {
+    Hub: HUB, Runtime: RUNTIME, Run: RUN, RunHub: SCOPE, EventStream: STREAM, Channels: CHANNELS,
+    ExecutableAgent: {"execute": lambda s: s.rt.executable("echo").execute("x")},
+    Receipt: {"__await__": lambda s: s.pending},
+}  # fmt: skip
+
+LOOKS: Final = "looks at one value"
+MAKES: Final = "makes an object, and changes nothing"
+OWN: Final = "for the library's own parts, in the loop"
+
+LEFT_OUT: Final[dict[type, dict[str, str]]] = {
+    Hub: {
+        "__aenter__": "refused by an open hub, from wherever it is called",
+        "check_store": LOOKS, "cursor": MAKES, "delivery": OWN, "has": LOOKS, "is_served": LOOKS,
+        "masker": OWN, "scoped": "sets a variable of the caller's own", "set_owner": OWN,
+    },
+    Runtime: {
+        "__aenter__": "refused by an open runtime, from wherever it is called",
+        "executable": MAKES,
+    },
+    Run: {},
+    RunHub: {
+        "cursor": MAKES, "end_prompt": OWN, "has": LOOKS, "open_prompt": OWN,
+        "scoped": "sets a variable of the caller's own",
+    },
+    EventStream: {"__aenter__": MAKES, "end_after": OWN},
+    Channels: {},
+    ExecutableAgent: {},
+    Receipt: {"raise_if_rejected": LOOKS, "settle": OWN, "watch": OWN},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_every_public_call_has_a_row_or_a_reason(kind: type) -> None:
+    assert set(calls_of(kind)) == CALLS[kind].keys() | LEFT_OUT[kind].keys()
+
+
+@agent("keeper")
+async def keeper(input: Any, ctx: RunContext) -> int:
+    SCOPES.append(ctx.hub)
+    said = 0
+    async for _ in ctx.messages():
+        said += 1
+    return said
+
+
+SCOPES: Final[list[RunHub]] = []
+
+
+def runtime_at(store: str, tmp_path: Path) -> Runtime:
+    echo = model_agent(ScriptedModel(["x"], repeat=True), name="echo")
+    where = "memory" if store == "memory" else f"sqlite:{tmp_path}"
+    return Runtime([echo, keeper], store=where, grace=1)
+
+
+async def site_of(rt: Runtime) -> Site:
+    run = await rt.start("keeper", "x", session_key="k")
+    assert (await run.send("before")).accepted
+    channels = Channels(rt.hub, Channel("channel"))
+    await channels.start()
+    pending = Receipt()
+    pending.home = rt.hub.pipeline.home
+    stream = rt.hub.subscribe("test:tick")
+    return Site(rt, run, SCOPES.pop(), stream, channels, pending)
+
+
+async def came_of(site: Site, call: Call) -> str:
+    """What a call from here comes to, in a word."""
+    try:
+        with anyio.fail_after(20):
+            came = call(site)
+            if isinstance(came, Awaitable):
+                await came
+    except CallerError as error:
+        return type(error).__name__
+    except BaseException as error:
+        return f"raw {error!r}"
+    return "done"
+
+
+async def all_of(site: Site) -> dict[str, str]:
+    """What becomes of all of them that is wrong here."""
+    return {
+        f"{kind.__name__}.{name}": came
+        for kind, calls in CALLS.items()
+        for name, call in calls.items()
+        if (came := await came_of(site, call)) != "WrongThread"
+    }
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])  # As they are: threads take real time.
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("theirs", ["asyncio", "trio"])
+def test_from_another_thread_each_call_raises_and_the_runtime_continues(
+    theirs: str, store: str, loop: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with runtime_at(store, tmp_path) as rt:
+            site = await site_of(rt)
+
+            def elsewhere() -> dict[str, str]:
+                return anyio.run(all_of, site, backend=theirs)
+
+            assert await anyio.to_thread.run_sync(elsewhere) == {}
+            with anyio.fail_after(20):
+                assert rt.hub.statistics().subscribers >= 2
+                assert (await rt.run("echo", "x")).output == "x"
+                await rt.hub.publish(TICK)
+                assert (await anext(site.stream)).type == "test:tick"
+                site.run.close()
+                assert (await site.run.result()).output == 1
+                await site.channels.stop()
+
+    anyio.run(main, backend=loop)
+
+
+def test_the_error_says_what_to_do_instead(tmp_path: Path) -> None:
+    caught: list[BaseException] = []
+
+    async def main() -> None:
+        async with runtime_at("memory", tmp_path) as rt:
+
+            def elsewhere() -> None:
+                with pytest.raises(WrongThread) as error:
+                    anyio.run(rt.run, "echo", "x")
+                caught.append(error.value)
+
+            await anyio.to_thread.run_sync(elsewhere)
+
+    anyio.run(main)
+    assert "anyio.from_thread.run(rt.run" in str(caught[0])
+
+
+# ── other loops ──────────────────────────────────────────────────────────────────────────────
+
+LEAVING: Final = {
+    "Hub.__aexit__", "Hub.aclose", "Hub.close", "Runtime.__aexit__", "EventStream.__aexit__",
+    "EventStream.close", "Channels.__aexit__", "Channels.stop",
+}  # fmt: skip
+"""What may be done when the loop is gone."""
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_in_a_later_loop_each_call_raises_and_leaving_releases_the_store(
+    store: str, tmp_path: Path
+) -> None:
+    rt = runtime_at(store, tmp_path)
+
+    async def enter() -> Site:
+        return await site_of(await rt.__aenter__())
+
+    site = asyncio.run(enter())
+
+    async def later() -> dict[str, str]:
+        return {
+            f"{kind.__name__}.{name}": came
+            for kind, calls in CALLS.items()
+            for name, call in calls.items()
+            if f"{kind.__name__}.{name}" not in LEAVING
+            and (came := await came_of(site, call)) != "WrongLoop"
+        }
+
+    assert asyncio.run(later()) == {}
+    with pytest.raises(WrongLoop, match="that loop has ended: open a new runtime in this one"):
+        asyncio.run(rt.run("echo", "x"))
+
+    async def leave() -> None:
+        with anyio.fail_after(20):
+            await rt.__aexit__(None, None, None)
+
+    asyncio.run(leave())
+
+    async def another() -> None:
+        async with runtime_at(store, tmp_path) as again:
+            assert (await again.run("echo", "x")).output == "x"
+
+    asyncio.run(another())
+
+
+def test_a_loop_that_stands_still_while_another_is_at_work_is_named(tmp_path: Path) -> None:
+    """As fixtures and tests with loops of their own have it."""
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    rt = runtime_at("memory", tmp_path)
+    try:
+        first.run_until_complete(rt.__aenter__())
+        with pytest.raises(WrongLoop, match="use one loop for all of it"):
+            second.run_until_complete(rt.run("echo", "x"))
+        # While none is at work a plain fixture, or a cell of IPython, can still listen.
+        ended: list[Any] = []
+        rt.hub.subscribe("agent:complete", ended.append)
+        assert first.run_until_complete(rt.run("echo", "x")).output == "x"
+        assert len(ended) == 1
+        first.run_until_complete(rt.__aexit__(None, None, None))
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_runtime_made_elsewhere_lives_where_it_is_opened(loop: str, tmp_path: Path) -> None:
+    made: list[Runtime] = []
+    thread = threading.Thread(target=lambda: made.append(runtime_at("memory", tmp_path)))
+    thread.start()
+    thread.join()
+
+    async def main() -> None:
+        async with made[0] as rt:
+            assert (await rt.run("echo", "x")).output == "x"
+
+    anyio.run(main, backend=loop)
+
+
+def test_entering_and_leaving_in_different_tasks_of_one_loop_stays_possible(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        rt = runtime_at("sqlite", tmp_path)
+        await asyncio.create_task(rt.__aenter__())
+        assert (await asyncio.create_task(rt.run("echo", "x"))).output == "x"
+        await asyncio.create_task(rt.__aexit__(None, None, None))
+
+    asyncio.run(main())
+
+
+def test_a_runtime_that_was_not_left_is_named_where_its_store_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    rt = runtime_at("sqlite", tmp_path)
+
+    async def enter() -> None:
+        await rt.__aenter__()
+
+    asyncio.run(enter())
+
+    async def another() -> None:
+        async with runtime_at("sqlite", tmp_path):
+            raise AssertionError("it is held")
+
+    with pytest.raises(OperatorError, match=r"\); that is this one: a runtime was not left"):
+        asyncio.run(another())
+    asyncio.run(rt.__aexit__(None, None, None))
+
+
+# ── forks ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Failed(Exception):
+    pass
+
+
+async def calls(rt: Runtime) -> None:
+    for call in (
+        lambda: rt.hub.send("x", session_key="k"), lambda: rt.hub.emit(TICK),
+        rt.hub.statistics,
+    ):  # fmt: skip
+        with pytest.raises(WrongLoop, match="was forked"):
+            call()
+    for wait in (
+        lambda: rt.hub.publish(TICK), lambda: rt.run("echo", "x"), lambda: rt.find("k"),
+        lambda: rt.hub.read(),
+    ):  # fmt: skip
+        with pytest.raises(WrongLoop, match="was forked"):
+            await wait()
+
+
+async def exits(rt: Runtime) -> None:
+    raise SystemExit(5)
+
+
+async def raises(rt: Runtime) -> None:
+    raise Failed("in the child")
+
+
+IN_CHILDREN: Final = {calls: 0, exits: 5, raises: 1}
+"""What a forked child does in the body of the runtime, and its status."""
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("does", IN_CHILDREN, ids=lambda does: does.__name__)
+def test_a_forked_child_leaves_at_once_and_its_parent_continues(
+    does: Callable[[Runtime], Awaitable[None]], store: str, loop: str, tmp_path: Path
+) -> None:
+    def ended(child: int) -> int:
+        for _ in range(2000):
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        return -9
+
+    async def main() -> None:
+        here = os.getpid()
+        try:
+            async with runtime_at(store, tmp_path) as rt:
+                run = await rt.start("keeper", "x", session_key="k")
+                assert (await run.send("one")).accepted
+                async with Channels(rt.hub, Channel("channel")), rt.hub.subscribe("*"):
+                    child = os.fork()
+                    if child == 0:
+                        await does(rt)
+                        return
+                assert ended(child) == IN_CHILDREN[does]
+                # Of what threads do for it the parent still hears.
+                with anyio.fail_after(20):
+                    assert (await run.send("two")).accepted
+                    assert (await rt.run("echo", "x")).output == "x"
+                    run.close()
+                    assert (await run.result()).output == 2
+        finally:
+            if os.getpid() != here:
+                os._exit(99)
+
+    anyio.run(main, backend=loop)
+    SCOPES.clear()
