@@ -14,6 +14,7 @@ from hubbub import (
     RunState,
     Runtime,
     ScriptedModel,
+    Secret,
     SideConfig,
     agent,
     tool,
@@ -226,6 +227,20 @@ async def test_service_answers_by_its_function(hub):
     stop()
     with pytest.raises(PromptTimeout):
         await hub.ask("slow", "abc", timeout=100)
+
+
+async def test_what_goes_with_a_question_reaches_a_service_and_no_event(hub):
+    got, seen = [], []
+    hub.serve("keeper", lambda question, given: got.append((question, given)))
+    hub.subscribe("*", seen.append)
+    values = {"KEY": Secret("planted")}
+    await hub.ask("keeper", "keep", given=values)
+    assert got == [("keep", values)] and seen == []
+    assert hub.is_served("keeper") and not hub.is_served("user")
+    for somebody_else in ("user", "nobody", "01a2068e-1ed4-7350-a80b-0a31152f123e"):
+        with pytest.raises(BadValue, match="only a service gets it"):
+            await hub.ask(somebody_else, "keep", given=values)
+    assert seen == []
 
 
 # ── asking a run, and runs that ask ──────────────────────────────────────────────────────────

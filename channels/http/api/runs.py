@@ -80,6 +80,8 @@ async def open_run(call: HttpCall) -> HttpAnswer:
     said = body.input if body.message is None else keyed(call, body.message)
     if key and isinstance(said, str):
         said = Message(content=said, key=key)
+    elif key and said is body.input is not None and (body.session_key or body.descriptor):
+        raise Refusal("invalid-value", "with an Idempotency-Key the input is a text or a message")
     run_id = body.run_id
     if key and not (run_id or body.session_key or body.descriptor):
         run_id = _id_of(key)
