@@ -120,7 +120,7 @@ function noteTrouble(event) {
 /** The stream could not go on where it was: read anew what may have been missed. */
 function afterGap(gap) {
   noteTrouble({ ...gap, type: "hub:gap", at: gap.at || Date.now() * 1_000 });
-  listAll(gap.reason === "unknown cursor");
+  listAll(gap.reason === "unknown cursor").catch(fault);
   const view = shown.peek();
   if (view) show(view.id, true);
 }

@@ -36,11 +36,11 @@ document.addEventListener("securitypolicyviolation", (event) => {
 class Server:
     """The program, which can be killed and started again on the same port and store."""
 
-    def __init__(self, place: Path, *options: str) -> None:
+    def __init__(self, store: str, *options: str) -> None:
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             self.port = found.getsockname()[1]
-        self._arguments = [str(self.port), f"sqlite:{place / 'store'}", *options]
+        self._arguments = [str(self.port), store, *options]
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -87,11 +87,13 @@ class Server:
 
 @pytest.fixture(scope="module")
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """Starts servers, each on a store of its own; ``options`` are the program's."""
+    """Starts servers, each on a store of its own unless one is named; ``options`` are the
+    program's."""
     started: list[Server] = []
 
-    def start(*options: str) -> Server:
-        found = Server(tmp_path_factory.mktemp("served"), *options)
+    def start(*options: str, store: str = "") -> Server:
+        store = store or f"sqlite:{tmp_path_factory.mktemp('served') / 'store'}"
+        found = Server(store, *options)
         started.append(found)
         found.start()
         return found

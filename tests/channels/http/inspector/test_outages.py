@@ -55,6 +55,26 @@ def test_what_was_said_while_the_page_was_cut_off_is_there_when_it_is_back(start
     assert other != run_id
 
 
+def test_a_server_that_comes_back_without_its_store_is_shown_as_it_is_now(start_server, open_tab):
+    server = start_server(store="memory")
+    run_id = server.post("api/runs", agent="clerk", input="1", name="before")["run_id"]
+    tab = open_tab(f"{server.url}#/runs/{run_id}")
+    page = tab.page
+    expect(page.locator(".runs .line", has_text="before")).to_be_visible()
+    expect(page.locator(".line-state")).to_have_text("live")
+    tab.is_offline = True
+    server.kill()
+    expect(page.locator(".cut")).to_be_visible()
+    server.start()
+    expect(page.locator("main")).to_contain_text("No such run", timeout=SLOW)
+    server.post("api/runs", agent="clerk", input="1", name="after")
+    expect(page.locator(".runs .line", has_text="after")).to_be_visible()
+    expect(page.locator(".runs .line", has_text="before")).to_have_count(0)
+    expect(page.get_by_role("link", name="Troubles").locator(".badge")).to_have_text("1")
+    assert all("404" in each for each in tab.complaints)
+    tab.complaints.clear()
+
+
 def test_a_hub_with_a_token_asks_for_it_once(start_server, open_tab):
     server = start_server("0", TOKEN)
     tab = open_tab(server.url)
