@@ -140,9 +140,10 @@ CONSUMERS: Final = {
         "when the answer to a client of OpenAI's API is over",
         "own",
         """
-        AgentStart AgentThinking AgentStep AgentRetry AgentStatus AgentMessage AgentRead
-        AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark AgentRestore AgentClaim
-        AgentInterrupted AgentFailed SessionTurn
+        AgentStart AgentThinking AgentStep AgentRetry AgentToolStart AgentToolComplete AgentStatus
+        AgentMessage AgentChild AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff
+        AgentPark AgentRestore AgentClaim AgentInterrupted AgentFailed SessionTurn SessionPrompt
+        SessionPromptEnd
         """,
     ),
     "channels/http/openai/answers/answer.py": Consumer(
@@ -286,6 +287,7 @@ NARROW: Final = {
     "channels/console/console.py": "looks for the end of its own turn and for dead letters",
     "channels/console/pace.py": "shows whether somebody is at work: text, tools, the end",
     "channels/console/questions.py": "keeps the prompts that are open",
+    "channels/http/openai/answers/pending_calls.py": "keeps the calls and prompts that are open",
     "channels/http/openai/answers/following.py": "names what two consumers ask for",
     "channels/http/openai/answers/question.py": "looks for one item, and for prompts that are open",
     "channels/http/openai/requests/transcript.py": "collects what the two sides said",

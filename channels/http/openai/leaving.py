@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from hubbub.channels.http.openai.answers.following import recorded
-from hubbub.channels.http.openai.answers.question import ClientQuestion, find_question
+from hubbub.channels.http.openai.answers.question import ClientQuestion, find_question, is_latest
 from hubbub.channels.http.openai.answers.response_frames import ResponseFrames
 from hubbub.hub.hub import Hub
 
@@ -50,7 +50,7 @@ class Leaving:
         hub, run_id = self._hub, question.run_id
         await hub.ports.clock.sleep(GRACE)
         now = await find_question(hub, run_id, question.seq)
-        if now is None or now.latest != now.seq:
+        if now is None or not await is_latest(hub, now):
             return  # Its client has gone on.
         frames = ResponseFrames(now)
         await recorded(hub, now, frames)

@@ -3,34 +3,36 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hubbub.channels.http.openai.answers.pending_calls import PENDING_TYPES, PendingCalls
+from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     Event,
     GivenTool,
     InLane,
+    SessionEnd,
     SessionMessage,
     SessionOpen,
     SessionPrompt,
-    SessionPromptEnd,
     SessionReply,
     SessionStart,
 )
 from hubbub.hub.hub import Hub
 
-__all__ = ["NOTES", "ClientQuestion", "find_question", "state_of"]
+__all__ = ["NOTES", "ClientQuestion", "find_question", "is_latest", "state_of"]
 
 NOTES: Final = "openai"
 """The name, among a message's metadata, of what its request said beside the text."""
 
-_BEFORE: Final = (
-    "session:open", "session:start", "session:message", "session:reply", "session:prompt",
-    "session:prompt:end",
-)  # fmt: skip
+_SAID: Final = ("session:message", "session:reply")
+
+PAGE: Final = 200
+"""Events that are read at once."""
 
 
 class ClientQuestion:
     """One item of a run's inbox, and what has to be known of the time before it."""
 
-    __slots__ = ("_start", "item", "latest", "open_prompts", "opening", "run_id", "seq")
+    __slots__ = ("_start", "item", "opening", "pending", "run_id", "seq")
 
     def __init__(self, opening: SessionOpen, seq: int) -> None:
         self.opening = opening
@@ -38,10 +40,8 @@ class ClientQuestion:
         self.run_id = opening.run_id
         self.seq = seq
         self.item: SessionOpen | SessionMessage | SessionReply = opening
-        self.open_prompts: dict[str, SessionPrompt] = {}
-        """What the tree was waiting for people to answer when the item came."""
-        self.latest = 1
-        """The number of the last item of this kind in the inbox."""
+        self.pending = PendingCalls(self.is_for_people)
+        """What the tree was at, and waited for people to answer, when the item came."""
         self._start: SessionStart | None = None
 
     @property
@@ -95,44 +95,86 @@ class ClientQuestion:
         """The run's first session has begun."""
         self._start = self._start or start
 
-    def see(self, event: Event) -> None:
-        """Take note of what is on record, in order."""
-        if event.run_id == self.run_id:
-            if isinstance(event, SessionStart):
-                self.began(event)
-            elif isinstance(event, SessionMessage | SessionReply):
-                self.latest = max(self.latest, event.seq)
-                if event.seq == self.seq:
-                    self.item = event
-        if isinstance(event, SessionPrompt):
-            if self._is_before and event.to == "user" and self.is_for_people(event):
-                self.open_prompts[event.prompt_id] = event
-        elif isinstance(event, SessionPromptEnd) and self._is_before:
-            self.open_prompts.pop(event.prompt_id, None)
-
-    @property
-    def _is_before(self) -> bool:
-        """Whether the item has not come yet."""
-        return self.item.seq != self.seq
-
 
 async def find_question(hub: Hub, run_id: str, seq: int) -> ClientQuestion | None:
-    """The item of that number in a root's inbox, if somebody has said something with it."""
-    question = await _read(hub, run_id, seq)
-    return question if question is not None and question.item.seq == seq else None
+    """The item of that number in a root's inbox, if somebody has said something with it.
+
+    As much of the time before it is read as the session has that it came into, if any.
+    """
+    question = await _begun(hub, run_id, seq)
+    if question is None or question.is_opening:
+        return question
+    back = 2
+    while True:
+        first = max(1, seq - back)
+        pending = PendingCalls(question.is_for_people)
+        found = await _read_up_to(hub, question, first, pending)
+        if found is None:
+            return None
+        item, is_whole = found
+        if is_whole or first == 1 or question.is_code:
+            question.item, question.pending = item, pending
+            return question
+        back *= 8
 
 
 async def state_of(hub: Hub, run_id: str) -> ClientQuestion | None:
     """A root as it is now: the question that has yet to come."""
-    return await _read(hub, run_id, 0)
+    question = await _begun(hub, run_id, 0)
+    start = await hub.journal.latest(run_id, (SessionStart.type,))
+    if question is not None and start is not None:
+        after = hub.cursor(start)
+        for event in await hub.read(root_run_id=run_id, after=after, types=PENDING_TYPES):
+            question.pending.see(event)
+    return question
 
 
-async def _read(hub: Hub, run_id: str, seq: int) -> ClientQuestion | None:
-    events = await hub.read(root_run_id=run_id, types=_BEFORE)
-    opening = next((x for x in events if isinstance(x, SessionOpen) and x.run_id == run_id), None)
-    if opening is None or opening.parent_run_id is not None:
+async def is_latest(hub: Hub, question: ClientQuestion) -> bool:
+    """Whether nobody has said anything to the run since."""
+    after = _cursor_at(hub, question.run_id, question.seq)
+    return not await hub.read(question.run_id, after=after, types=_SAID, limit=1)
+
+
+async def _begun(hub: Hub, run_id: str, seq: int) -> ClientQuestion | None:
+    """A question of which only its run's beginning is known; ``None`` for what is no root."""
+    events = await hub.read(run_id, types=("session:open", "session:start"), limit=2)
+    opening = events[0] if events else None
+    if not isinstance(opening, SessionOpen) or opening.parent_run_id is not None:
         return None
     question = ClientQuestion(opening, seq)
     for event in events:
-        question.see(event)
+        if isinstance(event, SessionStart):
+            question.began(event)
     return question
+
+
+async def _read_up_to(
+    hub: Hub, question: ClientQuestion, first: int, pending: PendingCalls
+) -> tuple[SessionMessage | SessionReply, bool] | None:
+    """The item, and whether a session began or ended behind the item ``first``, or before that."""
+    run_id, is_whole = question.run_id, False
+    after = _cursor_at(hub, run_id, first)
+    try:
+        while True:
+            events = await hub.read(
+                root_run_id=run_id, after=after, types=(*PENDING_TYPES, *_SAID), limit=PAGE
+            )
+            for event in events:
+                if isinstance(event, SessionMessage | SessionReply) and event.run_id == run_id:
+                    if event.seq == question.seq:
+                        return event, is_whole
+                    if event.seq > question.seq:
+                        return None
+                elif event.run_id == run_id and isinstance(event, SessionStart | SessionEnd):
+                    is_whole = True
+                pending.see(event)
+            if len(events) < PAGE:
+                return None
+            after = hub.cursor(events[-1])
+    except BadValue:
+        return None  # There are not so many items.
+
+
+def _cursor_at(hub: Hub, run_id: str, seq: int) -> str:
+    """The place behind an item of a run's inbox."""
+    return hub.cursor(SessionMessage(run_id=run_id, lane="in", seq=seq))

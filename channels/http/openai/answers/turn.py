@@ -15,11 +15,8 @@ from typing import Literal, TypeAlias
 
 from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.hub.events import (
-    AgentChild,
     AgentComplete,
     AgentText,
-    AgentToolComplete,
-    AgentToolStart,
     Ending,
     Event,
     SessionDropped,
@@ -27,7 +24,6 @@ from hubbub.hub.events import (
     SessionMessage,
     SessionPop,
     SessionPrompt,
-    SessionPromptEnd,
     SessionPush,
     SessionStart,
     SessionTaken,
@@ -46,12 +42,10 @@ class AgentTurn:
 
     __slots__ = (
         "_at",
-        "_calls",
-        "_children",
         "_ends",
         "_is_handled",
         "_last_at",
-        "_prompts",
+        "_pending",
         "_question",
         "_spoke",
         "ended_at",
@@ -73,10 +67,7 @@ class AgentTurn:
         """The runs whose words are the answer: the conversation's, and frames that had it."""
         self._at = ""
         """The run that has the conversation."""
-        self._calls: set[tuple[str, str]] = set()
-        self._children: set[tuple[str, str]] = set()
-        """Calls at work, by run and call id; of them those that wait for a child."""
-        self._prompts: dict[str, SessionPrompt] = dict(question.open_prompts)
+        self._pending = question.pending.copy()
         self._ends: dict[str, Ending] = {}
         self._last_at = 0
         self._is_handled = False
@@ -96,8 +87,8 @@ class AgentTurn:
         as that waits for them."""
         if self.ending is not None or self.status != "completed":
             return ()
-        before = self._question.open_prompts
-        return tuple(x for x in self._prompts.values() if x.prompt_id in before)
+        before = self._question.pending.prompts
+        return tuple(x for x in self._pending.prompts.values() if x.prompt_id in before)
 
     @property
     def is_resting(self) -> bool:
@@ -106,7 +97,7 @@ class AgentTurn:
         question = self._question
         return (
             question.is_code and question.is_opening and self._spoke
-            and not self.is_over and not self._calls
+            and not self.is_over and not self._pending.has_calls(question.run_id)
         )  # fmt: skip
 
     def see(self, event: Event) -> None:
@@ -118,7 +109,7 @@ class AgentTurn:
             if self.is_over:
                 return
         self._last_at = event.at
-        self._see_prompts(event)
+        self._pending.see(event)
         if self.status == "queued":
             self._look_for(event)
         else:
@@ -126,7 +117,9 @@ class AgentTurn:
 
     def settle(self) -> None:
         """Nothing more is there: look whether it is people's turn."""
-        if self.status == "in_progress" and (self._is_handled or self._waits_for_people()):
+        if self.status == "in_progress" and (
+            self._is_handled or self._pending.wait_for_people(self._at)
+        ):
             self._end("completed", self._last_at)
 
     def rested(self) -> None:
@@ -152,9 +145,8 @@ class AgentTurn:
 
     def _begin(self, run_id: str) -> None:
         self.status = "in_progress"
-        if isinstance(self._question.item, SessionMessage):  # It ends what its run has asked.
-            asked = self._prompts.items()
-            self._prompts = {key: prompt for key, prompt in asked if prompt.run_id != run_id}
+        if isinstance(self._question.item, SessionMessage):
+            self._pending.drop_prompts(run_id)
         self._at = run_id
         self.speakers.add(run_id)
 
@@ -170,7 +162,6 @@ class AgentTurn:
             case SessionTaken() if question.is_code and event.run_id == question.run_id:
                 self._is_handled = question.is_opening or any(map(question.is_item, event.items))
             case SessionPush() if event.run_id == self._at:
-                self._children.add((event.run_id, event.call_id))
                 self._go_to(event.frame_run_id)
             case SessionPop() if event.frame_run_id == self._at:
                 self._go_to(event.run_id)
@@ -178,41 +169,12 @@ class AgentTurn:
                 self._ends.pop(event.run_id, None)
             case AgentText() if event.run_id == self._at:
                 self._spoke = True
-            case AgentToolStart():
-                self._calls.add((event.run_id, event.call_id))
-            case AgentToolComplete():
-                self._calls.discard((event.run_id, event.call_id))
-                self._children.discard((event.run_id, event.call_id))
-            case AgentChild() if event.waits or event.blocking:
-                self._children.add((event.run_id, event.call_id))
             case _:
                 pass
 
     def _go_to(self, run_id: str) -> None:
         self._at = run_id
         self.speakers.add(run_id)
-
-    def _see_prompts(self, event: Event) -> None:
-        if isinstance(event, SessionPrompt):
-            if event.to == "user" and self._question.is_for_people(event):
-                self._prompts[event.prompt_id] = event
-        elif isinstance(event, SessionPromptEnd):
-            self._prompts.pop(event.prompt_id, None)
-
-    def _waits_for_people(self) -> bool:
-        """Whether all that is at work in the run which has the conversation waits for people."""
-        if not self._prompts:
-            return False
-        at = self._at
-        asked = {prompt.call_id for prompt in self._prompts.values() if prompt.run_id == at}
-        if "" in asked:  # Code asks, outside of any call.
-            return True
-        by_others = any(prompt.run_id != at for prompt in self._prompts.values())
-        calls = {call_id for run_id, call_id in self._calls if run_id == at}
-        children = {call_id for run_id, call_id in self._children if run_id == at}
-        return bool(asked or (by_others and calls & children)) and calls <= (
-            asked | (children if by_others else set())
-        )
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 

@@ -20,6 +20,7 @@ from hubbub.channels.http.openai.answers.question import (
     NOTES,
     ClientQuestion,
     find_question,
+    is_latest,
     state_of,
 )
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_by, unknown_model
@@ -104,7 +105,7 @@ class _Placing:
         state = await state_of(self._hub, run_id)
         if state is None or not await self._fits(state):
             return None
-        calls = [x for x in state.open_prompts.values() if state.is_call(x)]
+        calls = [x for x in state.pending.prompts.values() if state.is_call(x)]
         if not calls or not given.keys() <= {x.prompt_id for x in calls}:
             return await self._replied_before(run_id, given)
         missing = [x.call_id for x in calls if x.prompt_id not in given]
@@ -154,7 +155,8 @@ class _Placing:
         if (before := await self._said_before(question.run_id)) is not None:
             return before
         text = self._new_text()
-        if text is not None and question.latest == question.seq and await self._fits(question):
+        fits = text is not None and await is_latest(hub, question) and await self._fits(question)
+        if fits and text is not None:
             key = wanted.key or f"after {wanted.previous}"
             placed = await self._send(question.run_id, text, key)
             if placed is not None:
@@ -219,7 +221,7 @@ class _Placing:
         if text.strip().lower() != "approve":
             return None
         state = await state_of(self._hub, run_id)
-        for prompt in state.open_prompts.values() if state is not None else ():
+        for prompt in state.pending.prompts.values() if state is not None else ():
             if prompt.kind == "approval" and prompt.run_id == run_id:
                 receipt = await self._hub.reply(prompt.prompt_id, "approve", source=SOURCE)
                 if receipt.accepted and receipt.cursor:
