@@ -73,10 +73,6 @@ class PendingCalls:
             case _:
                 pass
 
-    def drop_prompts(self, run_id: str) -> None:
-        """A message has ended what its run had asked."""
-        self.prompts = {k: x for k, x in self.prompts.items() if x.run_id != run_id}
-
     def has_calls(self, run_id: str) -> bool:
         """Whether a run has calls at work."""
         return any(run == run_id for run, _ in self._calls)

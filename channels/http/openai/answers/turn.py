@@ -146,7 +146,7 @@ class AgentTurn:
     def _begin(self, run_id: str) -> None:
         self.status = "in_progress"
         if isinstance(self._question.item, SessionMessage):
-            self._pending.drop_prompts(run_id)
+            self._pending.prompts.clear()  # It answers them, those of children too.
         self._at = run_id
         self.speakers.add(run_id)
 

@@ -222,10 +222,11 @@ class _Placing:
             return None
         state = await state_of(self._hub, run_id)
         for prompt in state.pending.prompts.values() if state is not None else ():
-            if prompt.kind == "approval" and prompt.run_id == run_id:
+            if prompt.kind == "approval":
                 receipt = await self._hub.reply(prompt.prompt_id, "approve", source=SOURCE)
-                if receipt.accepted and receipt.cursor:
+                if receipt.accepted and prompt.run_id == run_id:
                     return self._placed(run_id, seq_of(receipt.cursor))
+                return None  # What a child asked is answered; the conversation hears it, too.
         return None
 
     async def _said_before(self, run_id: str) -> RequestPlace | None:

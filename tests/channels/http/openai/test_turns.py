@@ -79,7 +79,10 @@ async def test_a_question_is_asked_and_the_next_message_answers_it(ports):
         assert await text_of(client, "red") == ["It is done."]
 
 
-async def test_a_child_that_is_waited_for_asks_the_user(ports):
+@pytest.mark.parametrize(
+    ("answered", "result"), [("approve", "wiped"), ("wait", "not run: denied: wait")]
+)
+async def test_a_child_that_is_waited_for_asks_the_user(ports, answered, result):
     @tool(approval=True)
     def wipe() -> str:
         """Wipe."""
@@ -92,11 +95,9 @@ async def test_a_child_that_is_waited_for_asks_the_user(ports):
     async with with_client(ports, main) as (rt, _, client):
         asked = await text_of(client, "clean")
         assert "wipe" in asked[0]
-        (prompt,) = await rt.hub.read(types="session:prompt")
-        rt.hub.approve(prompt.prompt_id)
-        await anyio.sleep(1)
-        end = (await rt.hub.read(types="session:end"))[-1]
-        assert end.output == "Finished."
+        assert await text_of(client, answered) == ["Finished."]
+        results = await rt.hub.read(types="agent:tool:complete")
+    assert results[0].output == result
 
 
 async def test_an_agent_that_fails_says_so(ports):
