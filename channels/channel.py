@@ -315,16 +315,21 @@ class Channels:
     async def start(self) -> None:
         """Attach every channel, side by side."""
         self._hub.pipeline.home.check("starting channels")
-        if not self._is_started:
-            self._is_started = True
-            try:
-                for channel in self._channels.values():
-                    self._attached[channel.name] = Attachment(self._hub, channel)
-            except BaseException:
-                await self.stop()
-                raise
-        for attachment in tuple(self._attached.values()):
-            await attachment.wait_started()
+        if self._is_started:
+            for attachment in tuple(self._attached.values()):
+                await attachment.wait_started()
+            return
+        self._is_started = True
+        try:
+            for channel in self._channels.values():
+                self._attached[channel.name] = Attachment(self._hub, channel)
+            for attachment in tuple(self._attached.values()):
+                await attachment.wait_started()
+        except BaseException:  # Cancelled on the way in: nobody will come to stop them.
+            await self._cut_off(*self._attached.values())
+            self._is_started = False
+            self._attached = {}
+            raise
 
     async def stop(self) -> None:
         """Detach every channel, side by side; each has ``grace`` seconds for what waits."""
@@ -345,10 +350,12 @@ class Channels:
             return
         try:
             attachment = self._attached[channel.name] = Attachment(self._hub, channel)
+            await attachment.wait_started()
         except BaseException:
             del self._channels[channel.name]
+            if (begun := self._attached.pop(channel.name, None)) is not None:
+                await self._cut_off(begun)
             raise
-        await attachment.wait_started()
 
     async def remove(self, name: str) -> None:
         """Detach a channel and forget it; nothing happens if there is none of that name."""
@@ -363,14 +370,20 @@ class Channels:
             raise BadValue("Channels", f"there is a channel {channel.name!r} already; rename one")
         self._channels[channel.name] = channel
 
-    async def _stop(self, *attachments: Attachment) -> None:
+    async def _cut_off(self, *attachments: Attachment) -> None:
+        """Detach at once, whatever waits; also while the caller is being cancelled."""
+        with anyio.CancelScope(shield=True):
+            await self._stop(*attachments, grace=0)
+
+    async def _stop(self, *attachments: Attachment, grace: float | None = None) -> None:
+        grace = self._grace if grace is None else grace
         own = anyio.get_current_task().id
         async with anyio.create_task_group() as group:
             for attachment in attachments:
                 if attachment._task == own:
-                    await attachment.stop(self._grace)
+                    await attachment.stop(grace)
                 else:
-                    start_in(group, attachment.stop(self._grace))
+                    start_in(group, attachment.stop(grace))
 
     async def __aenter__(self) -> Self:
         try:

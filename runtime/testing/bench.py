@@ -7,22 +7,28 @@ the test ──► state_for, ctx_for ──► a run in a memory store of its o
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import anyio
-import msgspec
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError
 from hubbub.hub.events import (
+    AgentComplete,
+    AgentPark,
     AgentStatus,
     AgentText,
     Event,
+    SessionEnd,
     SessionMessage,
     SessionOpen,
     SessionPrompt,
 )
 from hubbub.hub.ports import Ports
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.values import encode_value
 from hubbub.runtime.runtime import Runtime
 
 __all__ = ["Answers", "Bench", "Children", "StartedChild"]
@@ -66,7 +72,7 @@ class Bench:
         self.run_id = ""
         self._runtime: Runtime
         self._scope = anyio.CancelScope()
-        self._unanswered = ""
+        self._problem: Exception | None = None
 
     @asynccontextmanager
     async def open(
@@ -74,7 +80,8 @@ class Bench:
     ) -> AsyncIterator[Runtime]:
         """A runtime with these agents, and a stand-in for each of ``children``.
 
-        Raises ``CallerError`` where the code asked what nothing was supplied for.
+        Raises ``CallerError`` where the run does not come as far as the code, where the code asked
+        what nothing was supplied for, and where its answer is none.
         """
         known = tuple(agents)
         names = {each.name for each in known}
@@ -87,10 +94,8 @@ class Bench:
             runtime.hub.subscribe("*", self._collect)
             with self._scope:
                 yield runtime
-        if self._unanswered:
-            raise CallerError(
-                f"the code asked {self._unanswered!r}, which nothing answers; give answers=…"
-            )
+        if self._problem is not None:
+            raise self._problem
 
     def begin(self, run_id: str) -> None:
         """From now on, what the run does is the code's."""
@@ -99,6 +104,8 @@ class Bench:
 
     def _collect(self, event: Event) -> None:
         self.events.append(event)
+        if not self.run_id:
+            self._check_way(event)
         match event:
             case SessionMessage() if event.source == self.run_id:
                 self.messages.append(event)
@@ -112,20 +119,80 @@ class Bench:
             case SessionPrompt() if event.run_id == self.run_id and event.to == "user":
                 self.prompts.append(event)
                 self._answer(event)
+            case SessionPrompt() if event.run_id in ("", self.run_id) and event.to != "user":
+                if not is_run_address(event.to):
+                    self._fail(CallerError(
+                        f"the code asked {event.to!r}, which nothing serves; in the test: "
+                        f"….hub.hub.serve({event.to!r}, answer)"
+                    ))  # fmt: skip
+
+    def _check_way(self, event: Event) -> None:
+        """On its way to the code the run neither ends nor waits."""
+        if isinstance(event, AgentComplete | SessionEnd) and event.outcome != "completed":
+            self._fail(CallerError(f"the run did not come as far as the code: {event.reason}"))
+        elif isinstance(event, AgentPark):
+            self._fail(CallerError(
+                "the run did not come as far as the code: it waits for a message; give an input"
+            ))  # fmt: skip
+
+    def _fail(self, problem: Exception) -> None:
+        """End the test by ``problem``, unless an earlier one does."""
+        if self._problem is None:
+            self._problem = problem
+            self._scope.cancel()
 
     def _answer(self, prompt: SessionPrompt) -> None:
+        question = prompt.question
         if callable(self._answers):
-            answer = self._answers(prompt)
+            try:
+                answer = self._answers(prompt)
+            except Exception as error:
+                failed = CallerError(f"answers=… raised over {question!r}: {error!r}")
+                failed.__cause__ = error
+                self._fail(failed)
+                return
         elif isinstance(self._answers, Mapping) and prompt.question in self._answers:
             answer = self._answers[prompt.question]
         elif self._left:
             answer = self._left.pop(0)
         else:
-            self._unanswered = prompt.question
-            self._scope.cancel()
+            problem = f"the code asked {question!r}, which nothing answers; give answers=…"
+            self._fail(CallerError(problem))
             return
-        text = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
-        self._runtime.hub.reply(prompt.prompt_id, text)
+        try:
+            text = answer
+            if not isinstance(answer, str):
+                text = bytes(encode_value("answers", answer)).decode()
+            self._runtime.hub.reply(prompt.prompt_id, text).watch(partial(self._check, prompt))
+        except BadValue as error:
+            self._fail(error)
+
+    def _check(self, prompt: SessionPrompt, receipt: Receipt) -> None:
+        if receipt.rejected:
+            self._fail(CallerError(
+                f"the answer to {prompt.question!r} was not accepted: {receipt.explanation}"
+            ))  # fmt: skip
+
+
+def checked(what: str, values: Any, *kinds: type) -> tuple[Any, ...]:
+    """The values, each of one of the kinds; raises ``BadValue``."""
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise BadValue(what, f"expected a sequence, not {type(values).__name__}")
+    values = tuple(values)
+    for each in values:
+        if not isinstance(each, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise BadValue(what, f"expected {names} in it, not {type(each).__name__}")
+    return tuple(values)
+
+
+def checked_mapping(what: str, values: Any) -> Mapping[str, Any]:
+    """What is given by name; nothing for none.  Raises ``BadValue``."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping) or not all(isinstance(each, str) for each in values):
+        raise BadValue(what, "expected a mapping from names")
+    return values
 
 
 def _stand_in(name: str, result: Any) -> AgentDefinition:

@@ -8,12 +8,12 @@ import anyio
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import BadValue
-from hubbub.hub.message import Sayable
+from hubbub.hub.message import Message, Sayable
 from hubbub.hub.ports import Ports
 from hubbub.hub.values import encode_value
 from hubbub.runtime.kernel.catalog import code_of
 from hubbub.runtime.runs.context import RunContext, parts_of
-from hubbub.runtime.testing.bench import Answers, Bench, Children
+from hubbub.runtime.testing.bench import Answers, Bench, Children, checked, checked_mapping
 
 __all__ = ["BenchContext", "ctx_for", "run_code"]
 
@@ -56,6 +56,9 @@ async def ctx_for(
     ``messages`` wait in the inbox, which is closed after them: ``ctx.messages()`` ends.
     """
     bench = Bench(answers)
+    given_files, given_kv = checked_mapping("files", files), checked_mapping("kv", kv)
+    given_children = checked_mapping("children", children)
+    agents = checked("agents", agents, AgentDefinition)
     done, ready = anyio.Event(), anyio.Event()
     found: list[RunContext] = []
 
@@ -65,16 +68,16 @@ async def ctx_for(
         await done.wait()
 
     definition = AgentDefinition(name=agent, execute=hold)
-    async with bench.open((definition, *agents), children or {}, ports) as runtime:
+    async with bench.open((definition, *agents), given_children, ports) as runtime:
         run = await runtime.start(agent, env=env)
         await ready.wait()
         ctx = BenchContext(*parts_of(found[0]))
         ctx.bench = bench
-        for name, content in (files or {}).items():
+        for name, content in given_files.items():
             await ctx.files.write(name, content)
-        for key, value in (kv or {}).items():
+        for key, value in given_kv.items():
             await ctx.kv.set(key, value)
-        for message in messages:
+        for message in checked("messages", messages, str, Message):
             (await run.send(message)).raise_if_rejected()
         await run.close()
         bench.begin(run.run_id)

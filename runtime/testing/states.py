@@ -22,7 +22,7 @@ from hubbub.runtime.activities.off_loop import OffLoop
 from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.models.scripted import FunctionModel
 from hubbub.runtime.models.scripted import call as tool_call
-from hubbub.runtime.testing.bench import Answers, Bench, Children
+from hubbub.runtime.testing.bench import Answers, Bench, Children, checked, checked_mapping
 
 __all__ = ["BenchState", "call", "state_for"]
 
@@ -82,6 +82,9 @@ async def state_for(
     answers.
     """
     bench = Bench(answers)
+    given_files, given_kv = checked_mapping("files", files), checked_mapping("kv", kv)
+    given_children = checked_mapping("children", children)
+    agents = checked("agents", agents, AgentDefinition)
     done, ready = anyio.Event(), anyio.Event()
     found: list[ThreadState] = []
 
@@ -95,16 +98,16 @@ async def state_for(
 
     definition = _held(agent, variables, hold)
     parent = _parent_of(definition.name, input, env)
-    async with bench.open((definition, *agents, parent), children or {}, ports) as runtime:
+    async with bench.open((definition, *agents, parent), given_children, ports) as runtime:
         if as_child:
             await runtime.start(parent.name)
         else:
             await runtime.start(definition.name, input, env=env)
         await ready.wait()
         state = _observed(found[0], bench)
-        for name, content in (files or {}).items():
+        for name, content in given_files.items():
             await state.files.write(name, content)
-        for key, value in (kv or {}).items():
+        for key, value in given_kv.items():
             await state.kv.set(key, value)
         bench.begin(state.run_id)
         try:
@@ -144,7 +147,7 @@ def _held(
     tools = (each for each in given.tools if isinstance(each, Tool))
     prompt = structs.replace(
         given, model=model, tools=(*tools, probe), tool_choice="auto", hooks=None,
-        variables=(*given.variables, *variables),
+        variables=(*given.variables, *checked("variables", variables, VariableDefinition)),
     )  # fmt: skip
     return AgentDefinition(name=agent.name, env=agent.env, side_a=SideConfig(prompt=prompt))
 
