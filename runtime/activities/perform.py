@@ -57,7 +57,7 @@ from hubbub.agents.turn.signals import (
 )
 from hubbub.agents.turn.stop import paths_of
 from hubbub.agents.turn.takeover import request_of
-from hubbub.hub.errors import HubbubError, MissingVariable, ProviderError, UnknownAgent
+from hubbub.hub.errors import Closed, HubbubError, MissingVariable, ProviderError, UnknownAgent
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
@@ -90,6 +90,7 @@ from hubbub.runtime.kernel.services import Services
 __all__ = [
     "MODEL_TIMEOUT",
     "AtWork",
+    "CutOff",
     "Performer",
     "perform",
     "timed_out",
@@ -100,6 +101,10 @@ MODEL_TIMEOUT = 600.0
 """Seconds that one model call may take."""
 
 TIMED_OUT = "timed out: the tool did not finish within {:g} s"
+
+
+class CutOff(Exception):
+    """A tool was refused something since the runtime is left: the next one has its call."""
 
 
 class Performer(Protocol):
@@ -125,7 +130,10 @@ class Performer(Protocol):
 
 
 async def perform(activity: Activity, at_work: "AtWork") -> Signal:
-    """Do what ``activity`` says and return what came of it; only cancellation is raised."""
+    """Do what ``activity`` says and return what came of it.
+
+    Raises its cancellation, and ``CutOff``, of which nothing is to be recorded.
+    """
     run, services, side = at_work.run, at_work.services, at_work.side
     try:
         match activity:
@@ -214,6 +222,8 @@ class AtWork:
 
     def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: BaseException) -> ToolResult:
         """A tool raised: log it, once, and put it into words for the model."""
+        if is_of(problem, Closed) and self.services.phase.is_leaving:
+            raise CutOff
         mask = self.masker()
         # What a tool says plainly is its answer; it is no failure.
         is_answer = is_of(alone(problem), ToolError)

@@ -43,7 +43,7 @@ class Spawner:
         services = self._services
         definition = definition_of(services, agent, input)
         parent = self._live.find(parent_run_id)
-        if parent is None or services.phase.is_leaving:
+        if parent is None:
             raise UnknownRun(parent_run_id)
         if parent.thread.phase == "ended":
             raise RunEnded(parent_run_id, "ended")

@@ -23,7 +23,14 @@ from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.run_hub import Closable
 from hubbub.hub.tasks.stepped import stepped
-from hubbub.runtime.activities.perform import AtWork, Performer, perform, timed_out, timeout_of
+from hubbub.runtime.activities.perform import (
+    AtWork,
+    CutOff,
+    Performer,
+    perform,
+    timed_out,
+    timeout_of,
+)
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import LiveModelRun
@@ -153,6 +160,10 @@ class ActivityTasks:
                     perform(activity, _Work(self._shared, run, activity, ticket, self)),
                     on_wait=partial(self._set_timer, activity, ticket),
                 )
+            except CutOff:
+                # It waits, as for another run, until the runtime is gone.
+                with self._shared.outcomes.waiting(lambda: False):
+                    await anyio.sleep_forever()
             except Exception as error:
                 if running.get(activity) is ticket:
                     self._shared.keeper.died(run, error)

@@ -456,3 +456,49 @@ async def test_who_waits_for_the_events_of_a_child_at_work_hears_them_within_the
         before = ports.clock.monotonic()
     assert ports.clock.monotonic() - before == pytest.approx(1, abs=0.1)
     assert heard[-1] == "agent:complete"
+
+
+async def _spawn(state: RunState) -> Any:
+    return (await state.spawn("helper", "well").result()).output
+
+
+async def _run(state: RunState) -> Any:
+    run = await state.hub.open("helper", "well", run_id="helped", once=True)
+    return run.status
+
+
+async def _wait(state: RunState) -> Any:
+    raise Closed("the runtime")  # As ``Runtime.run`` does from now on.
+
+
+BESIDE = {"spawn": _spawn, "open": _run, "wait": _wait}
+
+
+@pytest.mark.spec("R-16")
+@pytest.mark.parametrize("beside", BESIDE.values(), ids=[*BESIDE])
+async def test_a_tool_that_begins_other_runs_while_a_runtime_is_left_fails_at_nothing(
+    journal: Journal, ports: Ports, beside: Callable[[RunState], Awaitable[Any]]
+) -> None:
+    """What it began is there in the next life, where the tool runs again, as it may."""
+    tried: list[int] = []
+
+    @tool(timeout=None, idempotent=True)
+    async def work(state: RunState) -> str:
+        await anyio.sleep(1)
+        tried.append(1)
+        return f"it is {'well' if len(tried) > 1 else await beside(state)}"
+
+    @agent("helper")
+    async def helper(input: Any, ctx: RunContext) -> Any:
+        return input
+
+    script = ScriptedModel([reply("", call("work")), "done"])
+    agents = [model_agent(script, work), helper]
+    async with Runtime(agents, store=journal, ports=ports, grace=3) as runtime:
+        run = await runtime.start("assistant", "hello")
+        await anyio.sleep(0.5)
+    async with Runtime(agents, store=journal, ports=ports) as runtime:
+        assert (await runtime.result(run.run_id)).output == "done"
+        recorded = await runtime.hub.read(run.run_id)
+    (done,) = [x for x in recorded if x.type == "agent:tool:complete"]
+    assert (done.is_error, done.output[:6]) == (False, "it is "), done
