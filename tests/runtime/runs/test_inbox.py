@@ -211,6 +211,33 @@ async def test_many_messages_neither_push_out_nor_put_off_what_is_observed_besid
 
 
 @pytest.mark.spec("R-07")
+async def test_what_a_run_takes_of_its_own_messages_is_one_at_a_time(
+    journal: Journal, ports: Ports
+) -> None:
+    """One is done with when the next is asked for: several at once would be lost in a crash."""
+    found: list[str] = []
+
+    @agent("taker")
+    async def taker(input: Any, ctx: RunContext) -> None:
+        async with ctx.hub.subscribe(["session:message", "shop:order"]) as events:
+            await anyio.sleep(5)
+            while len(found) < 4:
+                (event,) = await events.take()
+                found.append(getattr(event, "content", event.type))
+
+    async with Runtime([taker], store=journal, ports=ports) as runtime:
+        run = await runtime.start("taker")
+        await anyio.sleep(1)
+        for number in range(3):
+            await run.send(f"{number}")
+        runtime.hub.emit(CustomEvent.of("shop:order"))
+        assert (await run.finished()).outcome == "completed"
+        (taken_ones,) = [taken(list(await run.read()))]
+    assert sorted(found) == ["0", "1", "2", "shop:order"]
+    assert taken_ones == ["0", "1", "2"]
+
+
+@pytest.mark.spec("R-07")
 @pytest.mark.parametrize("how", HANDLERS)
 async def test_a_wildcard_or_another_run_is_only_observed(
     how: str, journal: Journal, ports: Ports
