@@ -12,6 +12,7 @@ holds over a restart.  One that was ended is remembered until it would have expi
 import hmac
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -222,6 +223,7 @@ def _name_of(host: str) -> str:
     return host.partition(":")[0]
 
 
+@lru_cache(maxsize=256)
 def _is_loopback(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
