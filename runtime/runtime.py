@@ -195,8 +195,9 @@ class Runtime(RunAccess):
     async def __aenter__(self) -> Self:
         if self.phase.is_leaving:
             raise Closed("the runtime", "it can be entered only once; make a new one on its store")
-        if self.phase.is_open:
+        if self.phase.is_entered:
             raise CallerError("this runtime is open already; use the open one")
+        self.phase.is_entered = True
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
             self.services.catalog.prepare(used_models(self.definitions))

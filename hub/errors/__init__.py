@@ -43,7 +43,7 @@ What a *model* should read is never an exception but a tool result.
 
 from collections.abc import Iterable, Sequence
 
-from hubbub.hub.errors.copied import CopiedWhole
+from hubbub.hub.errors.copied import BoundedError
 from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = [
@@ -86,10 +86,10 @@ __all__ = [
 ]
 
 
-class HubbubError(CopiedWhole, Exception):
+class HubbubError(BoundedError, Exception):
     """The root: catch this to catch everything hubbub raises on purpose.
 
-    Each can be pickled and copied, with its attributes, and so leave a process.
+    Each can be pickled and copied, with its attributes; a huge text is cut in its middle.
     """
 
 

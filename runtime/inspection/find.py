@@ -4,6 +4,7 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.texts import check_text
 
 __all__ = ["MIN_PART", "NoOneRun", "ambiguity", "find_run"]
 
@@ -34,8 +35,9 @@ def ambiguity(candidates: tuple[str, ...]) -> str:
 def find_run(store: StoreReader, given: str) -> str:
     """The run that ``given`` stands for: its id, or a beginning or an end of it.
 
-    Raises ``NoOneRun``, which lists the candidates.
+    Raises ``NoOneRun``, which lists the candidates, and ``BadValue`` for what is no text.
     """
+    check_text("run", given)
     if store.row(given) is not None:
         return given
     if len(given) < MIN_PART:

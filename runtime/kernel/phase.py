@@ -25,10 +25,12 @@ _REMEDY: Final = "use anyio.from_thread.run(rt.run, ...), or of another one, or 
 class Phase:
     """Whether a runtime is being left, or has been."""
 
-    __slots__ = ("_home", "_progress", "is_gone", "is_leaving", "is_open")
+    __slots__ = ("_home", "_progress", "is_entered", "is_gone", "is_leaving", "is_open")
 
     def __init__(self, home: HomeLoop) -> None:
         self._home = home
+        self.is_entered = False
+        """Somebody enters it, or has."""
         self.is_open = False
         """It has been entered."""
         self.is_leaving = False

@@ -11,7 +11,7 @@ from hubbub.channels import Channel, ChannelContext, Channels
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("K-04")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("K-01")]
 
 Entry = Callable[[Channels, Callable[[str], Channel]], Awaitable[object]]
 

@@ -145,6 +145,16 @@ class OwnError(ToolError):
         super().__init__(f"number {number}: {because}")
 
 
+def test_an_error_that_quotes_something_huge_has_a_text_that_can_be_read() -> None:
+    error = UnknownAgent("x" * 5_000_000, ["the other"])
+    assert len(str(error)) <= 20_000
+    assert str(error).startswith("no agent named 'xxx")
+    assert "the other" in str(error)[-2_000:]
+    assert len(error.name) == 5_000_000
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert len(str(ToolError("y" * 100_000))) == 100_000, "it is the tool's own, for its model"
+
+
 RAISED: Final[tuple[BaseException, ...]] = (
     BadValue("input", "no text"), UnknownAgent("a", ["b"]), EventsMissed(3, "slow", "c"),
     BadPattern("agent", "agent:*"), RunFailed("r", "failed", "x"),

@@ -456,3 +456,26 @@ def test_a_forked_child_leaves_at_once_and_its_parent_continues(
 
     anyio.run(main, backend=loop)
     SCOPES.clear()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_of_several_who_enter_one_runtime_at_once_one_does(loop: str, tmp_path: Path) -> None:
+    came: list[str] = []
+
+    async def main() -> None:
+        rt = runtime_at("sqlite", tmp_path)
+
+        async def enter() -> None:
+            try:
+                async with rt:
+                    came.append((await rt.run("echo", "x")).output)
+            except CallerError as error:
+                came.append(str(error))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(enter)
+
+    anyio.run(main, backend=loop)
+    refused = "this runtime is open already; use the open one"
+    assert sorted(came) == [refused, refused, "x"]

@@ -12,7 +12,7 @@ from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.hub.errors import HubbubError
 from hubbub.testing import ctx_for, state_for
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("U-03")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("U-11")]
 
 
 def careless(prompt: Any) -> str:
