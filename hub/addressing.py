@@ -46,9 +46,12 @@ from hubbub.hub.store.journal import Delivery, NewRun
 from hubbub.hub.values import NULL, Secret
 
 __all__ = [
-    "SCHEDULES", "Addressing", "can_be_known_by", "identity_of", "is_from_user", "is_minted",
-    "is_run_id",
+    "ARGUMENTS", "SCHEDULES", "Addressing", "can_be_known_by", "identity_of", "is_from_user",
+    "is_minted", "is_run_id",
 ]  # fmt: skip
+
+ARGUMENTS: Final = {"name": "agent_name", "key": "session_key"}
+"""What the argument is called that says where a delivery goes, if not ``run_id``."""
 
 SCHEDULES: Final = "schedule"
 """The source of what a schedule sends, and begins."""

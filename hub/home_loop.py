@@ -15,21 +15,22 @@ from contextlib import suppress
 from os import _exit, getpid
 from threading import get_ident
 
-from hubbub.hub.errors import WrongLoop, WrongThread
+from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
 
 __all__ = ["HomeLoop", "running_loop"]
 
 
 class HomeLoop:
-    """Until ``begin`` any loop of the thread that made it will do."""
+    """Until ``begin`` it is nowhere."""
 
-    __slots__ = ("_has_begun", "loop", "pid", "thread")
+    __slots__ = ("has_begun", "loop", "pid", "thread")
 
     def __init__(self) -> None:
-        self._has_begun = False
-        self.thread = get_ident()
-        """The thread in which it runs."""
+        self.has_begun = False
+        """Whether the hub has been opened."""
+        self.thread = 0
+        """The thread in which it runs; of none, until there is one."""
         self.pid = getpid()
         self.loop: AbstractEventLoop | None = None
         """asyncio's; ``None`` on Trio, whose tasks cannot leave a hub behind them."""
@@ -37,7 +38,7 @@ class HomeLoop:
     def begin(self) -> None:
         """Live where the caller runs."""
         self.thread, self.pid, self.loop = get_ident(), getpid(), running_loop()
-        self._has_begun = True
+        self.has_begun = True
 
     @property
     def is_current_thread(self) -> bool:
@@ -54,7 +55,8 @@ class HomeLoop:
         return self.loop is not None and self.loop.is_closed()
 
     def check(self, call: str, remedy: str = "") -> None:
-        """Raise ``WrongThread`` or ``WrongLoop`` where ``call`` may not be made.
+        """Raise ``WrongThread`` or ``WrongLoop`` where ``call`` may not be made, and as
+        ``check_begun`` does.
 
         ``remedy``: what to do instead from another thread.
         """
@@ -68,13 +70,20 @@ class HomeLoop:
                 call, "this process was forked from it: open a runtime of its own here, or start "
                 "processes by spawn (multiprocessing.get_context('spawn'))",
             )  # fmt: skip
-        if self._has_begun and self._has_ended:
+        self.check_begun(call)
+        if self._has_ended:
             raise WrongLoop(call, "that loop has ended: open a new runtime in this one")
         if not self.is_current_thread:
             raise WrongThread(call, remedy)
         # Without any loop nothing else is at work: it stands still, and will go on.
-        if self._has_begun and running_loop() is not None:
+        if running_loop() is not None:
             raise WrongLoop(call, "that loop is not the one at work: use one loop for all of it")
+
+    def check_begun(self, call: str) -> None:
+        """Raise ``CallerError`` for a ``call`` of a hub that has not been entered."""
+        if not self.has_begun:
+            remedy = "async with Hub() as hub, or async with Runtime(...) as rt"
+            raise CallerError(f"{call}: this hub is not open; enter it first: {remedy}")
 
     def is_left(self, call: str) -> bool:
         """Whether the caller runs in a forked child, where there is nothing to let go of.
@@ -83,7 +92,7 @@ class HomeLoop:
         """
         if self.is_forked:
             return True
-        if not (self.is_current_thread or self._has_ended):
+        if self.has_begun and not (self.is_current_thread or self._has_ended):
             self.check(call)
         return False
 

@@ -129,9 +129,8 @@ class Hub(Asking, Subscribing):
     async def aclose(self) -> None:
         """Commit what is submitted, end every stream, cancel every handler; idempotent.
 
-        What was submitted before the call is dispatched, too.  What listeners and other tasks emit
-        meanwhile is committed, and dispatched as far as the hub is not closed by then: it does not
-        wait for them to come to an end.
+        What was submitted before the call is dispatched, too.  What is emitted meanwhile is
+        committed, but it is not waited for whoever goes on emitting.
         """
         if self.pipeline.home.is_left("aclose"):
             return
@@ -183,9 +182,11 @@ class Hub(Asking, Subscribing):
         partial: bool = False,
     ) -> EventStream[Any] | Subscription:
         """See ``subscribe``."""
-        self.pipeline.check("subscribe")
         patterns = patterns_of(pattern, handler, buffer)
-        if handler is not None and after is None and not partial and not is_async(handler):
+        only_listens = after is None and not partial and not (handler and is_async(handler))
+        if not (only_listens and self.pipeline.is_ahead):  # The rest takes a store, or tasks.
+            self.pipeline.check("subscribe")
+        if handler is not None and only_listens:
             return self.listeners.call(
                 patterns, handler, run_id=run_id, root_run_id=root_run_id, kinds=kinds
             )
@@ -421,6 +422,7 @@ class Hub(Asking, Subscribing):
 
     def cursor(self, event: Event) -> str:
         """The cursor after a durable event; raises ``BadValue`` for what is no event."""
+        self.pipeline.home.check_begun("cursor")
         if not isinstance(event, Event):
             raise BadValue("cursor", f"expected an Event, not {type(event).__name__}")
         return cursor_of(self.journal.name, event)
@@ -432,12 +434,9 @@ class Hub(Asking, Subscribing):
         return HubStatistics(
             subscribers=sum(len(audience.subscriptions) for audience in self.dispatcher.audiences),
             buffered=sum(stream.buffered for stream in self.dispatcher.streams),
-            dropped=self.dispatcher.dropped,
-            live=live,
-            parked=parked,
-            waiting=waiting,
+            dropped=self.dispatcher.dropped, live=live, parked=parked, waiting=waiting,
             uncommitted=self.pipeline.in_flight,
-        )
+        )  # fmt: skip
 
     def masker(self, *run_ids: str) -> Masker:
         """What is said of failures that concern these runs goes through it: it takes the values of

@@ -23,14 +23,13 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from hubbub.hub.addressing import Addressing
+from hubbub.hub.addressing import ARGUMENTS, Addressing
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.dead_letters import dead_letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
 from hubbub.hub.delivery.pending_prompt import ANSWERED
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent
 from hubbub.hub.events import (
-    CustomEvent,
     Event,
     HubDeadLetter,
     HubErrorEvent,
@@ -45,7 +44,7 @@ from hubbub.hub.events import (
     SessionVariables,
 )
 from hubbub.hub.events.codec import check_event, check_texts
-from hubbub.hub.events.event import Home, OutcomeName, ending_words
+from hubbub.hub.events.event import OutcomeName, ending_words, home_of
 from hubbub.hub.home_loop import running_loop
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -57,7 +56,7 @@ from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import Secret
 
-__all__ = ["OpenPrompts", "Pipeline", "home_of"]
+__all__ = ["OpenPrompts", "Pipeline"]
 
 MAX_TRAILING: Final = 10_000
 """Ephemeral events of one run that may wait for one commit; further ones are dropped."""
@@ -112,9 +111,9 @@ class Pipeline:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def begin(self) -> None:
-        """Belong to the current event loop, and open the journal."""
-        self.home.begin()
+        """Open the journal, and belong to the current event loop."""
         await self.journal.open()
+        self.home.begin()
         self.dispatcher.dispatched = self.journal.tip
         self._unwatch = self.ports.watch.begin(log.held)
 
@@ -127,7 +126,7 @@ class Pipeline:
 
     def check(self, call: str) -> None:
         """Raise ``Closed``, ``WrongThread``, ``WrongLoop`` or ``LimitExceeded`` where ``call`` may
-        not be made."""
+        not be made, and ``CallerError`` before ``begin``."""
         if self.is_closed:
             raise Closed("the hub")
         home = self.home  # ``check`` in place: this lies on every path.
@@ -137,6 +136,11 @@ class Pipeline:
             raise LimitExceeded(
                 "events emitted by listeners", MAX_NESTED, "a listener triggers itself"
             )
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it has yet to begin."""
+        return not (self.home.has_begun or self.is_closed)
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────
 
@@ -249,7 +253,7 @@ class Pipeline:
         self.check("send_to_run")
         receipt.home = self.home
         if to is not None and to != "":
-            check_label(_ADDRESSES.get(by, "run_id"), to)
+            check_label(ARGUMENTS.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
         receipt.run_id, receipt.key = delivery.to, delivery.key
         owner = self.dispatcher.owner
@@ -409,21 +413,6 @@ class Pipeline:
 
 
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
-
-_ADDRESSES: Final = {"name": "agent_name", "key": "session_key"}
-"""What the argument is called that says where a delivery goes."""
-
-
-def home_of(event: Event) -> Home:
-    """Where an event belongs: the ``home`` of its class, except for what users say of their own."""
-    if event.__class__ is not CustomEvent:
-        return event.home
-    durable = getattr(event, "durable", None)
-    if durable is None:
-        return (
-            "none" if event.type.endswith(":delta") or event.type.startswith("channel:") else "hub"
-        )
-    return "hub" if durable else "none"
 
 
 def _about(commit: Commit) -> str:

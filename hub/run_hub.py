@@ -28,11 +28,11 @@ from hubbub.hub.events import (
     SessionPromptEnd,
 )
 from hubbub.hub.events.codec import check_event, check_texts
+from hubbub.hub.events.event import home_of
 from hubbub.hub.hub import Hub, HubStatistics
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, session_message
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.pipeline import home_of
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label
 

@@ -68,12 +68,15 @@ class RunAccess:
 
         It acts at the call, awaited or not.
         """
+        self.phase.check_entered()
         return self.hub.terminate(run_id, reason)
 
     async def result(self, run_id: str) -> RunOutcome:
         """See ``Run.result``."""
+        self.phase.check_entered()
         return await self.outcomes.result(run_id)
 
     async def finished(self, run_id: str) -> RunOutcome:
         """See ``Run.finished``."""
+        self.phase.check_entered()
         return await self.outcomes.finished(run_id)

@@ -363,7 +363,7 @@ class Runtime(RunAccess):
 
         Raises ``VariablesRefused``: unknown or foreign request, booted before, expired, ended.
         """
-        self.phase.check_home()
+        self.phase.check_entered()
         check_labels(parent_run_id=parent_run_id, request_id=request_id)
         return await pending(self.services, self.runs.look_at, parent_run_id, request_id)
 

@@ -122,8 +122,10 @@ class Subscribing(ABC):
         or duplicate.  ``partial`` begins with the text so far of each answer under way, as one
         delta, and leaves out none of the rest; a subscriber that falls behind gets what it has
         missed in one piece, unless the answer is over: the ``offset`` shows it.  A plain handler
-        with ``after`` or ``partial`` is fed like an async one.  Raises ``BadPattern``,
-        ``BadValue``, ``Closed``, ``WrongThread``.
+        with ``after`` or ``partial`` is fed like an async one.  Before the hub is entered, plain
+        handlers and streams can be subscribed without these, and hear of its opening.  Raises
+        ``BadPattern``, ``BadValue``, ``Closed``, ``WrongThread``, and ``CallerError`` for others
+        before.
 
         By classes, streams and handlers get events of these classes and nothing else: where one has
         missed some, a stream raises ``EventsMissed`` in their place, and of an async handler it is

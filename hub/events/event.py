@@ -25,6 +25,7 @@ __all__ = [
     "Usage",
     "Variable",
     "ending_words",
+    "home_of",
 ]
 
 Home: TypeAlias = Literal["own", "in", "hub", "none", "scope"]
@@ -178,6 +179,18 @@ def _name_as_type(self: CustomEvent) -> str:
 
 # A property of this name in the class body would become part of the struct's definition.
 CustomEvent.type = property(_name_as_type)  # type: ignore[assignment]
+
+
+def home_of(event: Event) -> Home:
+    """Where an event belongs: the ``home`` of its class, except for what users say of their own."""
+    if event.__class__ is not CustomEvent:
+        return event.home
+    durable = getattr(event, "durable", None)
+    if durable is None:
+        return (
+            "none" if event.type.endswith(":delta") or event.type.startswith("channel:") else "hub"
+        )
+    return "hub" if durable else "none"
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────

@@ -56,6 +56,11 @@ class Phase:
         """Raise ``WrongThread`` or ``WrongLoop`` outside of the loop that opened the runtime."""
         self._home.check(_CALL, _REMEDY)
 
+    def check_entered(self) -> None:
+        """Raise ``CallerError`` where the runtime has not been entered yet."""
+        if not self.is_leaving:
+            self.check_open()
+
     def progressed(self) -> None:
         """Something has reached a boundary, or has left memory."""
         if self._progress is not None:
