@@ -9,7 +9,7 @@ from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label, check_labels, check_text
-from hubbub.hub.values import check_flag, encode_value
+from hubbub.hub.values import NULL, check_flag, encode_mapping
 
 __all__ = ["Asking"]
 
@@ -37,7 +37,8 @@ class Asking:
         contents of files, or values as ``Secret``; no event has it.
 
         Raises ``PromptTimeout`` after ``timeout`` seconds, ``PromptClosed`` when the run asked is
-        gone or the answer is refused, ``Closed`` when the hub closes, ``BadValue`` where something
+        gone, the address is nobody's or the answer is refused, ``Closed`` when the hub closes (a
+        service still at work is cancelled), ``BadValue`` for an empty address and where something
         is given to somebody else, and what a service raises.
         """
         self.pipeline.check("ask")
@@ -69,12 +70,12 @@ class Asking:
         ``arguments`` are those to run it with instead of the model's; where they do not fit the
         tool the receipt is rejected with the reason, and the prompt stays open.  The call begins
         in its turn, runs at most once unless its tool is idempotent, over crashes too, and is not
-        asked about again.  Raises ``BadValue`` for arguments that JSON cannot hold.
+        asked about again.  Raises ``BadValue`` for arguments that JSON cannot hold or
+        that a ``Secret`` is in.
         """
         if arguments is not None and not isinstance(arguments, Mapping):
             raise BadValue("arguments", f"expected a dict, not {type(arguments).__name__}")
-        given = None if arguments is None else dict(arguments)
-        encoded = encode_value("arguments", given)
+        encoded = NULL if arguments is None else encode_mapping("arguments", arguments)
         check_text("arguments", bytes(encoded).decode())
         return self._reply(
             SessionReply(
@@ -108,9 +109,10 @@ class Asking:
         """Answer what is asked of ``address``; returns a function that stops it.
 
         ``handler(question)`` is called, or ``handler(question, given)`` where something was given.
+        Raises ``BadValue`` for an address that is empty, taken, ``"user"`` or a run's, and for a
+        handler that cannot be called.
         """
         self.pipeline.check("serve")
-        check_label("address", address)
         return self.prompts.serve(address, handler)
 
     def is_served(self, address: str) -> bool:

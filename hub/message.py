@@ -10,7 +10,16 @@ from hubbub.hub.events import SessionMessage, SessionOpen, Variable
 from hubbub.hub.events.given_tools import read_given_tools
 from hubbub.hub.events.history import read_history
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
-from hubbub.hub.values import NULL, Json, Secret, check_flag, check_seconds, encode_value
+from hubbub.hub.values import (
+    NULL,
+    Json,
+    Secret,
+    check_flag,
+    check_seconds,
+    encode_given,
+    encode_mapping,
+    encode_value,
+)
 
 __all__ = [
     "MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_event", "opening_message",
@@ -71,7 +80,7 @@ def session_message(
         silent=message.silent,
         triggers=triggers,
         prompt_id=prompt_id,
-        metadata_json=encode_value("message.metadata", dict(message.metadata))
+        metadata_json=encode_mapping("message.metadata", message.metadata)
         if message.metadata
         else NULL,
     )
@@ -123,8 +132,8 @@ def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
 def opening_message(input: object, source: str = "") -> tuple[Json, SessionMessage | None]:
     """What a run is started with: the input, and the message that it comes from, if it is one."""
     if not isinstance(input, Message):
-        return encode_value("input", input), None
-    return encode_value("input", input.content), session_message(input, source=source)
+        return encode_given("input", input), None
+    return encode_given("input", input.content), session_message(input, source=source)
 
 
 def _check_parts(message: Message) -> None:

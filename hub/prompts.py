@@ -2,9 +2,12 @@
 
 A prompt has an id, and the first reply to it counts.  Its recipient decides how it is delivered:
 
-    user, or any name nobody serves   a ``session:prompt`` event; any listener may reply
-    a run                             a message to the run, carrying the ``prompt_id``
-    a service (``hub.serve``)         a call of the handler
+    user                        a ``session:prompt`` event; any listener may reply
+    a service (``hub.serve``)   a call of the handler
+    a run                       a message to the run, carrying the ``prompt_id``
+
+Any other address is that of no run: the prompt is closed at once.  A service that is still at work
+when the hub closes is cancelled.
 
 The prompt of a run goes through that run's own lane, and its reply through that run's inbox, so
 both are in its journal.
@@ -50,6 +53,9 @@ __all__ = ["Asker", "Prompts"]
 NOTE: Final = "asked"
 """Where the store keeps the ids of the open prompts that are no run's."""
 
+USER: Final = "user"
+"""The address of anybody who answers ``session:prompt`` events."""
+
 LOST: Final = "lost: the process stopped"
 
 Service = Callable[..., Any | Awaitable[Any]]
@@ -85,7 +91,10 @@ class Prompts:
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
         self._services: dict[str, Service] = {}
+        self._served: dict[anyio.CancelScope, None] = {}
+        """The calls of services that are under way."""
         self._number = 0
+        self._is_closed = False
 
     async def begin(self) -> None:
         """End the prompts that were open when the previous process stopped."""
@@ -108,7 +117,7 @@ class Prompts:
         given: object = None,
     ) -> Any:
         """Ask on behalf of a run or of nobody; ``check`` says which replies do not fit."""
-        check_label("address", address)
+        check_address(address)
         check_text("question", question)
         options = check_options("options", options)
         for option in options:
@@ -126,7 +135,7 @@ class Prompts:
         self._register(prompt)
         try:
             self._announce(prompt, asker, question, options, timeout)
-            if is_run_address(address):
+            if address != USER:
                 self._send(prompt, question)
             await self._wait(prompt, timeout)
         finally:
@@ -156,7 +165,7 @@ class Prompts:
         )  # fmt: skip
         if asker is not None:
             asker.open_prompt(event)
-        elif not is_run_address(prompt.asked):
+        elif prompt.asked == USER:
             prompt.is_announced = True
             self._write(event)
 
@@ -195,17 +204,17 @@ class Prompts:
         message = SessionMessage(content=question, source=prompt.asker, prompt_id=prompt.id)
         commit = self._pipeline.deliver(message, to=prompt.asked)
         if commit.status == "rejected":
-            prompt.ended = commit.reason
+            prompt.ended = _why_not(prompt, commit)
         elif commit.status == "pending":
             commit.watch(lambda receipt: self._rejected(prompt, receipt))
 
     def _rejected(self, prompt: PendingPrompt, receipt: Receipt) -> None:
         if receipt.status == "rejected" and not prompt.ended:
-            prompt.end(receipt.reason)
+            prompt.end(_why_not(prompt, receipt))
 
     async def _wait(self, prompt: PendingPrompt, timeout: float | None) -> None:
         # People take their time, and keep their place meanwhile; a run may have none yet.
-        asks_run = is_run_address(prompt.asked)
+        asks_run = prompt.asked != USER
         waiting = self._pipeline.dispatcher.waiting() if asks_run else nullcontext()
         with waiting:
             with anyio.move_on_after(timeout) as scope:
@@ -221,6 +230,7 @@ class Prompts:
         self, service: Service, asked: tuple[object, ...], timeout: float | None
     ) -> Any:
         with anyio.move_on_after(timeout) as scope:
+            self._served[scope] = None
             try:
                 answer = service(*asked)
                 if inspect.isawaitable(answer):
@@ -237,6 +247,10 @@ class Prompts:
                 raise PromptClosed(
                     "of a service", self._pipeline.dispatcher.masker()(reason, 2000)
                 ) from error
+            finally:
+                del self._served[scope]
+        if self._is_closed:
+            raise Closed("the hub")
         assert scope.cancelled_caught and timeout is not None
         raise PromptTimeout("of a service", timeout)
 
@@ -335,7 +349,10 @@ class Prompts:
         return stopped
 
     def close(self) -> None:
-        """The hub closes."""
+        """The hub closes: who asks, user or run or service, gets no answer any more."""
+        self._is_closed = True
+        for scope in tuple(self._served):
+            scope.cancel()
         for prompt in tuple(self._open.values()):
             if prompt.asker:
                 prompt.end(prompt.ended or HUB_CLOSED)
@@ -347,7 +364,10 @@ class Prompts:
 
     def serve(self, address: str, handler: Service) -> Callable[[], None]:
         """Answer what is asked of an address; returns what stops it."""
-        if address in self._services or address == "user" or is_run_address(address):
+        check_address(address)
+        if not callable(handler):
+            raise BadValue("serve", f"expected a function, not {type(handler).__name__}")
+        if address in self._services or address == USER or is_run_address(address):
             raise BadValue("serve", f"the address {address!r} is taken; choose another")
         self._services[address] = handler
 
@@ -359,6 +379,20 @@ class Prompts:
     def is_served(self, address: str) -> bool:
         """Whether there is a service at an address."""
         return address in self._services
+
+
+def check_address(address: str) -> None:
+    """Raise ``BadValue`` for what nobody can be asked by."""
+    check_label("address", address)
+    if not address:
+        raise BadValue("address", "expected 'user', a service or a run id, not an empty text")
+
+
+def _why_not(prompt: PendingPrompt, receipt: Receipt) -> str:
+    """Why a prompt has not reached whom it asks."""
+    if receipt.reason != "unknown" or is_run_address(prompt.asked):
+        return receipt.reason
+    return f"unknown: {prompt.asked!r} is no service, no run, and not 'user'"
 
 
 async def _wait(answer: Awaitable[Any]) -> Any:

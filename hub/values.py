@@ -9,7 +9,8 @@ its ``Form``: a value of another type than its field's could be written, and nev
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
@@ -30,7 +31,9 @@ __all__ = [
     "check_seconds",
     "decode_hook",
     "decode_value",
+    "encode_given",
     "encode_hook",
+    "encode_mapping",
     "encode_value",
     "encoded_value",
 ]
@@ -105,12 +108,23 @@ _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 _decoder = msgspec.json.Decoder()
 
 
-def encode_value(what: str, value: object) -> Json:
+def _refuse_secret(value: object) -> object:
+    if isinstance(value, Secret):
+        raise NotImplementedError("a Secret would be ***: it is given as a variable, by env={...}")
+    return encode_hook(value)
+
+
+_encoder_of_given = msgspec.json.Encoder(enc_hook=_refuse_secret)
+
+
+def encode_value(
+    what: str, value: object, *, encode: Callable[[object], bytes] = _encoder.encode
+) -> Json:
     """``value`` as JSON text; ``BadValue`` names ``what`` when msgspec cannot encode it."""
     if value is None:
         return NULL
     try:
-        encoded = _encoder.encode(value)
+        encoded = encode(value)
         if b"null" in encoded:
             _check_range(value)
         if encoded.count(b"[") + encoded.count(b"{") > MAX_NESTING:
@@ -118,6 +132,21 @@ def encode_value(what: str, value: object) -> Json:
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
         raise BadValue(what, f"{error}; use values that msgspec can encode as JSON") from error
     return msgspec.Raw(encoded)
+
+
+encode_given: Final = partial(encode_value, encode=_encoder_of_given.encode)
+"""``encode_value`` of what somebody is given to work with: a ``Secret`` in it is refused, for who
+got it would work with ``***``."""
+
+
+def encode_mapping(what: str, value: Mapping[str, Any]) -> Json:
+    """A mapping that somebody is given, as ``encode_given`` does it; ``BadValue`` for one that
+    raises when it is read."""
+    try:
+        copied = dict(value)
+    except Exception as error:
+        raise BadValue(what, f"it cannot be read: {type(error).__name__}") from error
+    return encode_given(what, copied)
 
 
 def encoded_value(value: object) -> bytes:

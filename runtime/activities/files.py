@@ -26,7 +26,7 @@ from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
 from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
-from hubbub.hub.values import JsonValue, decode_value, encode_value
+from hubbub.hub.values import JsonValue, decode_value, encode_given
 
 __all__ = ["FileArea", "FileStat", "KeyArea"]
 
@@ -169,11 +169,12 @@ class KeyArea:
     async def set(self, key: str, value: object) -> None:
         """Set a key; on record when this returns.
 
-        Raises ``BadValue`` and ``LimitExceeded`` (1,000 keys a run, 1 MiB a value).
+        Raises ``BadValue``, for a ``Secret`` in it too, and ``LimitExceeded`` (1,000 keys a run,
+        1 MiB a value).
         """
         if problem := key_problem(key):
             raise BadValue("key", problem)
-        encoded = encode_value(key, value)
+        encoded = encode_given(key, value)
         if len(bytes(encoded)) > MAX_VALUE_BYTES:
             raise LimitExceeded("bytes of a value", MAX_VALUE_BYTES, "write a file")
         keys = self._area().keys

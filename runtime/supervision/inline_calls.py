@@ -10,7 +10,7 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed
 from hubbub.hub.message import Message, opening_message, variables_of
-from hubbub.hub.values import NULL, encode_value
+from hubbub.hub.values import NULL, encode_given
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.outcome import RunOutcome
@@ -50,7 +50,7 @@ class InlineCalls:
         input_json, message = (
             opening_message(input)
             if isinstance(input, Message)
-            else (encode_value("input", input), None)
+            else (encode_given("input", input), None)
         )
         variables = variables_of(env) if env else ()
         hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected

@@ -225,8 +225,77 @@ async def test_service_answers_by_its_function(hub):
         hub.serve("user", slow)
     stop()
     stop()
-    with pytest.raises(PromptTimeout):
-        await hub.ask("slow", "abc", timeout=100)
+    with pytest.raises(PromptClosed, match="no service"):
+        await hub.ask("slow", "abc")
+
+
+@pytest.mark.spec("H-10")
+async def test_address_that_is_nobody_s_closes_the_prompt_at_once(hub):
+    got = prompts(hub)
+    for address in ("typo", "User", "runtimes", "a b"):
+        with pytest.raises(PromptClosed, match="no service, no run, and not 'user'"):
+            await hub.ask(address, "Anybody?")
+    with pytest.raises(BadValue, match="empty"):
+        await hub.ask("", "Anybody?")
+    run_id = (await hub.open("agent", run_id="order-7")).run_id
+    with pytest.raises(PromptTimeout):  # A run, whatever its id looks like.
+        await hub.ask(run_id, "Anybody?", timeout=1)
+    assert got == []
+
+
+@pytest.mark.spec("H-10")
+async def test_run_that_asks_nobody_is_told_at_once(journal, ports):
+    async with Runtime([curious], store=journal, ports=ports) as rt:
+        before = ports.clock.monotonic()
+        outcome = await rt.run("curious", "nosuch")
+        assert outcome.outcome == "failed"
+        assert "no service, no run" in outcome.reason
+        assert ports.clock.monotonic() == before
+
+
+async def test_what_serves_nobody_is_refused(hub):
+    for address, handler in (("", len), ("name", 5), ("name", None), ("user", len)):
+        with pytest.raises(BadValue):
+            hub.serve(address, handler)
+    assert not hub.is_served("name")
+
+
+@pytest.mark.spec("R-16", "H-15")
+@pytest.mark.parametrize("by_runtime", [True, False])
+async def test_service_at_work_when_the_hub_closes_is_cancelled_and_its_askers_are_told(
+    journal, ports, by_runtime
+):
+    ended = []
+
+    async def slow(question):
+        try:
+            await anyio.sleep(100)
+        finally:
+            ended.append(question)
+
+    async def ask(address):
+        with pytest.raises(Closed):
+            await hub.ask(address, address, timeout=1000 if address == "slow" else None)
+        assert ports.clock.monotonic() < before + 10
+        told.append(address)
+
+    told, before = [], ports.clock.monotonic()
+    async with anyio.create_task_group() as group:
+        opened = (
+            Runtime([], store=journal, ports=ports)
+            if by_runtime
+            else Hub(journal=journal, ports=ports)
+        )
+        async with opened:
+            hub = opened.hub if by_runtime else opened
+            hub.serve("slow", slow)
+            hub.serve("slower", slow)
+            for address in ("slow", "slower", "user"):
+                group.start_soon(ask, address)
+            await anyio.sleep(1)
+        await anyio.sleep(1)
+        assert sorted(ended) == ["slow", "slower"]
+    assert sorted(told) == ["slow", "slower", "user"]
 
 
 async def test_what_goes_with_a_question_reaches_a_service_and_no_event(hub):

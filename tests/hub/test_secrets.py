@@ -6,13 +6,14 @@ import logging
 import pickle
 import traceback
 from functools import partial
+from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
 from hubbub import CustomEvent, Event, Hub, Message, Runtime, Secret, agent
-from hubbub.hub.errors import HubbubError
+from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import SessionOpen, Variable
 from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.values import encode_value
@@ -209,7 +210,7 @@ async def test_secret_in_a_run_s_own_event_is_gone_before_anybody_sees_it(
 
     async with Runtime(agents=[issuer], store=journal, ports=ports) as rt:
         observer = Observer(rt.hub)
-        run = await rt.start("issuer", {"key": Secret(PLANTED)})
+        run = await rt.start("issuer", {})
         outcome = await run.result()
         assert outcome.output == {"token": "***"}
         found = await observer.everything()
@@ -219,17 +220,62 @@ async def test_secret_in_a_run_s_own_event_is_gone_before_anybody_sees_it(
 
 
 @pytest.mark.anyio
-async def test_secret_inside_a_message_or_value_is_written_as_stars(journal, ports):
+async def test_secret_inside_what_is_said_is_written_as_stars(journal, ports):
     async with Hub(journal=journal, ports=ports) as hub:
         observer = Observer(hub)
-        run_id = (await hub.open("agent", {"key": Secret(PLANTED)})).run_id
-        await hub.send_to_run(run_id, Message("x", metadata={"key": Secret(PLANTED)}))
-        await hub.send_to_run("nobody", Message("x", metadata={"key": Secret(PLANTED)}))
         await hub.publish(CustomEvent.of("test:custom", key=Secret(PLANTED)))
         found = await observer.everything()
         assert not reaches(found)
-        (message,) = await hub.read(types="session:message")
-        assert message.metadata == {"key": "***"}
+
+
+@pytest.mark.spec("H-19")
+@pytest.mark.anyio
+async def test_secret_inside_what_somebody_is_given_is_refused(journal, ports):
+    """It would arrive as stars, and the receiver would work with these."""
+    secret = Secret(PLANTED)
+
+    @agent("keeper")
+    async def keeper(input: Any, ctx):
+        with pytest.raises(BadValue, match="Secret"):
+            await ctx.kv.set("key", {"a": [secret]})
+        return "kept"
+
+    async with Runtime([keeper], store=journal, ports=ports) as rt:
+        hub, of = rt.hub, {"a": [{"b": secret}]}
+        for call in (
+            partial(hub.open, "keeper", of), partial(hub.open, "keeper", secret),
+            partial(hub.open, "keeper", Message("x", metadata=of)),
+            partial(hub.send_to_run, "r", Message("x", metadata=of)),
+            partial(hub.send, Message("x", metadata={"key": secret})),
+            partial(hub.approve, "p", of), partial(hub.approve, "p", {"order": secret}),
+            partial(hub.open, "keeper", history=[{"role": "user", "content": secret}]),
+        ):  # fmt: skip
+            with pytest.raises(BadValue) as caught:
+                call()
+            assert PLANTED not in str(caught.value)
+        for run in (partial(rt.run, "keeper", of), partial(rt.start, "keeper", of)):
+            with pytest.raises(BadValue, match=r"Secret .* env="):
+                await run()
+        assert (await rt.run("keeper", "x")).output == "kept"
+
+
+class RaisingDict(dict[str, Any]):
+    """A dict, to ``isinstance``."""
+
+    def keys(self) -> Any:
+        raise RuntimeError("keys")
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("iter")
+
+
+@pytest.mark.anyio
+async def test_mapping_that_raises_when_it_is_read_is_refused(journal, ports):
+    async with Hub(journal=journal, ports=ports) as hub:
+        with pytest.raises(BadValue, match="arguments"):
+            hub.approve("p", RaisingDict(a=1))
+        with pytest.raises(BadValue, match="metadata"):
+            hub.send_to_run("r", Message("x", metadata=RaisingDict(a=1)))
 
 
 @pytest.mark.anyio
