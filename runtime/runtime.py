@@ -54,6 +54,7 @@ from hubbub.runtime.asked import RuntimeAnswers
 from hubbub.runtime.finding.published import PublishedAgent, publish
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
+from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.live import ConversationKeeper, LiveRuns, RunKeeper
@@ -238,6 +239,10 @@ class Runtime(RunAccess):
     ) -> None:
         self.hub.tasks.home.end_forked(exc)
         self.hub.tasks.home.is_left("leaving the runtime")
+        if self.runs.get(CURRENT_RUN.get()) is not None:
+            raise CallerError(
+                "a run cannot leave the runtime that it is a run of; leave it where it was entered"
+            )
         self.phase.is_leaving = True
         self._scheduler.stop()
         self.runs.stop()

@@ -479,3 +479,26 @@ def test_of_several_who_enter_one_runtime_at_once_one_does(loop: str, tmp_path: 
     anyio.run(main, backend=loop)
     refused = "this runtime is open already; use the open one"
     assert sorted(came) == [refused, refused, "x"]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_run_cannot_leave_its_own_runtime(loop: str, tmp_path: Path) -> None:
+    @agent("leaver")
+    async def leaver(input: Any, ctx: RunContext) -> str:
+        async with runtime_at("memory", tmp_path) as another:  # Which is not its own.
+            assert (await another.run("echo", "x")).output == "x"
+        with pytest.raises(CallerError, match="leave it where it was entered"):
+            await rts[0].__aexit__(None, None, None)
+        return "still here"
+
+    rts: list[Runtime] = []
+
+    async def main() -> None:
+        with anyio.fail_after(30):
+            async with Runtime([leaver], store="memory") as rt:
+                rts.append(rt)
+                run = await rt.start("leaver", "x")
+                assert (await run.result()).output == "still here"
+                assert (await rt.run("leaver", "x")).output == "still here"
+
+    anyio.run(main, backend=loop)
