@@ -19,7 +19,7 @@ from hubbub import (
 )
 from hubbub.agents.model import UserMessage
 from hubbub.channels import Console, run_console
-from hubbub.hub.errors import BadValue, PromptTimeout
+from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.runtime.models.scripted import Fault, FunctionModel, ScriptedModel, call, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("K-03")]
@@ -647,7 +647,7 @@ async def test_a_question_from_outside_any_run_is_answered_too(converse, termina
 
 async def test_a_question_to_somebody_else_is_none_of_the_users_business(converse, terminal):
     async with converse(terminal, model_agent("One.")) as (rt, _):
-        with pytest.raises(PromptTimeout):
+        with pytest.raises(PromptClosed):
             await rt.hub.ask("auditor", "Is it true?", timeout=10)
         terminal.type("hi")
         await anyio.sleep(1)

@@ -42,7 +42,7 @@ ANSWERS: Final[tuple[tuple[Any, Any, str], ...]] = (
     (asks, ["\ud800"], "surrogate"),
     (asks_for_a_number, ["many"], "the answer to 'How many\\?' was not accepted: .*expected `int`"),
     (asks_a_service, (), "which nothing serves"),
-    (asks_a_service_as_nobody, (), "which nothing serves"),
+    (asks_a_service_as_nobody, (), "is no service"),
 )
 
 
