@@ -46,7 +46,8 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-ALWAYS = ("-p", "no:cacheprovider", "-W", "error")
+# The plugin of schemathesis, where that is installed, loads Hypothesis and changes what it prints.
+ALWAYS = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-W", "error")
 
 
 @pytest.fixture(scope="module", autouse=True)
