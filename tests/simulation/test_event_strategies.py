@@ -196,7 +196,8 @@ def test_importing_hypothesis_loads_the_events_and_no_more():
     done = process("import hypothesis, sys; print(*(x for x in sys.modules if 'hubbub' in x))")
     assert not done.stderr
     assert {x for x in done.stdout.split() if not x.startswith("__editable__")} == {
-        "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.errors.copied", "hubbub.hub.events",
+        "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.errors.copied",
+        "hubbub.hub.events",
         "hubbub.hub.events.agents", "hubbub.hub.events.event", "hubbub.hub.events.catalogue",
         "hubbub.hub.events.sessions", "hubbub.hub.exports", "hubbub.hub.near_misses",
         "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",

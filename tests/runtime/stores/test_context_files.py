@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.conversations import (
     MAIN,
@@ -382,6 +383,8 @@ async def test_a_live_conversation_is_shown_at_every_rest(tmp_path: Path, ports:
         talk = Talk(runtime)
         for line in ("write", "that one", "yes", "again", "cancel"):
             await talk.say(line)
+            while await store.ready():  # Its caller takes what a frame has come to.
+                await anyio.lowlevel.checkpoint()
             await store.projected()
             folder = tmp_path / "agents" / talk.root
             state = json.loads((folder / "state.json").read_bytes())
