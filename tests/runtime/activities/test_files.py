@@ -344,8 +344,8 @@ async def test_the_area_is_a_dict_that_outlives_parking_and_processes(
         assert runtime.hub.statistics().parked == (where != "code")
         await worker.do(run, work(second))
     async with worker.open(LateJournal(inner) if late else inner, ports) as runtime:
-        await worker.do(Run(runtime, run.run_id, "assistant"), work([]))
-        await worker.do(Run(runtime, run.run_id, "assistant"), work(first))
+        await worker.do(await runtime.handle(run.run_id), work([]))
+        await worker.do(await runtime.handle(run.run_id), work(first))
 
 
 @pytest.mark.spec("T-07")
@@ -479,7 +479,7 @@ async def test_variables_are_read_and_set(worker: Worker, journal: Journal, port
         await anyio.sleep(3600)
         await worker.do(run, later)
     async with worker.open(journal, ports) as runtime:
-        await worker.do(Run(runtime, run.run_id, "assistant"), later)
+        await worker.do(await runtime.handle(run.run_id), later)
 
 
 # ── others ───────────────────────────────────────────────────────────────────────────────────

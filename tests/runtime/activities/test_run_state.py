@@ -612,7 +612,7 @@ async def test_a_run_that_was_out_of_memory_comes_back_as_it_was(
         async with family.open(journal, ports) as runtime:
             await anyio.sleep(60)
             assert family.observer.events == [], "nothing is done anew"
-            after = await live(runtime, Run(runtime, run.run_id, "parent"))
+            after = await live(runtime, await runtime.handle(run.run_id))
     assert after == before
     later = family.parent.requests[-1]
     assert later.messages[: len(request.messages)] == request.messages
@@ -681,7 +681,7 @@ async def test_a_reset_empties_the_context_but_for_its_message(
     assert after[: len(before)] == before, "what was before stays in the journal"
     assert [x.type for x in after if x.type == "session:reset"] == ["session:reset"]
     async with Runtime(agents, store=journal, ports=ports) as runtime:
-        again = Run(runtime, run.run_id, "assistant")
+        again = await runtime.handle(run.run_id)
         await again.send("four")
         await again.result()
     assert heard(requests[-1]) == [*([message] if message else []), "three", "four"]

@@ -10,10 +10,12 @@ from hubbub.runtime.kernel.phase import Phase
 pytestmark = pytest.mark.anyio
 
 
-def test_nothing_may_be_asked_of_a_runtime_that_is_not_open() -> None:
-    phase = Phase(HomeLoop())
+async def test_nothing_may_be_asked_of_a_runtime_that_is_not_open() -> None:
+    home = HomeLoop()
+    phase = Phase(home)
     with pytest.raises(CallerError, match="async with Runtime"):
         phase.check_open()
+    home.begin()
     phase.is_open = True
     phase.check_open()
 

@@ -236,7 +236,7 @@ async def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
 async def test_a_second_runtime_on_a_folder_is_refused(tmp_path: Path, ports: Ports) -> None:
     async with runtime(tmp_path, ports):
         words = await refused(f"sqlite:{tmp_path}")
-        assert f"process {os.getpid()}" in words and "stop it" in words
+        assert f"process {os.getpid()}" in words and "a runtime was not left" in words
         program = (
             "import sys, anyio\nfrom hubbub import Runtime\nfrom hubbub.hub.errors import "
             "OperatorError\nasync def main():\n    try:\n        async with Runtime(store="
@@ -247,7 +247,8 @@ async def test_a_second_runtime_on_a_folder_is_refused(tmp_path: Path, ports: Po
         other = subprocess.run(  # noqa: ASYNC221
             command, capture_output=True, text=True, timeout=60, check=True
         )
-        assert other.stdout.strip() == words
+        known, _, _ = words.partition(";")
+        assert other.stdout.startswith(known) and "stop it" in other.stdout
     await a_store(tmp_path, ports)
 
 

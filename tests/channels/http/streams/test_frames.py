@@ -19,7 +19,16 @@ from hubbub.channels.http.streams.frames import (
 )
 from hubbub.channels.http.streams.positions import UNREADABLE, cursor_of_position, position_of
 from hubbub.hub.events import HubGap
+from hubbub.hub.store.cursor import cursor_of
 from hubbub.hub.values import Json
+
+
+class Cursors:
+    """What of a hub that has been entered is asked for frames."""
+
+    def cursor(self, event):
+        return cursor_of("memory-07", event)
+
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
@@ -55,7 +64,7 @@ def test_nothing_that_an_event_says_breaks_its_frame(type_, run_id, said):
     event = CustomEvent(
         name=f"x:{type_}", run_id=run_id, lane="hub", seq=1, data_json=Json(json.dumps(said))
     )
-    parser, hub = SseParser(), Hub()
+    parser, hub = SseParser(), Cursors()
     (frame,) = parser.feed(sse_of(hub, event))
     assert json.loads(frame.data)["data"] == said
     assert cursor_of_position(frame.id) == hub.cursor(event)
@@ -66,7 +75,7 @@ def test_nothing_that_an_event_says_breaks_its_frame(type_, run_id, said):
 
 def test_json_of_several_lines_is_sent_in_one():
     event = CustomEvent(name="x:y", lane="hub", seq=1, data_json=Json(b'{\n "a":\r\n 1}'))
-    (frame,) = SseParser().feed(sse_of(Hub(), event))
+    (frame,) = SseParser().feed(sse_of(Cursors(), event))
     assert frame.json["data"] == {"a": 1}
 
 
