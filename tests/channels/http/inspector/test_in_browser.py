@@ -232,6 +232,7 @@ def test_a_dead_letter_is_shown_with_its_message(server, open_tab):
 
 def test_a_run_is_started_interrupted_and_terminated(server, open_tab):
     page = open_tab(server.url).page
+    expect(page.locator(".agents")).to_contain_text("planner")  # Until then one types a name.
     page.get_by_role("button", name="Start a run", exact=True).click()
     page.get_by_label("Agent").select_option("planner")
     page.get_by_label("Input").fill("Compare.")
@@ -303,6 +304,7 @@ def test_everything_can_be_reached_by_keyboard(server, open_tab):
     press("2")
     expect(page.locator(".records")).to_be_visible()
     last = server.get(f"api/runs/{run_id}")["seq"]
+    expect(page.locator(".records .rec-seq", has_text=re.compile(f"^{last}$"))).to_be_visible()
     press("k")
     expect(page).to_have_url(re.compile(f"/{last}$"))
     press("k")
