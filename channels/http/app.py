@@ -106,8 +106,7 @@ class HttpApp:
         try:
             self.end_streams()
             with anyio.move_on_after(GRACE):
-                while self._counts.open_streams:  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+                await self._counts.wait_without_streams()
         finally:
             self._host.context = None
             if self._channels is not None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import anyio
+
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.hub.hub import Hub
@@ -24,6 +26,8 @@ class Counts:
         self.streams: dict[str, int] = {}
         """Streams that are open, by client."""
         self.open_streams = 0
+        self._last_closed = anyio.Event()
+        """Set when the last open stream closes; another one for the next time."""
         self._left: dict[str, tuple[float, float]] = {}
         """When each client asked last, and how many requests it had left then."""
 
@@ -73,3 +77,11 @@ class Counts:
             self.streams[client] -= 1
             if not self.streams[client]:
                 del self.streams[client]
+            if not self.open_streams:
+                self._last_closed.set()
+                self._last_closed = anyio.Event()
+
+    async def wait_without_streams(self) -> None:
+        """Return when no stream is open."""
+        while self.open_streams:
+            await self._last_closed.wait()
