@@ -73,6 +73,7 @@ def test_the_support_desk_is_correct(machine):
     play(machine, 40, 25)
 
 
+@pytest.mark.long
 def test_acknowledging_too_early_is_found_and_shrunk(monkeypatch):
     plant_early_acknowledgement(monkeypatch)
     failed, rules = failure(Desk, 150, 10)
@@ -82,6 +83,7 @@ def test_acknowledging_too_early_is_found_and_shrunk(monkeypatch):
     assert "begin(seed=0" in rules[0]
 
 
+@pytest.mark.long
 def test_missing_dedupe_is_found_and_shrunk(monkeypatch):
     plant_no_dedupe(monkeypatch)
     failed, rules = failure(Desk, 40, 8)

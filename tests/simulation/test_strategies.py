@@ -322,6 +322,7 @@ def test_a_payment_that_is_made_again_after_a_crash_is_found():
     found_within(700, pays_once, Crash, size=2)  # 7 to 437, half of them within 114
 
 
+@pytest.mark.long
 def test_acknowledging_too_early_is_shrunk(monkeypatch):
     plant_early_acknowledgement(monkeypatch)
     search, failed = shrunk(200, plays())
@@ -347,6 +348,7 @@ def _names() -> Any:
     return SimpleNamespace(**{**vars(fault_classes), **vars(step_classes)})
 
 
+@pytest.mark.long
 def test_missing_dedupe_is_shrunk(monkeypatch):
     plant_no_dedupe(monkeypatch)
     search, failed = shrunk(1_200, plays(invariants={**INVARIANTS, "keys_hold": keys_hold}))
@@ -357,6 +359,7 @@ def test_missing_dedupe_is_shrunk(monkeypatch):
     assert all(isinstance(fault, ChannelFault) for fault in faults_)
 
 
+@pytest.mark.long
 def test_a_payment_that_is_made_again_is_shrunk():
     search, failed = shrunk(700, pays_once, Crash, size=2)
     assert "paid back twice" in str(failed)

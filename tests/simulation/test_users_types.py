@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 PROGRAM = """
@@ -40,6 +42,7 @@ simulate(["hello"], Setup())  # wrong
 """
 
 
+@pytest.mark.long
 def test_lists_of_steps_and_faults_are_lists_of_steps_and_faults(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

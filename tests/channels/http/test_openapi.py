@@ -73,8 +73,11 @@ def site(backend: str) -> Iterator[Site]:
 
 
 @pytest.mark.spec("W-02")
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "mode",
+    [GenerationMode.POSITIVE, pytest.param(GenerationMode.NEGATIVE, marks=pytest.mark.long)],
+)
 def test_whatever_is_asked_is_answered_as_the_document_says(
     backend: str, mode: GenerationMode
 ) -> None:

@@ -129,6 +129,7 @@ def chat(folder: Path, backend: str) -> Iterator[Terminal]:
         terminal.close()
 
 
+@pytest.mark.long
 @pytest.mark.spec("I-09", "I-17")
 def test_killed_three_deep_a_chat_goes_on_three_deep_and_nothing_is_said_or_done_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

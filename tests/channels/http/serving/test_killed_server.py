@@ -11,7 +11,7 @@ import httpx
 import pytest
 from support.serve_process import ServeProcess
 
-pytestmark = pytest.mark.spec("W-03", "W-04")
+pytestmark = [pytest.mark.spec("W-03", "W-04"), pytest.mark.long]
 
 MODULE = """
 import anyio

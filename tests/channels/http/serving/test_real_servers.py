@@ -43,6 +43,7 @@ anyio.run(main, backend=loop)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs to count open files")
 @pytest.mark.parametrize(("loop", "server"), SERVERS)
 def test_a_server_that_runs_out_of_files_goes_on_when_there_are_some_again(

@@ -208,6 +208,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.long
 @ON_EACH_SERVER
 def test_hostile_input_ends_no_server(
     loop: str, server: ServerName, caplog: pytest.LogCaptureFixture
