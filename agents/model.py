@@ -12,7 +12,7 @@ be missing, so a history that a provider would refuse cannot be written down.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -112,7 +112,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 
     ``attempt`` counts from 1 and grows with retries of the same step; ``options`` goes to the
     provider's request body unchanged.  ``system_notes`` are further system messages, made again
-    for each step (the registry of children), behind ``system``, which stays the same.
+    for each step (the registry of children).  They reach the provider behind the messages: so what
+    comes before them is the beginning of the next request too, which the provider can cache.
     """
 
     messages: tuple[ModelMessage, ...]
@@ -124,6 +125,10 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool = False
     options: Mapping[str, Any] = {}
     attempt: int = 1
+    cache: Literal["", "5m", "1h"] = ""
+    """For how long the provider may keep what it read, for the next request; empty: not at all."""
+    cache_key: str = ""
+    """The same in all requests that continue one another: those of one side of a run."""
 
 
 class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

@@ -35,6 +35,7 @@ __all__ = [
 ]
 SideName: TypeAlias = Literal["side_a", "side_b"]
 
+CACHE_TIMES: Final = ("5m", "1h")
 _SIDES: Final = ("side_a", "side_b")
 _MAPPINGS: Final = (
     "init_user_message_property", "init_attachments_property", "init_agent_name_property",
@@ -137,6 +138,9 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     * ``required_schema``: a JSON Schema or a Struct, for the arguments with which an agent whose
       side A reads this prompt is called as a tool.
     * ``provider_options`` go into the provider's request as they are.
+    * ``cache``: whether the provider is asked to keep what it has read, so that the next request
+      of the conversation pays for the new part alone: for five minutes since its last use (``True``
+      and ``"5m"``), for an hour where it offers that (``"1h"``), or not (``False``).
     * ``agents``: names of exposed ``ai_human`` agents that ``use_agent`` may give the conversation
       to; ``skills``: ``Skill``s, or names of ``Runtime(skills=…)``, for ``use_skill`` (IA).
 
@@ -156,6 +160,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool = False
     tool_choice: str = "auto"
     provider_options: Mapping[str, Any] = {}
+    cache: bool | Literal["5m", "1h"] = True
 
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
@@ -210,6 +215,9 @@ def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
     options: object = prompt.provider_options
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
         yield "provider_options: expected a mapping of names to JSON values"
+    cache: object = prompt.cache
+    if not isinstance(cache, bool) and not (isinstance(cache, str) and cache in CACHE_TIMES):
+        yield f'cache: expected True, False, "5m" or "1h", not {shown(cache)}'
 
 
 def _placeholder_problems(prompt: PromptDefinition) -> Iterable[str]:

@@ -12,7 +12,7 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
@@ -40,6 +40,7 @@ class AgentOptions(TypedDict, total=False):
     parallel_tool_calls: bool
     tool_choice: str
     provider_options: Mapping[str, Any]
+    cache: bool | Literal["5m", "1h"]
 
     label: str
     stop_on_response: bool

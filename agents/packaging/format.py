@@ -106,6 +106,7 @@ class PromptPart(Part, frozen=True, kw_only=True):
     parallel_tool_calls: bool = False
     tool_choice: str = "auto"
     provider_options: dict[str, Any] = {}
+    cache: bool | str = True
 
 
 class SkillPart(Part, frozen=True, kw_only=True):

@@ -2,9 +2,15 @@
 
 The transcript goes in as it is: its shape already guarantees that every call has its result.
 System prompt and registry are made again at each step and never stored.
+
+A transcript only grows at its end.  So, while the prompt's tools and variables have the same
+values, the messages of one request begin those of the side's next one, unchanged: what a provider
+has read it need not read again.  What changes at each step stands behind them: the registry, and
+``CONTINUE``.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final, Literal
 
 from hubbub.agents.definitions.variables import fill_prompt
 from hubbub.agents.model import AssistantMessage, ModelMessage, ModelRequest, ToolSpec, UserMessage
@@ -17,6 +23,11 @@ __all__ = ["CONTINUE", "build_request"]
 
 CONTINUE = UserMessage(content="(continue)")
 """Closes a request whose last words are the model's own; never stored."""
+
+_CACHE: Final[Mapping[bool | str, Literal["", "5m", "1h"]]] = {
+    False: "", True: "5m", "5m": "5m", "1h": "1h",
+}  # fmt: skip
+"""For how long, by what a prompt says of its cache."""
 
 
 def build_request(
@@ -43,6 +54,7 @@ def build_request(
     system = prompt.prompt
     if prompt.variables:
         system = fill_prompt(system, prompt.variables, value_of)
+    cache, run_id = _CACHE[prompt.cache], thread.origin.run_id
     return ModelRequest(
         system=system,
         system_notes=registry_note(thread.family, statuses) if thread.family.children else (),
@@ -52,4 +64,6 @@ def build_request(
         parallel_tool_calls=prompt.parallel_tool_calls,
         options=prompt.provider_options,
         attempt=thread.attempt,
+        cache=cache,
+        cache_key=f"{run_id}:{thread.side}" if cache and run_id else "",
     )

@@ -197,7 +197,13 @@ def home_of(event: Event) -> Home:
 
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """Tokens of one or more model calls, as the provider counted them; 0 where it did not say."""
+    """Tokens of one or more model calls, as the provider counted them; 0 where it did not say.
+
+    Providers differ in what ``input_tokens`` holds.  Anthropic leaves out what was read from its
+    cache or written to it: the whole input is the sum of all three.  OpenAI, and servers that
+    speak its interface, count the whole input there, cached or not, and ``cache_read_tokens`` says
+    how much of it was read from the cache.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0

@@ -22,7 +22,7 @@ from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.fold import fold_all
-from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.thread import Origin, Thread
 from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, decide
 from hubbub.agents.turn.signals import Decision, Delegated, Restored, Signal, ToolFinished
 from hubbub.hub import events as e
@@ -72,7 +72,7 @@ class ModelSession:
         self.side: ActiveSide = self.definitions.side(_NAME)
         self._run = run
         self.lane = run.lane
-        self._thread = Thread(agent=_NAME, phase="live")
+        self._thread = Thread(agent=_NAME, phase="live", origin=Origin(run_id=run.lane.run_id))
         self.hook_events: deque[tuple[str, Any]] = deque()
         self._queue: deque[e.SessionMessage] = deque()
         self._sent = 0

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
+import cache_figures
 import child_figures
 import durable_figures
 import http_figures
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "boot": durable_figures.boot,
     "post": http_figures.post,
     "post-together": http_figures.post_together,
+    "cached": cache_figures.cached,
     "worlds": simulation_figures.worlds,
     "week": simulation_figures.week_of_schedules,
     "sse": web_figures.sse_clients,
@@ -55,7 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sse-slow": web_figures.sse_slow,
     "import": run_figures.import_time,
 }
-ONE_LOOP = ("import", "memory", "worlds", "week")
+ONE_LOOP = ("cached", "import", "memory", "worlds", "week")
 """What is the same whichever loop runs."""
 
 LOOPS: tuple[Loop, ...] = ("asyncio", "trio")

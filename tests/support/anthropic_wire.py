@@ -122,6 +122,8 @@ def anthropic_problems(body: dict[str, Any]) -> list[str]:
         problems.append(f"{total} results for calls {used}")
     for tool in body.get("tools", ()):
         read_strictly(_anthropic_tool, tool)
+    if (marks := json.dumps(body).count('"cache_control"')) > 4:
+        problems.append(f"{marks} cache marks")
     return problems
 
 

@@ -6,8 +6,10 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * thinking goes back with the turns that have calls, signed blocks only: Anthropic asks for it
   there, ignores it elsewhere, and refuses what another provider thought;
 * a system note within the conversation is user text between ``<system>`` tags;
-* notes are text blocks behind what they belong to: a message, a result, the system prompt, of
-  which the latter two are plain strings without them;
+* notes are text blocks behind what they belong to, a message or a result, of which the latter is
+  a plain string without them; those of the system stand behind all messages, between the same tags;
+* ``cache`` puts marks where the next request begins in the same way (``cache``), unless ``options``
+  holds such marks;
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
 
 The interface's version is 2023-06-01, which every model and every compatible server knows.  The
@@ -33,6 +35,7 @@ from hubbub.agents.model import (
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
+from hubbub.runtime.models.anthropic.cache import has_marks, mark_cache
 from hubbub.runtime.models.anthropic.provider import ANTHROPIC
 from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
@@ -112,27 +115,24 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
         "stream": True,
         "messages": _messages(request),
     }
-    if system := _system(request):
-        body["system"] = system
+    if request.system.strip():
+        body["system"] = request.system
     if request.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
             for tool in request.tools
         ]
         body["tool_choice"] = _tool_choice(request)
+    if request.cache and not has_marks(request.options):
+        mark_cache(body, request.cache)
+    # The last message is the user's, always.
+    body["messages"][-1]["content"].extend(_text_blocks(map(_tagged, request.system_notes)))
     for name, value in request.options.items():
         if value is None:
             body.pop(name, None)
         else:
             body[name] = value
     return body
-
-
-def _system(request: ModelRequest) -> str | list[dict[str, Any]]:
-    notes = _text_blocks(request.system_notes)
-    if notes:
-        return _text_blocks([request.system]) + notes
-    return request.system if request.system.strip() else ""
 
 
 def _text_blocks(texts: Iterable[str]) -> list[dict[str, Any]]:
@@ -173,9 +173,11 @@ def _user_blocks(turn: UserTurn) -> list[dict[str, Any]]:
 
 def _user_texts(message: UserMessage) -> tuple[str, ...]:
     texts = (message.content, *message.notes)
-    if message.role == "system":
-        return tuple(f"<system>\n{text}\n</system>" for text in texts)
-    return texts
+    return tuple(map(_tagged, texts)) if message.role == "system" else texts
+
+
+def _tagged(text: str) -> str:
+    return f"<system>\n{text}\n</system>" if text.strip() else ""
 
 
 def _assistant_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:

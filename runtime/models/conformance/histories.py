@@ -76,6 +76,8 @@ REQUESTS: Final = st.builds(
     tools=st.sampled_from([(), (WEATHER,)]),
     tool_choice=st.sampled_from(["auto", "none", "any", "get_weather"]),
     parallel_tool_calls=st.booleans(),
+    cache=st.sampled_from(["", "5m", "1h"]),
+    cache_key=st.sampled_from(["", "0190-run:side_a"]),
 )
 """Whole requests."""
 

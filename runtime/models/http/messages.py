@@ -16,7 +16,9 @@ Rules, whatever the history holds:
 7. Arguments are the text of a JSON object: malformed ones become ``{"_malformed": text}``, so
    that the model still sees what it wrote, beside the result that says what was wrong with it.
 
-What a message becomes depends on nothing after its neighbour, so a provider's prompt cache holds.
+What a message becomes depends on nothing after it, but for ``FILLERS`` at the end, which give way
+to what is said next: so the wire form of one request begins that of the next, for a provider's
+prompt cache.
 """
 
 import re
@@ -34,10 +36,12 @@ from hubbub.agents.model import (
     parse_arguments,
 )
 
-__all__ = ["BEGIN", "CONTINUE", "Turn", "UserTurn", "conversation"]
+__all__ = ["BEGIN", "CONTINUE", "FILLERS", "Turn", "UserTurn", "conversation"]
 
 BEGIN: Final = "(begin)"
 CONTINUE: Final = "(continue)"
+FILLERS: Final = (BEGIN, CONTINUE)
+"""What is said where nobody said anything; at the end, the next message takes its place."""
 
 MAX_ID: Final = 40
 MAX_NAME: Final = 64

@@ -5,9 +5,12 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * an assistant turn's calls are followed by one ``tool`` message each, in call order;
 * user messages between two assistant turns are one message, since the templates of many local
   models insist on alternation; a system note keeps the role ``system`` and its place;
-* notes of user messages make the content a list of text parts, one for each text; those of a
-  result follow its output after a blank line, since many servers take only a string there; those
-  of the system prompt are system messages right behind it;
+* notes of user messages make the content a list of text parts, what was said before the first
+  note being one, as it was without it; those of a result follow its output after a blank line,
+  since many servers take only a string there; those of the system are system messages behind all
+  others;
+* ``cache_key`` goes to OpenAI alone, as ``prompt_cache_key``: other servers refuse what they do not
+  know, and cache without it or not at all.  Where it helps, ``options`` may hold it;
 * what the model thought is not sent back: the interface has no field for it;
 * ``parallel_tool_calls`` and ``tool_choice`` are sent only along with tools;
 * ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
@@ -16,7 +19,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 ``answer`` turns the answer into a reply.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -66,6 +69,7 @@ class OpenAIModel:
             raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI.key_variable)
         secret_headers |= clean_headers(headers)
         self._name = name
+        self._is_own = url == OPENAI.url
         self._endpoint = Endpoint(
             f"openai:{name}",
             f"{url}/chat/completions",
@@ -86,7 +90,7 @@ class OpenAIModel:
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         origin = self._endpoint.origin
-        body = request_body(request, model=self._name)
+        body = request_body(request, model=self._name, is_keyed=self._is_own)
         answer = OpenAIAnswer(origin, on_delta)
         await self._endpoint.post(encode_body(body, origin), answer)
         return answer.reply(self._name)
@@ -95,8 +99,8 @@ class OpenAIModel:
         await self._endpoint.aclose()
 
 
-def request_body(request: ModelRequest, *, model: str) -> dict[str, Any]:
-    """The body of ``request``, ready to be encoded.  Pure."""
+def request_body(request: ModelRequest, *, model: str, is_keyed: bool = False) -> dict[str, Any]:
+    """The body of ``request``, ready to be encoded; with its ``cache_key``, if told.  Pure."""
     body: dict[str, Any] = {
         "model": model,
         "messages": _messages(request),
@@ -117,6 +121,8 @@ def request_body(request: ModelRequest, *, model: str) -> dict[str, Any]:
         ]
         body["tool_choice"] = _tool_choice(request.tool_choice)
         body["parallel_tool_calls"] = request.parallel_tool_calls
+    if is_keyed and request.cache and request.cache_key:
+        body["prompt_cache_key"] = request.cache_key
     for name, value in request.options.items():
         if value is None:
             body.pop(name, None)
@@ -139,11 +145,7 @@ def _tool_choice(choice: str) -> str | dict[str, Any]:
 
 
 def _messages(request: ModelRequest) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": text}
-        for text in (request.system, *request.system_notes)
-        if text.strip()
-    ]
+    messages = _system_messages((request.system,))
     for turn in conversation(request.messages):
         if isinstance(turn, UserTurn):
             messages.extend(_user_messages(turn))
@@ -153,7 +155,12 @@ def _messages(request: ModelRequest) -> list[dict[str, Any]]:
                 {"role": "tool", "tool_call_id": call.id, "content": _result_content(call)}
                 for call in turn.calls
             )
+    messages.extend(_system_messages(request.system_notes))
     return messages
+
+
+def _system_messages(texts: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"role": "system", "content": text} for text in texts if text.strip()]
 
 
 def _user_messages(turn: UserTurn) -> list[dict[str, Any]]:
@@ -168,10 +175,15 @@ def _role(message: UserMessage) -> str:
 
 
 def _user_content(messages: list[UserMessage]) -> str | list[dict[str, Any]]:
-    if not any(each.notes for each in messages):
-        return "\n\n".join(each.content for each in messages)
-    texts = (text for each in messages for text in (each.content, *each.notes))
-    return [{"type": "text", "text": text} for text in texts]
+    first = next((at for at, each in enumerate(messages, 1) if each.notes), len(messages))
+    start = "\n\n".join(each.content for each in messages[:first])
+    rest = [
+        *messages[first - 1].notes,
+        *(text for each in messages[first:] for text in (each.content, *each.notes)),
+    ]
+    if not rest:
+        return start
+    return [{"type": "text", "text": text} for text in (start, *rest)]
 
 
 def _assistant_message(turn: AssistantMessage) -> dict[str, Any]:

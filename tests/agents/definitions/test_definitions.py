@@ -277,6 +277,7 @@ def test_a_prompt_has_every_property_with_its_default() -> None:
         "parallel_tool_calls": False,
         "tool_choice": "auto",
         "provider_options": {},
+        "cache": True,
     }
     with pytest.raises(TypeError, match="model"):
         PromptDefinition(name="p", prompt="x")  # type: ignore[call-arg]
@@ -387,6 +388,10 @@ def test_a_wrong_knob_of_a_subagent_tool_is_told(fields: Any, problem: str) -> N
             {"tool_choice": {"type": "any"}},
             'tool_choice: expected "auto", "none", "any" or the name',
         ),
+        ({"cache": "10m"}, 'cache: expected True, False, "5m" or "1h", not \'10m\''),
+        ({"cache": 1}, 'cache: expected True, False, "5m" or "1h", not 1'),
+        ({"cache": None}, 'cache: expected True, False, "5m" or "1h", not None'),
+        ({"cache": ["5m"]}, 'cache: expected True, False, "5m" or "1h", not [\'5m\']'),
         (
             {"provider_options": None},
             "provider_options: expected a mapping of names to JSON values",

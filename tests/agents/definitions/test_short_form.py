@@ -59,6 +59,7 @@ OPTIONS: Mapping[str, st.SearchStrategy[Any]] = {
     "parallel_tool_calls": st.booleans(),
     "tool_choice": st.sampled_from(["auto", "any", "none"]),
     "provider_options": st.dictionaries(NAMES, st.integers(), max_size=2),
+    "cache": st.sampled_from([True, False, "5m", "1h"]),
     "label": TEXTS,
     "stop_on_response": st.booleans(),
     "stop_tool": st.just("look"),

@@ -637,6 +637,7 @@ def prompts(
         parallel_tool_calls=draw(st.booleans()),
         tool_choice=draw(st.sampled_from(["auto", "none", "any", "look"])),
         provider_options=draw(st.dictionaries(texts, json_values, max_size=3)),
+        cache=draw(st.sampled_from([True, False, "5m", "1h"])),
     )
 
 

@@ -144,7 +144,7 @@ def text(*texts: str) -> list[dict[str, Any]]:
 def test_notes_are_blocks_of_their_own_behind_what_they_belong_to() -> None:
     body = body_of(NOTED)
     assert anthropic_problems(body) == []
-    assert body["system"] == text("You help.", "Children: none.", "Time: noon.")
+    assert body["system"] == "You help."
     contents = [each["content"] for each in body["messages"]]
     assert contents[:3] == [
         text("(begin)"),
@@ -162,16 +162,21 @@ def test_notes_are_blocks_of_their_own_behind_what_they_belong_to() -> None:
         *text(
             "<system>\nOne more was queued.\n</system>",
             "<system>\nIt is long.\n</system>",
+            "<system>\nChildren: none.\n</system>",
+            "<system>\nTime: noon.\n</system>",
         ),
     ]
 
 
-def test_a_system_prompt_is_a_string_until_it_has_notes() -> None:
+def test_notes_of_the_system_stand_behind_the_messages_without_a_system_prompt_too() -> None:
     assert "system" not in body_of(msgspec.structs.replace(HELLO, system=" ", system_notes=("",)))
     plain = msgspec.structs.replace(HELLO, system="You help.")
     assert body_of(plain)["system"] == "You help."
     noted = msgspec.structs.replace(HELLO, system=" ", system_notes=("Children: none.",))
-    assert body_of(noted)["system"] == text("Children: none.")
+    assert "system" not in body_of(noted)
+    assert body_of(noted)["messages"][-1]["content"] == text(
+        "hello", "<system>\nChildren: none.\n</system>"
+    )
 
 
 def test_thinking_goes_back_only_where_it_is_wanted() -> None:

@@ -243,8 +243,6 @@ def test_notes_follow_what_they_belong_to_in_the_form_that_servers_take() -> Non
     said = [(each["role"], each["content"]) for each in body["messages"]]
     assert said == [
         ("system", "You help."),
-        ("system", "Children: none."),
-        ("system", "Time: noon."),
         ("user", "(begin)"),
         ("assistant", "Ask me."),
         ("user", text("Look at this.", "<file>a</file>", "<file>b</file>", "And hurry.")),
@@ -252,14 +250,16 @@ def test_notes_follow_what_they_belong_to_in_the_form_that_servers_take() -> Non
         ("tool", "sunny\n\nnow"),
         ("tool", "no city\n\ntry again"),
         ("system", text("One more was queued.", "It is long.")),
+        ("system", "Children: none."),
+        ("system", "Time: noon."),
     ]
 
 
-def test_system_notes_come_first_without_a_system_prompt_too() -> None:
+def test_system_notes_come_last_without_a_system_prompt_too() -> None:
     noted = msgspec.structs.replace(HELLO, system=" ", system_notes=("Children: none.", ""))
     assert body_of(noted)["messages"] == [
-        {"role": "system", "content": "Children: none."},
         {"role": "user", "content": "hello"},
+        {"role": "system", "content": "Children: none."},
     ]
 
 
