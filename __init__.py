@@ -35,6 +35,7 @@ __all__ = [
     "Model",
     "ModelReply",
     "ModelRequest",
+    "ModelSettings",
     "PromptDefinition",
     "Receipt",
     "RestorePolicy",
@@ -116,6 +117,7 @@ _EXPORTS: Final = {
         "ToolCall",
         "Usage",
     ),
+    "hubbub.agents.settings": ("ModelSettings",),
     "hubbub.agents.standalone.stack": (
         "AgentResponse",
         "AgentStack",
@@ -186,6 +188,7 @@ if TYPE_CHECKING:
         TurnResult,
     )
     from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+    from hubbub.agents.settings import ModelSettings
     from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager
     from hubbub.agents.state.registry import SubagentRegistryEntry
     from hubbub.hub.errors import HubbubError

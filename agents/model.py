@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.events import NO_USAGE, ToolCall, Usage
 from hubbub.hub.values import Form
 
@@ -129,6 +130,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """For how long the provider may keep what it read, for the next request; empty: not at all."""
     cache_key: str = ""
     """The same in all requests that continue one another: those of one side of a run."""
+    settings: ModelSettings | None = None
+    """How to answer; a model of your own reads of it what it has."""
 
 
 class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -237,6 +240,9 @@ class Model(Protocol):
     equal ``reply.text``.  ``on_delta`` is ``None`` when nobody can listen: a model may then skip
     the work.  It raises ``ProviderError`` and nothing else of its own; it must be
     cancellable at any await and hold no resource afterwards.  Retrying is the caller's part.
+
+    A model may have ``settings_problems(settings)`` as well, which returns what of
+    ``ModelSettings`` it lacks, a sentence each: a runtime that is built with them is refused.
     """
 
     @property

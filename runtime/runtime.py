@@ -144,7 +144,7 @@ class Runtime(RunAccess):
         budgets = TreeBudgets(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self.definitions = Definitions(agents, prompts, tools, hooks, skills)
         catalog = Catalog(models or {}, os.environ if environ is None else environ)
-        if problems := list(prompt_problems(self.definitions, catalog.model_problem)):
+        if problems := list(prompt_problems(self.definitions, catalog)):
             raise DefinitionError("definitions", problems)
         self.env = dict(env or {})
         self._owns_hub = hub is None

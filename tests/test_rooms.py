@@ -52,7 +52,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "agents/frames": (*HUB, *TURN),
     "agents/standalone": (*HUB, *TURN, "agents/frames"),
     "agents/folders": (*HUB, "agents/state", "agents/turn"),
-    "agents/packaging": (*HUB, "agents/definitions", "agents/resolution"),
+    "agents/packaging": (*HUB, "agents", "agents/definitions", "agents/resolution"),
     "channels": HUB,
     "channels/console": (*HUB, "channels"),
     "channels/conformance": (*HUB, "channels"),

@@ -24,6 +24,7 @@ from hubbub.agents.definitions.variables import (
     variable_problems,
 )
 from hubbub.agents.model import Model
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import shown
 
@@ -137,7 +138,8 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     * ``hooks``: ids of ``Runtime(hooks=…)``; a list, also an empty one, replaces the agent's.
     * ``required_schema``: a JSON Schema or a Struct, for the arguments with which an agent whose
       side A reads this prompt is called as a tool.
-    * ``provider_options`` go into the provider's request as they are.
+    * ``settings`` say how the model is to answer; what it lacks is refused by a runtime.
+    * ``provider_options`` go into the provider's request as they are, and win over ``settings``.
     * ``cache``: whether the provider is asked to keep what it has read, so that the next request
       of the conversation pays for the new part alone: for five minutes since its last use (``True``
       and ``"5m"``), for an hour where it offers that (``"1h"``), or not (``False``).
@@ -161,6 +163,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     tool_choice: str = "auto"
     provider_options: Mapping[str, Any] = {}
     cache: bool | Literal["5m", "1h"] = True
+    settings: ModelSettings | None = None
 
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
@@ -218,6 +221,8 @@ def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
     cache: object = prompt.cache
     if not isinstance(cache, bool) and not (isinstance(cache, str) and cache in CACHE_TIMES):
         yield f'cache: expected True, False, "5m" or "1h", not {shown(cache)}'
+    if not isinstance(prompt.settings, ModelSettings | None):
+        yield "settings: expected ModelSettings(…)"
 
 
 def _placeholder_problems(prompt: PromptDefinition) -> Iterable[str]:

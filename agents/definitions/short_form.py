@@ -20,6 +20,7 @@ from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.model import Model
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import did_you_mean, shown
 
@@ -41,6 +42,7 @@ class AgentOptions(TypedDict, total=False):
     tool_choice: str
     provider_options: Mapping[str, Any]
     cache: bool | Literal["5m", "1h"]
+    settings: ModelSettings | None
 
     label: str
     stop_on_response: bool

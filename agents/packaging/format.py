@@ -27,6 +27,7 @@ __all__ = [
     "Part",
     "PromptPart",
     "ResumablePart",
+    "SettingsPart",
     "SidePart",
     "SkillPart",
     "SubagentPart",
@@ -92,6 +93,17 @@ class VariablePart(Part, frozen=True, kw_only=True):
     description: str = ""
 
 
+class SettingsPart(Part, frozen=True, kw_only=True):
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: Annotated[tuple[str, ...], _FEW] = ()
+    seed: int | None = None
+    thinking: str | int | None = None
+    timeout: float | None = None
+    service_tier: str | None = None
+
+
 class PromptPart(Part, frozen=True, kw_only=True):
     name: str
     prompt: str
@@ -107,6 +119,7 @@ class PromptPart(Part, frozen=True, kw_only=True):
     tool_choice: str = "auto"
     provider_options: dict[str, Any] = {}
     cache: bool | str = True
+    settings: SettingsPart | None = None
 
 
 class SkillPart(Part, frozen=True, kw_only=True):

@@ -52,6 +52,7 @@ from hubbub.agents.packaging.format import (
     PackageReader,
     PromptPart,
     ResumablePart,
+    SettingsPart,
     SidePart,
     SkillPart,
     SubagentPart,
@@ -63,6 +64,7 @@ from hubbub.agents.packaging.format import (
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.reached import held_agents
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
 
 __all__ = ["Package", "pack", "unpack"]
@@ -281,6 +283,7 @@ class _Packer:
             env=dict(prompt.env),
             required_schema=self._schema(f"{path}.required_schema", prompt.required_schema),
             provider_options=self._json(f"{path}.provider_options", prompt.provider_options),
+            settings=None if prompt.settings is None else written(SettingsPart, prompt.settings),
         )
 
     def _schema(self, path: str, schema: Mapping[str, Any] | type | None) -> Any:
@@ -368,6 +371,9 @@ class _Unpacker:
         fields = fields_of(
             part, tools=[each for each in tools if each], variables=_variables(part)
         )  # fmt: skip
+        if part.settings is not None:
+            where, told = f"{path}.settings", fields_of(part.settings)
+            fields["settings"] = self._make(where, ModelSettings, told)
         if (made := self._make(path, PromptDefinition, fields)) is not None:
             self.prompts.append(made)
 

@@ -1,27 +1,39 @@
 """What is wrong with prompts that a runtime is built with, besides the names they use."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.variables import placeholders
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.near_misses import nearest
 
-__all__ = ["prompt_problems", "used_models"]
+__all__ = ["KnownModels", "prompt_problems", "used_models"]
 
 
-def prompt_problems(
-    definitions: Definitions, model_problem: Callable[[str | Model], str]
-) -> Iterable[str]:
-    """What no run of these prompts could do without, each with its path.
+class KnownModels(Protocol):
+    """What can be known of models before one is made."""
 
-    ``model_problem`` says what is wrong with the value of a prompt's ``model``; ``""``: nothing.
-    """
+    def model_problem(self, model: str | Model) -> str:
+        """What is wrong with the value of a prompt's ``model``; ``""``: nothing."""
+        ...
+
+    def settings_problems(self, model: str | Model, settings: ModelSettings) -> Iterable[str]:
+        """What a model lacks of a prompt's settings."""
+        ...
+
+
+def prompt_problems(definitions: Definitions, models: KnownModels) -> Iterable[str]:
+    """What no run of these prompts could do without, each with its path."""
     for path, prompt in _prompts(definitions):
-        if prompt.model != CALLERS_MODEL and (problem := model_problem(prompt.model)):
+        if prompt.model != CALLERS_MODEL and (problem := models.model_problem(prompt.model)):
             yield f"{path}.model: {problem}"
+        elif prompt.settings is not None:
+            for each in models.settings_problems(prompt.model, prompt.settings):
+                yield f"{path}.settings.{each}"
         if not prompt.name.startswith("skill:"):  # A skill's text may show braces to the model.
             yield from _undeclared(path, prompt)
 

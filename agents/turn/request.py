@@ -66,4 +66,5 @@ def build_request(
         attempt=thread.attempt,
         cache=cache,
         cache_key=f"{run_id}:{thread.side}" if cache and run_id else "",
+        settings=prompt.settings,
     )

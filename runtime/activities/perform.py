@@ -98,7 +98,7 @@ __all__ = [
 ]
 
 MODEL_TIMEOUT = 600.0
-"""Seconds that one model call may take."""
+"""Seconds that one model call may take, where settings do not say it."""
 
 TIMED_OUT = "timed out: the tool did not finish within {:g} s"
 
@@ -421,7 +421,9 @@ async def _request(at: AtWork) -> ModelRequest:
 def timeout_of(activity: Activity, side: ActiveSide | None) -> float | None:
     """Seconds that an activity may take."""
     if isinstance(activity, CallModel):
-        return MODEL_TIMEOUT + activity.delay
+        settings = None if side is None else side.prompt.settings
+        given = None if settings is None else settings.timeout
+        return (MODEL_TIMEOUT if given is None else given) + activity.delay
     if side is None or not isinstance(activity, RunTool) or side.hooks:
         return None
     tool = side.tools.get(activity.name)

@@ -17,6 +17,7 @@ from hubbub.agents.model import Model, ToolSpec
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
+from hubbub.agents.settings import ModelSettings
 from hubbub.agents.turn.child_calls import child_specs
 from hubbub.agents.turn.takeover import takeover_specs
 from hubbub.hub.errors import BadValue, MissingKey, UnknownModel
@@ -109,6 +110,12 @@ class Catalog:
         except UnknownModel as error:
             return str(error)
         return ""
+
+    def settings_problems(self, model: str | Model, settings: ModelSettings) -> Iterable[str]:
+        """What of ``settings`` a model lacks, as far as it can be known without a key."""
+        from hubbub.runtime.models.resolve import settings_problems
+
+        return settings_problems(model, settings, self._models, self._environ)
 
     def prepare(self, models: Iterable[str]) -> None:
         """Make the models that will be used.

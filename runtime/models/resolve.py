@@ -13,15 +13,17 @@ For any other ``@URL``, set the base URL variable too, or register a model objec
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from hubbub.agents.model import Model
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import BadValue, UnknownModel
+from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import nearest
 from hubbub.runtime.models.http.provider import Provider
 from hubbub.runtime.models.providers import PROVIDERS
 
-__all__ = ["check_model", "resolve_model"]
+__all__ = ["check_model", "resolve_model", "settings_problems"]
 
 
 def resolve_model(
@@ -70,6 +72,29 @@ def check_model(
     if at and not url.startswith(("http://", "https://")):
         remedy = f"after '@' comes http://… or https://…, as in {provider}:NAME@http://HOST/v1"
         raise UnknownModel(_shown(spec), remedy)
+
+
+def settings_problems(
+    spec: str | Model,
+    settings: ModelSettings,
+    models: Mapping[str, Model],
+    environ: Mapping[str, str],
+    providers: Mapping[str, Provider] = PROVIDERS,
+) -> Iterable[str]:
+    """What of ``settings`` the model that ``spec`` names lacks; nothing of one that says nothing.
+
+    ``spec`` is one that ``check_model`` accepts.  Needs no key.
+    """
+    model = models.get(spec, spec) if isinstance(spec, str) else spec
+    if isinstance(model, str):
+        provider, _, rest = model.partition(":")
+        name, _, url = rest.partition("@")
+        return providers[provider].settings_problems(name.strip(), url, environ, settings)
+    ask = getattr(model, "settings_problems", None)
+    try:  # A model of a user's own.
+        return () if ask is None else [str(each) for each in ask(settings)]
+    except Exception as error:
+        return [f"the model's settings_problems raised {class_name_of(error)}: {words_of(error)}"]
 
 
 def _meant(shown: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> str:

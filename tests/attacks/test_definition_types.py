@@ -23,6 +23,7 @@ from hubbub import (
     HeartbeatTask,
     Hook,
     Immediate,
+    ModelSettings,
     PromptDefinition,
     Resumable,
     Runtime,
@@ -111,6 +112,7 @@ MAKERS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Made]] = {
     "SubagentToolConfig": (SubagentToolConfig, {"name": "kid"},
                            lambda made: of_prompt(prompt(tools=[made]))),
     "Immediate": (Immediate, {}, lambda made: of_child(immediate=made)),
+    "ModelSettings": (ModelSettings, {}, lambda made: of_prompt(prompt(settings=made))),
     "Resumable": (Resumable, {"receives_messages": "side_a"},
                   lambda made: of_child(resumable=made)),
     "VariableDefinition": (VariableDefinition, {"name": "V"},
@@ -153,7 +155,7 @@ def parameters(name: str) -> list[str]:
 
 
 def test_every_public_definition_and_schedule_is_attacked() -> None:
-    rooms = ("hubbub.agents.definitions", "hubbub.runtime.schedules")
+    rooms = ("hubbub.agents.definitions", "hubbub.agents.settings", "hubbub.runtime.schedules")
     found = {
         name
         for name in hubbub.__all__

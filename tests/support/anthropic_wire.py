@@ -26,6 +26,14 @@ _anthropic_system = TypeAdapter(str | list[anthropic.types.TextBlockParam])
 _anthropic_tool = TypeAdapter(anthropic.types.ToolParam)
 
 
+_SAMPLING = ("temperature", "top_p")
+"""Of version 2023-06-01; the types of the client leave them out since 2026-10-21."""
+_OF_SETTINGS = {
+    "thinking": TypeAdapter(anthropic.types.ThinkingConfigParam),
+    "output_config": TypeAdapter(anthropic.types.OutputConfigParam),
+}
+
+
 class AnthropicWire:
     """For the conformance suite."""
 
@@ -81,7 +89,10 @@ def anthropic_problems(body: dict[str, Any]) -> list[str]:
     problems: list[str] = []
     messages = body["messages"]
     known = anthropic.types.message_create_params.MessageCreateParamsStreaming.__annotations__
-    problems += [f"unknown field {name}" for name in body if name not in known]
+    problems += [f"unknown field {name}" for name in body if name not in {*known, *_SAMPLING}]
+    for name, kind in _OF_SETTINGS.items():
+        if name in body:
+            read_strictly(kind, body[name])
     if "system" in body:
         read_strictly(_anthropic_system, body["system"])
         if not body["system"] or not all(text.strip() for text in texts_of(body["system"])):

@@ -17,6 +17,7 @@ from hubbub.runtime.models.http.endpoint import encode_body
 from hubbub.runtime.models.http.errors import ProviderOrigin
 from hubbub.runtime.models.http.messages import CONTINUE, FILLERS
 from hubbub.runtime.models.openai import model as openai_model
+from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT
 
 __all__ = ["BODIES", "breaks", "common", "head_of", "stable_text", "text_of"]
 
@@ -29,7 +30,7 @@ def _anthropic(request: ModelRequest) -> Any:
 
 
 def _openai(request: ModelRequest) -> Any:
-    return _sent(openai_model.request_body(request, model="m", is_keyed=True))
+    return _sent(openai_model.request_body(request, model="m", dialect=OPENAI_DIALECT))
 
 
 def _sent(body: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   a plain string without them; those of the system stand behind all messages, between the same tags;
 * ``cache`` puts marks where the next request begins in the same way (``cache``), unless ``options``
   holds such marks;
+* settings become what a model's family has (``settings``);
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
 
 The interface's version is 2023-06-01, which every model and every compatible server knows.  The
@@ -32,11 +33,17 @@ from hubbub.agents.model import (
     OnDelta,
     UserMessage,
 )
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
 from hubbub.runtime.models.anthropic.cache import has_marks, mark_cache
 from hubbub.runtime.models.anthropic.provider import ANTHROPIC
+from hubbub.runtime.models.anthropic.settings import (
+    default_tokens,
+    settings_fields,
+    settings_problems,
+)
 from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
@@ -52,7 +59,8 @@ class AnthropicModel:
     ``base_url`` is the address without ``/v1/messages``; only Anthropic's own needs a ``key``.
     ``headers`` are sent along, in place of ours if need be, and treated as secrets.  Usable on
     any event loop, from any number of runs; ``aclose`` frees the connections of the running
-    loop.  Raises ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
+    loop.  ``max_tokens`` holds where settings do not say it; if neither does, the default of the
+    model's family.  Raises ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
     """
 
     def __init__(
@@ -61,7 +69,7 @@ class AnthropicModel:
         *,
         key: str | Secret | None = None,
         base_url: str = ANTHROPIC.url,
-        max_tokens: int = 4096,
+        max_tokens: int | None = None,
         idle_timeout: float = IDLE_SECONDS,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -77,7 +85,7 @@ class AnthropicModel:
             )
         secret_headers |= clean_headers(headers)
         self._name = name
-        self._max_tokens = max_tokens
+        self._max_tokens = default_tokens(name) if max_tokens is None else max_tokens
         self._endpoint = Endpoint(
             f"anthropic:{name}",
             f"{url}/v1/messages",
@@ -94,6 +102,15 @@ class AnthropicModel:
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self._name!r}, {self._endpoint.origin.url!r})"
+
+    @classmethod
+    def problems_at(cls, base_url: str, settings: ModelSettings, name: str) -> Iterable[str]:
+        """What of ``settings`` the model ``name`` does not have; asks nobody."""
+        return settings_problems(settings, name, default_tokens(name))
+
+    def settings_problems(self, settings: ModelSettings) -> Iterable[str]:
+        """What of ``settings`` this model does not have, each with the remedy."""
+        return settings_problems(settings, self._name, self._max_tokens)
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
@@ -127,12 +144,25 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
         mark_cache(body, request.cache)
     # The last message is the user's, always.
     body["messages"][-1]["content"].extend(_text_blocks(map(_tagged, request.system_notes)))
+    if request.settings is not None:
+        body |= settings_fields(request.settings, model, max_tokens)
+        _check_thinking(body)
     for name, value in request.options.items():
         if value is None:
             body.pop(name, None)
         else:
             body[name] = value
     return body
+
+
+def _check_thinking(body: dict[str, Any]) -> None:
+    """Take a budget for thinking out for as long as it would be refused: while calls are answered
+    that a model made without thinking, be it another one."""
+    if body.get("thinking", {}).get("type") == "enabled":
+        said = [each["content"] for each in body["messages"] if each["role"] == "assistant"]
+        answers = body["messages"][-1]["content"][0]["type"] == "tool_result"
+        if answers and "thinking" not in said[-1][0]["type"]:
+            del body["thinking"]
 
 
 def _text_blocks(texts: Iterable[str]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ __all__ = [
     "PROVIDER_CHECKS",
     "REPLY",
     "REQUESTS",
+    "SETTINGS",
     "WEATHER",
     "ClosableModel",
     "LoopbackServer",
@@ -31,6 +32,7 @@ _EXPORTS: Final = {
         "HELLO",
         "NOTED",
         "REPLY",
+        "SETTINGS",
         "WEATHER",
         "with_notes",
     ),
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         HELLO,
         NOTED,
         REPLY,
+        SETTINGS,
         WEATHER,
         with_notes,
     )

@@ -12,6 +12,7 @@ from hubbub.hub.errors import MissingKey, ModelRefused
 from hubbub.runtime.models.conformance.samples import (
     HELLO,
     REPLY,
+    SETTINGS,
     with_notes,
 )
 from hubbub.runtime.models.conformance.server import ServerAnswer, serving
@@ -68,6 +69,23 @@ async def check_options_come_last_and_win(wire: ProviderWire) -> None:
     assert (body["of_mine"], body[ours]) == (7, "mine")
 
 
+async def check_settings_are_fields_of_its_own_or_refused(wire: ProviderWire) -> None:
+    """What a model lacks it says by name; the rest is sent, and is what the provider knows."""
+    ask = getattr(wire.make("http://localhost:1"), "settings_problems", None)
+    for settings in SETTINGS:
+        problems = [] if ask is None else [str(each) for each in ask(settings)]
+        if problems:
+            assert all(each.partition(":")[0] in settings.given for each in problems), problems
+            continue
+        asked = structs.replace(HELLO, settings=settings)
+        body = _decoded(wire, asked)
+        assert wire.problems(body) == [], settings
+        if settings.given != ("timeout",):
+            assert body != _decoded(wire, HELLO), f"{settings} is lost"
+        mine = {name: "mine" for name in body if name not in _decoded(wire, HELLO)}
+        assert _decoded(wire, structs.replace(asked, options=mine)) == body | mine
+
+
 async def check_what_is_not_json_is_refused_before_it_is_sent(wire: ProviderWire) -> None:
     """An option that cannot be encoded is the caller's mistake and says so."""
     refused = ""
@@ -120,6 +138,7 @@ REQUEST_CHECKS: Final[tuple[ProviderCheck, ...]] = (
     check_given_words_are_the_assistants_own,
     check_without_tools_nothing_is_said_of_them,
     check_options_come_last_and_win,
+    check_settings_are_fields_of_its_own_or_refused,
     check_what_is_not_json_is_refused_before_it_is_sent,
     check_headers_of_the_callers_own_win,
     check_only_the_providers_own_service_needs_a_key,

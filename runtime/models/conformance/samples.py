@@ -15,8 +15,9 @@ from hubbub.agents.model import (
     Usage,
     UserMessage,
 )
+from hubbub.agents.settings import ModelSettings
 
-__all__ = ["CONVERSATION", "HELLO", "NOTED", "REPLY", "WEATHER", "with_notes"]
+__all__ = ["CONVERSATION", "HELLO", "NOTED", "REPLY", "SETTINGS", "WEATHER", "with_notes"]
 
 HELLO: Final = ModelRequest(messages=(UserMessage(content="hello"),))
 """The shortest request."""
@@ -100,6 +101,21 @@ NOTED: Final = ModelRequest(
     tools=(WEATHER,),
 )
 """A history in which everything that can have notes has some."""
+
+
+SETTINGS: Final = (
+    ModelSettings(temperature=0.5),
+    ModelSettings(top_p=0.9),
+    ModelSettings(max_tokens=5000),
+    ModelSettings(stop=("END", "STOP")),
+    ModelSettings(seed=7),
+    ModelSettings(thinking="low"),
+    ModelSettings(thinking="high", max_tokens=5000),
+    ModelSettings(thinking=2048, max_tokens=5000),
+    ModelSettings(timeout=30.0),
+    ModelSettings(service_tier="auto"),
+)
+"""What a model may be asked to do, most of it alone."""
 
 
 def with_notes(request: ModelRequest, *notes: str) -> ModelRequest:

@@ -4,7 +4,7 @@ Each provider's room holds its record (``provider``), its client (``model``) and
 answer of it (``answer``); ``hubbub.runtime.models.providers`` is the table of the records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hubbub.agents.model import Model
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import MissingExtra, MissingKey
 from hubbub.runtime.models.http.address import is_loopback
 
@@ -38,7 +39,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     """The class of its models, as ``module:Class``.
 
     Called as ``Class(name, key=…, base_url=…)``; it makes a ``Model`` and raises ``BadValue`` for
-    a key or URL that cannot be one.
+    a key or URL that cannot be one.  ``Class.problems_at(base_url, settings, name)``, if there is
+    one, returns what of ``ModelSettings`` a model there lacks.
     """
     extra: str = ""
     """The extra of hubbub that installs what the client imports; ``""`` where it needs none."""
@@ -66,6 +68,18 @@ class Provider(Struct, frozen=True, kw_only=True):
             raise MissingKey(self.title, self.key_variable)
         model: Model = self._client_class()(name, key=key, base_url=where)
         return model
+
+    def settings_problems(
+        self, name: str, url: str, environ: Mapping[str, str], settings: ModelSettings
+    ) -> Iterable[str]:
+        """What of ``settings`` the model lacks; nothing where its client does not say."""
+        try:
+            ask = getattr(self._client_class(), "problems_at", None)
+        except MissingExtra:  # Said when the model is made.
+            return ()
+        where, _ = self.place(url, environ)
+        problems: Iterable[str] = () if ask is None else ask(where, settings, name)
+        return problems
 
     def _client_class(self) -> Any:
         module, _, name = self.client.partition(":")

@@ -13,6 +13,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   know, and cache without it or not at all.  Where it helps, ``options`` may hold it;
 * what the model thought is not sent back: the interface has no field for it;
 * ``parallel_tool_calls`` and ``tool_choice`` are sent only along with tools;
+* settings become what the service calls them (``dialect``);
 * ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
   it (``{"stream_options": None}``, ``{"parallel_tool_calls": None}``).
 
@@ -31,12 +32,14 @@ from hubbub.agents.model import (
     OnDelta,
     UserMessage,
 )
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
+from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN, Dialect
 from hubbub.runtime.models.openai.provider import OPENAI
 
 __all__ = ["OpenAIModel", "request_body"]
@@ -47,9 +50,10 @@ class OpenAIModel:
 
     ``base_url`` is the address without ``/chat/completions``, for example
     ``http://localhost:11434/v1``; only OpenAI's own needs a ``key``.  ``headers`` are sent along,
-    in place of ours if need be, and treated as secrets.  Usable on any event loop, from any
-    number of runs; ``aclose`` frees the connections of the running loop.  Raises
-    ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
+    in place of ours if need be, and treated as secrets.  ``dialect`` says what the service makes
+    of settings: OpenAI's at its own address, else one that leaves most of it to the server.
+    Usable on any event loop, from any number of runs; ``aclose`` frees the connections of the
+    running loop.  Raises ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class OpenAIModel:
         base_url: str = OPENAI.url,
         idle_timeout: float = IDLE_SECONDS,
         headers: Mapping[str, str] | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
         url, basic = clean_url(base_url)
         secret_headers = {} if basic is None else {"authorization": basic}
@@ -69,7 +74,7 @@ class OpenAIModel:
             raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI.key_variable)
         secret_headers |= clean_headers(headers)
         self._name = name
-        self._is_own = url == OPENAI.url
+        self._dialect = dialect or _dialect_at(url)
         self._endpoint = Endpoint(
             f"openai:{name}",
             f"{url}/chat/completions",
@@ -87,10 +92,21 @@ class OpenAIModel:
     def __repr__(self) -> str:
         return f"OpenAIModel({self._name!r}, {self._endpoint.origin.url!r})"
 
+    @classmethod
+    def problems_at(
+        cls, base_url: str, settings: ModelSettings, name: str, *, dialect: Dialect | None = None
+    ) -> Iterable[str]:
+        """What of ``settings`` the service at ``base_url`` does not have; asks nobody."""
+        return (dialect or _dialect_at(base_url)).problems(settings)
+
+    def settings_problems(self, settings: ModelSettings) -> Iterable[str]:
+        """What of ``settings`` this model does not have, each with the remedy."""
+        return self._dialect.problems(settings)
+
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         origin = self._endpoint.origin
-        body = request_body(request, model=self._name, is_keyed=self._is_own)
+        body = request_body(request, model=self._name, dialect=self._dialect)
         answer = OpenAIAnswer(origin, on_delta)
         await self._endpoint.post(encode_body(body, origin), answer)
         return answer.reply(self._name)
@@ -99,8 +115,12 @@ class OpenAIModel:
         await self._endpoint.aclose()
 
 
-def request_body(request: ModelRequest, *, model: str, is_keyed: bool = False) -> dict[str, Any]:
-    """The body of ``request``, ready to be encoded; with its ``cache_key``, if told.  Pure."""
+def _dialect_at(url: str) -> Dialect:
+    return OPENAI_DIALECT if url.rstrip("/") == OPENAI.url else PLAIN
+
+
+def request_body(request: ModelRequest, *, model: str, dialect: Dialect = PLAIN) -> dict[str, Any]:
+    """The body of ``request``, ready to be encoded.  Pure."""
     body: dict[str, Any] = {
         "model": model,
         "messages": _messages(request),
@@ -121,8 +141,10 @@ def request_body(request: ModelRequest, *, model: str, is_keyed: bool = False) -
         ]
         body["tool_choice"] = _tool_choice(request.tool_choice)
         body["parallel_tool_calls"] = request.parallel_tool_calls
-    if is_keyed and request.cache and request.cache_key:
+    if dialect.keeps_by_key and request.cache and request.cache_key:
         body["prompt_cache_key"] = request.cache_key
+    if request.settings is not None:
+        body |= dialect.fields(request.settings)
     for name, value in request.options.items():
         if value is None:
             body.pop(name, None)

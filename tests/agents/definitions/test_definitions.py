@@ -278,6 +278,7 @@ def test_a_prompt_has_every_property_with_its_default() -> None:
         "tool_choice": "auto",
         "provider_options": {},
         "cache": True,
+        "settings": None,
     }
     with pytest.raises(TypeError, match="model"):
         PromptDefinition(name="p", prompt="x")  # type: ignore[call-arg]

@@ -12,6 +12,7 @@ from support.profiles import examples
 from hubbub import (
     Agent,
     AgentDefinition,
+    ModelSettings,
     PromptDefinition,
     Runtime,
     ScriptedModel,
@@ -60,6 +61,14 @@ OPTIONS: Mapping[str, st.SearchStrategy[Any]] = {
     "tool_choice": st.sampled_from(["auto", "any", "none"]),
     "provider_options": st.dictionaries(NAMES, st.integers(), max_size=2),
     "cache": st.sampled_from([True, False, "5m", "1h"]),
+    "settings": st.none()
+    | st.builds(
+        ModelSettings,
+        temperature=st.none() | st.floats(0, 2),
+        stop=st.lists(NAMES, max_size=2),
+        thinking=st.sampled_from([None, "off", "high", 2048]),
+        seed=st.none() | st.integers(0, 9),
+    ),
     "label": TEXTS,
     "stop_on_response": st.booleans(),
     "stop_tool": st.just("look"),

@@ -31,6 +31,7 @@ from hubbub.agents.packaging.format import (
     ImmediatePart,
     PromptPart,
     ResumablePart,
+    SettingsPart,
     SidePart,
     SkillPart,
     SubagentPart,
@@ -38,6 +39,7 @@ from hubbub.agents.packaging.format import (
 )
 from hubbub.agents.packaging.pack import Package, pack, unpack
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError, UnknownAgent
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.runtime import Runtime
@@ -203,6 +205,7 @@ def test_prompts_given_inline_and_tools_are_packed_by_name() -> None:
         (SubagentPart, SubagentToolConfig),
         (ImmediatePart, Immediate),
         (ResumablePart, Resumable),
+        (SettingsPart, ModelSettings),
     ],
 )
 def test_no_field_of_a_definition_is_left_out(part: Any, kind: Any) -> None:
@@ -574,6 +577,14 @@ SHOWN = {"A", "B_1", "c", "C"}
 hidden = st.lists(names.filter(lambda name: name not in SHOWN)).map(tuple)
 
 
+model_settings = st.builds(
+    ModelSettings, temperature=st.none() | st.floats(0, 2), top_p=st.none() | st.just(0.5),
+    max_tokens=limits, stop=st.lists(names, max_size=2), seed=st.none() | st.integers(-9, 9),
+    thinking=st.sampled_from([None, "off", "high", 2048]), timeout=st.none() | st.floats(1, 9),
+    service_tier=st.none() | names,
+)  # fmt: skip
+
+
 @st.composite
 def subagents(draw: Any, name: str, *, may_start: bool) -> SubagentToolConfig:
     immediate = st.booleans() | st.builds(
@@ -638,6 +649,7 @@ def prompts(
         tool_choice=draw(st.sampled_from(["auto", "none", "any", "look"])),
         provider_options=draw(st.dictionaries(texts, json_values, max_size=3)),
         cache=draw(st.sampled_from([True, False, "5m", "1h"])),
+        settings=draw(st.none() | model_settings),
     )
 
 
@@ -756,6 +768,7 @@ FULL = solo(
         resumable=Resumable(receives_messages="side_b", max_instances=2),
     )],
     hooks=["first"], env={"A": "1"}, provider_options={"x": [1]},
+    settings=ModelSettings(temperature=0.5, stop=["END"], thinking="high"),
 )  # fmt: skip
 FULL_FILE = json.loads(pack(FULL, "a"))
 FULL_PATHS = [path for path in paths(FULL_FILE) if path]

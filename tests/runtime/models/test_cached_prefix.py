@@ -214,8 +214,8 @@ def test_openai_gets_the_key_and_other_servers_do_not() -> None:
     assert BODIES["openai"](request)["prompt_cache_key"] == "run:side_a"
     for other in ({"cache": ""}, {"cache_key": ""}):
         assert "prompt_cache_key" not in BODIES["openai"](msgspec.structs.replace(request, **other))
-    assert OpenAIModel("m", key="k")._is_own
-    assert not OpenAIModel("m", base_url="http://localhost:11434/v1")._is_own
+    assert OpenAIModel("m", key="k")._dialect.keeps_by_key
+    assert not OpenAIModel("m", base_url="http://localhost:11434/v1")._dialect.keeps_by_key
 
 
 @pytest.mark.parametrize("provider", BODIES)
