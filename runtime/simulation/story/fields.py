@@ -15,6 +15,9 @@ __all__ = ["check_fields", "shown"]
 MAX_SHOWN: Final = 60
 """Letters of a value that stand in an error."""
 
+MAX_SECONDS: Final = 10_000_000_000
+"""Beyond it ids, cron and calendars cannot hold the time."""
+
 
 def check_fields(
     made: Struct,
@@ -28,8 +31,9 @@ def check_fields(
 ) -> None:
     """Raise ``BadValue`` for the first field of ``made`` that is none of what it must be.
 
-    ``counts`` are whole numbers from 1 and ``ordinals`` from 0; ``amounts`` are finite numbers
-    that are not negative, ``numbers`` may be; ``words`` says by field which ones there are.
+    ``counts`` are whole numbers from 1 and ``ordinals`` from 0; ``amounts`` are numbers of
+    seconds that are not negative, ``numbers`` may be, both bounded; ``words`` says by field which
+    ones there are.
     """
     name = type(made).__name__
     for field in texts:
@@ -69,3 +73,5 @@ def _check_number(what: str, value: object, *, is_signed: bool) -> None:
     if not math.isfinite(value) or (value < 0 and not is_signed):
         problem = "endless" if is_signed else "negative or endless"
         raise BadValue(what, f"cannot be {problem}, as {value!r} is")
+    if abs(value) > MAX_SECONDS:
+        raise BadValue(what, f"at most {MAX_SECONDS:,} seconds, three hundred years")
