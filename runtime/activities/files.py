@@ -5,7 +5,7 @@ run.  Which names may be used is decided in ``hubbub.agents.state.area``.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, TypeVar, overload
 
 import msgspec
@@ -23,10 +23,11 @@ from hubbub.agents.state.area import (
     without_root,
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
-from hubbub.hub.events import AgentFile, AgentKey, Event, FileRef
+from hubbub.hub.events import AgentFile, AgentKey, FileRef
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import JsonValue, decode_value, encode_given
+from hubbub.runtime.activities.recorder import Recorder
 
 __all__ = ["FileArea", "FileStat", "KeyArea"]
 
@@ -35,8 +36,6 @@ D = TypeVar("D")
 
 BIG: int = 1 << 20
 """Contents from this size on are digested off the event loop."""
-
-Record = Callable[[Event], Awaitable[None]]
 
 
 class FileStat(Struct, frozen=True):
@@ -59,7 +58,7 @@ class FileArea:
     __slots__ = ("_area", "_ports", "_record", "_root")
 
     def __init__(
-        self, ports: Ports, root_run_id: str, area: Callable[[], Area], record: Record
+        self, ports: Ports, root_run_id: str, area: Callable[[], Area], record: Recorder
     ) -> None:
         self._ports = ports
         self._root = root_run_id
@@ -71,6 +70,7 @@ class FileArea:
 
         Raises ``LimitExceeded`` (64 MiB a file, 10,000 files a run) and ``BadValue``.
         """
+        self._record.check_here("files.write")
         path = _name(path)
         if isinstance(content, str):
             content = _encoded(content)
@@ -95,6 +95,7 @@ class FileArea:
 
     async def read(self, path: str) -> bytes:
         """The content of a file.  Raises ``NoSuchFile``."""
+        self._record.check_here("files.read")
         ref = self._find(path)
         content = await self._ports.blobs.get(self._root, ref.digest)
         if content is None:
@@ -122,6 +123,7 @@ class FileArea:
 
     async def delete(self, path: str) -> None:
         """Delete a file.  Raises ``NoSuchFile``."""
+        self._record.check_here("files.delete")
         await self._record(AgentFile(deleted=(self._find(path).path,)))
 
     def _find(self, path: str) -> FileRef:
@@ -138,7 +140,7 @@ class KeyArea:
 
     __slots__ = ("_area", "_record")
 
-    def __init__(self, area: Callable[[], Area], record: Record) -> None:
+    def __init__(self, area: Callable[[], Area], record: Recorder) -> None:
         self._area = area
         self._record = record
 
@@ -172,6 +174,7 @@ class KeyArea:
         Raises ``BadValue``, for a ``Secret`` in it too, and ``LimitExceeded`` (1,000 keys a run,
         1 MiB a value).
         """
+        self._record.check_here("kv.set")
         if problem := key_problem(key):
             raise BadValue("key", problem)
         encoded = encode_given(key, value)
@@ -184,6 +187,7 @@ class KeyArea:
 
     async def delete(self, key: str) -> None:
         """Delete a key; no-op if it is not there."""
+        self._record.check_here("kv.delete")
         check_label("key", key)
         if key in self._area().keys:
             await self._record(AgentKey(key=key, deleted=True))

@@ -84,7 +84,8 @@ from hubbub.runtime.activities.hooks import (
 from hubbub.runtime.activities.off_loop import OffLoop
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.questions import extended
-from hubbub.runtime.activities.thread_state import ThreadState, recorder
+from hubbub.runtime.activities.recorder import Recorder
+from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.kernel.services import Services
 
 __all__ = [
@@ -205,7 +206,7 @@ class AtWork:
         hub = RunHub(self.services.hub, work, call_id=call_id, **where)
         return ThreadState(
             self.services, self.others, run.lane, lambda: run.thread,
-            recorder(run.record, lambda: work.is_live),
+            Recorder(run.record, lambda: work.is_live, self.services.hub.pipeline.home),
             hub=hub, side=self.side, call_id=call_id, asking=self if self.keeps_answers else None,
         )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
@@ -30,11 +29,12 @@ from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.questions import AskingCall, Question, ask, ask_once
+from hubbub.runtime.activities.recorder import ForeignRecorder, Recorder
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.services import Services
 
 __all__ = [
-    "Outside", "ThreadState", "foreign_state", "notify_parent", "recorder", "result_of_spawn",
+    "Outside", "ThreadState", "foreign_state", "notify_parent", "result_of_spawn",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class ThreadState:
         others: OtherRuns,
         lane: OwnLane,
         thread: Callable[[], Thread],
-        record: "Recorder",
+        record: Recorder,
         *,
         hub: "RunHub | Outside",
         side: ActiveSide | None = None,
@@ -129,7 +129,7 @@ class ThreadState:
         return self._environment.masker(self._side)
 
     def set_env(self, name: str, value: str) -> None:
-        self._record.check()
+        self._record.check("set_env")
         self._environment.set(name, value)
 
     @property
@@ -153,7 +153,7 @@ class ThreadState:
         schema: Any = None,
         timeout: float | None = None,
     ) -> Any:
-        self._record.check()
+        self._record.check("ask")
         asked = Question(question, options, schema, timeout)
         asking = self._asking
         if asking is None or not self.call_id:
@@ -176,7 +176,7 @@ class ThreadState:
     def _send(self, message: Sayable, *, triggers: bool) -> Receipt:
         """Send to this run on behalf of the one that looks; its files go along as copies."""
         if self._by is self:
-            self._record.check()
+            self._record.check("sending")
         event = session_message(message, source=self._by.run_id, triggers=triggers)
         if self._by is not self and event.attachments:
             files, absent = find_files(self._by._area(), event.attachments)
@@ -186,12 +186,13 @@ class ThreadState:
         return self._services.hub.pipeline.deliver(event, to=self.run_id)
 
     def notify_parent(self, content: str) -> Receipt:
+        self._record.check_here("notify_parent")
         if not self._record.is_own:
-            self._record.check()
+            self._record.check("notify_parent")
         return notify_parent(self._services.hub, self._lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
-        self._record.check()
+        self._record.check("send_agent_message")
         return await tell_agent(self._services.hub, self._lane, text, agent_id)
 
     def set_status(self, status: str) -> None:
@@ -207,12 +208,14 @@ class ThreadState:
         return tuple(entry_of(child, statuses) for child in self._thread().family.registry)
 
     async def get_child_thread(self, reference: str) -> "ThreadState | None":
+        self._record.check_here("get_child_thread")
         check_label("reference", reference)
         if self._thread().family.find(reference) is None:
             return None
         return await foreign_state(self._services, self._others, reference, by=self._by)
 
     async def get_parent_thread(self) -> "ThreadState | None":
+        self._record.check_here("get_parent_thread")
         parent = self.parent_run_id
         return (
             None
@@ -231,7 +234,7 @@ class ThreadState:
         name: str | None = None,
         result: str | None = None,
     ) -> Run:
-        self._record.check()
+        self._record.check("spawn")
         fate = result_of_spawn(result, "call")
         child = self._others.spawn(
             self.run_id, agent, input, name=name, result=fate, call_id=self.call_id
@@ -250,7 +253,7 @@ class ThreadState:
         self._give_away(USE_SKILL, name, message)
 
     def _give_away(self, tool: str, name: str, message: str) -> NoReturn:
-        self._record.check()
+        self._record.check(tool)
         if isinstance(name, str) and isinstance(message, str):  # Else it is said of the arguments.
             check_label("name", name)
             check_text("message", message)
@@ -293,8 +296,9 @@ async def foreign_state(
     if found is None:
         return None
     lane, thread = found
-    outside = Outside(services.hub, run_id)
-    return ThreadState(services, others, lane, thread, _ForeignRecorder(run_id), hub=outside, by=by)
+    hub = services.hub
+    record = ForeignRecorder(run_id, hub.pipeline.home)
+    return ThreadState(services, others, lane, thread, record, hub=Outside(hub, run_id), by=by)
 
 
 class Outside:
@@ -311,60 +315,3 @@ class Outside:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._hub, name)
-
-
-class Recorder:
-    """What writes into a run's journal on behalf of one of its calls, while that lasts."""
-
-    __slots__ = ("_is_live", "_write")
-
-    is_own = True
-
-    def __init__(
-        self,
-        write: Callable[[Event, Callable[[], None] | None], None],
-        is_live: Callable[[], bool],
-    ) -> None:
-        self._write = write
-        self._is_live = is_live
-
-    def check(self) -> None:
-        """Raise ``CallerError`` where nothing may be written (any more)."""
-        if not self._is_live():
-            raise CallerError("this call is over; what it still writes is not kept")
-
-    def note(self, event: Event) -> None:
-        """Write ``event``, if that still counts."""
-        if self._is_live():
-            self._write(event, None)
-
-    async def __call__(self, event: Event) -> None:
-        """Write ``event``; it is on record when this returns."""
-        self.check()
-        done = anyio.Event()
-        self._write(event, done.set)
-        await done.wait()
-
-
-class _ForeignRecorder(Recorder):
-    """Another run's: it writes nothing."""
-
-    __slots__ = ("_run_id",)
-
-    is_own = False
-
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
-
-    def check(self) -> None:
-        raise CallerError(
-            f"run {self._run_id} is another run: its files, keys, variables, children and words "
-            "are its own; send it a message"
-        )
-
-
-def recorder(
-    write: Callable[[Event, Callable[[], None] | None], None], is_live: Callable[[], bool]
-) -> Recorder:
-    """What writes into a run's journal and returns when it is on record."""
-    return Recorder(write, is_live)

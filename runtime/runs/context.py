@@ -17,7 +17,8 @@ from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.questions import Question
-from hubbub.runtime.activities.thread_state import notify_parent, recorder, result_of_spawn
+from hubbub.runtime.activities.recorder import Recorder
+from hubbub.runtime.activities.thread_state import notify_parent, result_of_spawn
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.durable_steps import DurableSteps
 from hubbub.runtime.runs.inbox import MessageStream, RunInbox
@@ -96,6 +97,7 @@ class RunContext:
 
     def set_env(self, name: str, value: str) -> None:
         """Give this run, and every run below it, a value of a variable."""
+        self._steps.check_here("ctx.set_env")
         if not self._run.is_live:
             raise RunEnded(self.run_id, "ended")
         self._env.set(name, value)
@@ -104,22 +106,29 @@ class RunContext:
     def files(self) -> FileArea:
         """The run's own files."""
         run = self._run
-        record = recorder(run.record, lambda: run.is_live)
-        return FileArea(run.services.hub.ports, self.root_run_id, lambda: run.thread.area, record)
+        ports = run.services.hub.ports
+        return FileArea(ports, self.root_run_id, lambda: run.thread.area, self._recorder)
 
     @property
     def kv(self) -> KeyArea:
         """The run's own values by key."""
         run = self._run
-        return KeyArea(lambda: run.thread.area, recorder(run.record, lambda: run.is_live))
+        return KeyArea(lambda: run.thread.area, self._recorder)
+
+    @property
+    def _recorder(self) -> Recorder:
+        run = self._run
+        return Recorder(run.record, lambda: run.is_live, run.services.hub.pipeline.home)
 
     def notify_parent(self, content: str) -> Receipt:
         """Queue a silent message for the parent; ``CallerError`` for a root."""
+        self._steps.check_here("ctx.notify_parent")
         return notify_parent(self._run.services.hub, self._run.lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
         """Queue a silent message for another agent: the one that is named, else the
         parent, else the agent that a user spoke to last.  Raises ``NoAgentFound``."""
+        self._steps.check_here("ctx.send_agent_message")
         if not self._run.is_live:
             raise RunEnded(self.run_id, "ended")
         return await tell_agent(self._run.services.hub, self._run.lane, text, agent_id)
@@ -138,6 +147,7 @@ class RunContext:
         at the crash among them.  Raises ``InboxInUse`` while another reader waits, and
         ``InsideStep`` where a message is taken inside of a step.
         """
+        self._steps.check_here("ctx.messages")
         return self._inbox.stream(idle_timeout)
 
     def say(self, text: str) -> None:
@@ -298,6 +308,7 @@ class RunContext:
         """
         from hubbub.runtime.runs.session import ModelSession
 
+        self._steps.check_here("ctx.session")
         return ModelSession(
             self._run,
             model=model,

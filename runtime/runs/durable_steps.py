@@ -21,6 +21,7 @@ from hubbub.hub.events import AgentRecord, SessionMessage
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.values import Json, encode_value
 from hubbub.runtime.activities.questions import Question, ask
+from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
 
@@ -47,6 +48,10 @@ class DurableSteps:
         """Whether the message is on record as consumed by an earlier execution."""
         return message.seq in self._consumed
 
+    def check_here(self, call: str) -> None:
+        """Raise ``WrongThread`` or ``WrongLoop`` for a ``call`` from elsewhere."""
+        self._run.services.hub.pipeline.home.check(call, IN_ITS_LOOP)
+
     def refuse_inside_step(self, call: str) -> None:
         """Raise ``InsideStep`` in code that is part of a step of this run."""
         run_id, step, _ = _AT_WORK.get()
@@ -56,6 +61,7 @@ class DurableSteps:
     def spawn(self, agent: str | AgentDefinition, input: Any, name: str | None, result: str) -> Run:
         """Start the code's next child, or find it on record."""
         run = self._run
+        self.check_here("ctx.spawn")
         self.refuse_inside_step("ctx.spawn")
         self._spawned += 1
         child = self.recorded.children.get(self._spawned)
@@ -71,6 +77,7 @@ class DurableSteps:
 
     async def step(self, name: str, function: Callable[[], Any], type_: Any) -> Any:
         """Run the next step of that name, or find its value on record."""
+        self.check_here("ctx.step")
         self._check_live()
         self.refuse_inside_step(f"ctx.step({name!r})")
         if problem := key_problem(name):
@@ -89,6 +96,7 @@ class DurableSteps:
 
         Those of a step are counted by themselves: a step that is on record asks no more.
         """
+        self.check_here("ctx.ask")
         self._check_live()
         run_id, step, number = _AT_WORK.get()
         place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""

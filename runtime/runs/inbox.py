@@ -12,6 +12,7 @@ from hubbub.agents.state.area import place_files_again
 from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import AgentFile, SessionMessage
 from hubbub.hub.values import check_seconds
+from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.runs.code_scope import CodeScope
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
@@ -114,7 +115,9 @@ class InboxReader:
         return run.is_over or (run.thread.closing and not self._inbox.messages)
 
     def begin(self) -> None:
-        """The next message is asked for; raises ``InboxInUse`` where another one reads."""
+        """The next message is asked for; raises ``InboxInUse`` where another one reads, and
+        ``WrongThread`` or ``WrongLoop``."""
+        self._run.services.hub.pipeline.home.check("reading the inbox", IN_ITS_LOOP)
         if self.is_waiting or self._inbox.reader is not self:
             raise InboxInUse(self.run_id)
         self._inbox.refuse_inside_step("reading the inbox")

@@ -30,6 +30,7 @@ from hubbub.hub.errors import BadValue, Closed, RunFailed
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
 from hubbub.runtime.activities.perform import AtWork
+from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.turn_loop import TurnLoop
 
@@ -85,6 +86,7 @@ class ModelSession:
 
     async def send(self, message: Sayable) -> None:
         """Say something to the model; it is read at the next step.  Raises ``Closed``."""
+        self._check_here("session.send")
         if self._closed:
             raise Closed("the session", "open a new one with ctx.session(...)")
         self._sent += 1
@@ -97,12 +99,17 @@ class ModelSession:
         early loses nothing: the next ``receive`` continues.  Raises ``RunFailed`` when the model
         fails permanently, ``Closed`` after ``close``.
         """
+        self._check_here("session.receive")
         if self._closed:
             raise Closed("the session", "open a new one with ctx.session(...)")
         return Received(self)
 
+    def _check_here(self, call: str) -> None:
+        self._run.services.hub.pipeline.home.check(call, IN_ITS_LOOP)
+
     async def _go_on(self) -> list[Event] | None:
         """Do what is due; returns its events, or ``None`` when the reply has ended."""
+        self._check_here("session.receive")
         shown: list[Event] = []
         self._shown = shown
         if await self._loop.step() is None:
@@ -156,6 +163,7 @@ class ModelSession:
 
     def close(self) -> None:
         """End the session; twice is a no-op, ``send`` after it an error."""
+        self._check_here("session.close")
         self._closed = True
 
     @property

@@ -41,7 +41,8 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable
 from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.activities.perform import AtWork
-from hubbub.runtime.activities.thread_state import ThreadState, recorder
+from hubbub.runtime.activities.recorder import Recorder
+from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.turn_loop import TurnLoop
@@ -336,7 +337,7 @@ class _ByHand(AtWork):
         turn = self._turn
         return ThreadState(
             self.services, self.others, turn.lane, lambda: turn.thread,
-            recorder(turn.record, lambda: turn.is_live),
+            Recorder(turn.record, lambda: turn.is_live, self.services.hub.pipeline.home),
             hub=FrameHub(self.services.hub, turn), side=self.side, call_id=call_id,
         )  # fmt: skip
 

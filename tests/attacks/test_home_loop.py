@@ -19,12 +19,27 @@ import pytest
 from support.agents import model_agent
 
 from attacks.entries import calls_of
-from hubbub import CustomEvent, ExecutableAgent, Hub, Receipt, Run, RunContext, Runtime, agent
+from hubbub import (
+    CustomEvent,
+    ExecutableAgent,
+    Hub,
+    Receipt,
+    Run,
+    RunContext,
+    RunState,
+    Runtime,
+    agent,
+    tool,
+)  # fmt: skip
 from hubbub.channels import Channel, Channels
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import CallerError, OperatorError, WrongLoop, WrongThread
 from hubbub.hub.run_hub import RunHub
+from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.models.scripted import ScriptedModel
+from hubbub.runtime.models.scripted import call as tool_call
+from hubbub.runtime.runs.session import ModelSession
 
 pytestmark = pytest.mark.spec("H-15")
 
@@ -39,6 +54,9 @@ class Site:
     stream: EventStream[Any]
     channels: Channels
     pending: Receipt
+    ctx: RunContext
+    session: ModelSession
+    state: ThreadState
 
     @property
     def hub(self) -> Hub:
@@ -129,6 +147,54 @@ STREAM: Final[dict[str, Call]] = {
     "take": lambda s: s.stream.take(),
 }
 
+CONTEXT: Final[dict[str, Call]] = {
+    "ask": lambda s: s.ctx.ask("?"),
+    "messages": lambda s: s.ctx.messages(),
+    "notify_parent": lambda s: s.ctx.notify_parent("x"),
+    "say": lambda s: s.ctx.say("x"),
+    "send_agent_message": lambda s: s.ctx.send_agent_message("x"),
+    "session": lambda s: s.ctx.session(model="scripted"),
+    "set_env": lambda s: s.ctx.set_env("A", "b"),
+    "spawn": lambda s: s.ctx.spawn("echo", "x"),
+    "status": lambda s: s.ctx.status("x"),
+    "step": lambda s: s.ctx.step("s", int),
+}
+
+STATE: Final[dict[str, Call]] = {
+    "ask": lambda s: s.state.ask("?"),
+    "get_child_thread": lambda s: s.state.get_child_thread("x"),
+    "get_parent_thread": lambda s: s.state.get_parent_thread(),
+    "inject_message": lambda s: s.state.inject_message("x"),
+    "notify_parent": lambda s: s.state.notify_parent("x"),
+    "queue_message": lambda s: s.state.queue_message("x"),
+    "send_agent_message": lambda s: s.state.send_agent_message("x"),
+    "set_env": lambda s: s.state.set_env("A", "b"),
+    "set_status": lambda s: s.state.set_status("x"),
+    "spawn": lambda s: s.state.spawn("echo", "x"),
+    "terminate": lambda s: s.state.terminate(),
+    "use_agent": lambda s: s.state.use_agent("echo", "x"),
+    "use_skill": lambda s: s.state.use_skill("echo", "x"),
+}
+
+FILES: Final[dict[str, Call]] = {
+    "delete": lambda s: s.ctx.files.delete("a"),
+    "read": lambda s: s.ctx.files.read("a"),
+    "read_text": lambda s: s.state.files.read_text("a"),
+    "write": lambda s: s.state.files.write("a", "b"),
+}
+
+KEYS: Final[dict[str, Call]] = {
+    "delete": lambda s: s.ctx.kv.delete("a"),
+    "set": lambda s: s.state.kv.set("a", 1),
+}
+
+SESSION: Final[dict[str, Call]] = {
+    "__aexit__": lambda s: s.session.__aexit__(None, None, None),
+    "close": lambda s: s.session.close(),
+    "receive": lambda s: s.session.receive(),
+    "send": lambda s: s.session.send("x"),
+}
+
 CHANNELS: Final[dict[str, Call]] = {
     "__aenter__": lambda s: s.channels.__aenter__(),
     "__aexit__": lambda s: s.channels.__aexit__(None, None, None),
@@ -142,6 +208,7 @@ CALLS: Final[dict[type, dict[str, Call]]] = {
     Hub: HUB, Runtime: RUNTIME, Run: RUN, RunHub: SCOPE, EventStream: STREAM, Channels: CHANNELS,
     ExecutableAgent: {"execute": lambda s: s.rt.executable("echo").execute("x")},
     Receipt: {"__await__": lambda s: s.pending},
+    RunContext: CONTEXT, ThreadState: STATE, FileArea: FILES, KeyArea: KEYS, ModelSession: SESSION,
 }  # fmt: skip
 
 LOOKS: Final = "looks at one value"
@@ -167,6 +234,14 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
     Channels: {},
     ExecutableAgent: {},
     Receipt: {"raise_if_rejected": LOOKS, "settle": OWN, "watch": OWN},
+    RunContext: {},
+    ThreadState: {"masker": OWN},
+    FileArea: {"list": LOOKS, "stat": LOOKS},
+    KeyArea: {"get": LOOKS, "keys": LOOKS},
+    ModelSession: {
+        "__aenter__": MAKES, "apply": OWN, "at_work": OWN, "due": OWN, "receiving_side": OWN,
+        "record": OWN, "take": OWN, "waiting_items": OWN, "without_runs": OWN,
+    },
 }  # fmt: skip
 
 
@@ -177,20 +252,30 @@ def test_every_public_call_has_a_row_or_a_reason(kind: type) -> None:
 
 @agent("keeper")
 async def keeper(input: Any, ctx: RunContext) -> int:
-    SCOPES.append(ctx.hub)
+    CONTEXTS.append(ctx)
     said = 0
     async for _ in ctx.messages():
         said += 1
     return said
 
 
-SCOPES: Final[list[RunHub]] = []
+@tool
+async def hold(state: RunState) -> str:
+    assert isinstance(state, ThreadState)
+    STATES.append(state)
+    await anyio.sleep_forever()
+    return ""
+
+
+CONTEXTS: Final[list[RunContext]] = []
+STATES: Final[list[ThreadState]] = []
 
 
 def runtime_at(store: str, tmp_path: Path) -> Runtime:
     echo = model_agent(ScriptedModel(["x"], repeat=True), name="echo")
     where = "memory" if store == "memory" else f"sqlite:{tmp_path}"
-    return Runtime([echo, keeper], store=where, grace=1)
+    holder = model_agent(ScriptedModel([tool_call("hold")]), hold, name="holder")
+    return Runtime([echo, keeper, holder], store=where, grace=1)
 
 
 async def site_of(rt: Runtime) -> Site:
@@ -200,8 +285,15 @@ async def site_of(rt: Runtime) -> Site:
     await channels.start()
     pending = Receipt()
     pending.home = rt.hub.pipeline.home
+    async with rt.hub.subscribe("agent:tool:start") as calls:
+        await rt.start("holder", "x")
+        await anext(calls)
+        while not STATES:
+            await anyio.lowlevel.checkpoint()
     stream = rt.hub.subscribe("test:tick")
-    return Site(rt, run, SCOPES.pop(), stream, channels, pending)
+    ctx = CONTEXTS.pop()
+    session = ctx.session(model=ScriptedModel([]))
+    return Site(rt, run, ctx.hub, stream, channels, pending, ctx, session, STATES.pop())
 
 
 async def came_of(site: Site, call: Call) -> str:
@@ -249,6 +341,7 @@ def test_from_another_thread_each_call_raises_and_the_runtime_continues(
                 assert (await anext(site.stream)).type == "test:tick"
                 site.run.close()
                 assert (await site.run.result()).output == 1
+                site.state.terminate()
                 await site.channels.stop()
 
     anyio.run(main, backend=loop)
@@ -455,7 +548,7 @@ def test_a_forked_child_leaves_at_once_and_its_parent_continues(
                 os._exit(99)
 
     anyio.run(main, backend=loop)
-    SCOPES.clear()
+    CONTEXTS.clear()
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
