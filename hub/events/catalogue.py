@@ -8,7 +8,8 @@ Rules
 * ``home`` says where an event of this class is kept:
 
       own     the lane of the run it is about, written by the run's owner alone
-      in      the lane of what others sent to a run; the hub turns it into a delivery
+      in      the lane of what others sent to a run; the hub turns it into a delivery.  What is
+              in ``IN_BOTH_LANES`` a run's owner writes to its own lane as well
       hub     the hub's own lane: carried and journaled, never a fact about a run
       none    dispatched only
       scope   own inside a run's scope (``ctx.hub``), hub outside of one

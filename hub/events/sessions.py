@@ -1,6 +1,6 @@
 """``session:*``: what is said to runs, and what becomes of their conversations."""
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from hubbub.hub.events.event import (
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
+    "IN_BOTH_LANES",
     "GivenTool",
     "HistoryCall",
     "HistoryMessage",
@@ -344,6 +345,9 @@ InLane: TypeAlias = (
     | SessionReset
 )
 """What a run's inbox can hold."""
+
+IN_BOTH_LANES: Final = (SessionVariables,)
+"""Inbox items that a run's owner writes as well: first it asks by one, then others answer."""
 
 
 class SessionTaken(Event, tag="session:taken", home="own"):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 from simulation.approved import answer_late, approval_steps
 from simulation.hooked_users import hooked_steps, provide
+from simulation.kept import check_store
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 from simulation.raisers import RAISED
@@ -236,6 +237,7 @@ def lived(world: Drawn) -> History:
             await live.say(run_id, spoken(LAST_QUESTION, [["say"]]), user="last")
         await live.settle(SETTLE)
         live.history.is_settled = True
+        check_store(live)
 
     return simulate(
         own_scenario, own.setup, seed=world.seed, faults=world.faults, store=world.store,

@@ -32,6 +32,7 @@ from msgspec import Struct, field
 from simulation.approved import Approved
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
+from simulation.kept import lanes_sound
 from simulation.own_invariants import (
     SECRET,
     accepted_once,
@@ -161,7 +162,7 @@ class OwnWorld(Struct, kw_only=True):
 
         own = (
             gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
-            prompts_end_once, replies_have_outcomes, idle_children_shown_idle,
+            prompts_end_once, replies_have_outcomes, idle_children_shown_idle, lanes_sound,
             *((guilty_alone, spawned_results_told) if self.has_more else ()),
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),

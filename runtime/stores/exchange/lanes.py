@@ -9,7 +9,8 @@ Rules
 * Each lane numbers its events from 1 without a gap.
 * A body is an event whose fields agree with the columns of its row.  All events of a run name the
   same parent.
-* An in lane holds only inbox items, and the first one opens the run; an own lane holds none.
+* An in lane holds only inbox items, and the first one opens the run; an own lane holds none but
+  the requests for variables (``IN_BOTH_LANES``).
 * An inbox holds the items that came in and were not taken: by its owner, or by a takeover frame of
   the same tree, which records that in its own lane.  An item is taken at most once, and none after
   its run has ended: what waited then was moved or is left over.
@@ -42,6 +43,7 @@ from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.files import files_of
 from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
+from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
 
@@ -214,7 +216,7 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
     if event.at < 0:
         return f"its time is {event.at}"
     comes_in = isinstance(event, InLane)
-    if event.lane == "own" and comes_in:
+    if event.lane == "own" and comes_in and not isinstance(event, IN_BOTH_LANES):
         return f"{event.type} does not belong in the run's own lane"
     if event.lane == "in" and event.seq == 1 and not isinstance(event, SessionOpen):
         return f"the run is opened by {event.type}"
