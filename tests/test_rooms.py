@@ -74,9 +74,12 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/models/http": ("ground", "agents"),
     "runtime/models/anthropic": ("ground", "agents", "runtime/models/http"),
     "runtime/models/openai": ("ground", "agents", "runtime/models/http"),
+    "runtime/models/responses": (
+        "ground", "agents", "runtime/models/http", "runtime/models/openai",
+    ),
     "runtime/models": (
         "ground", "agents", "runtime/models/http", "runtime/models/anthropic",
-        "runtime/models/openai",
+        "runtime/models/openai", "runtime/models/responses",
     ),
     "runtime/models/conformance": ("ground", "agents", "runtime/models/http"),
     "runtime/loading": ("ground", "agents/definitions", "runtime/text"),

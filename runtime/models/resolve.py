@@ -3,6 +3,8 @@
     "scripted"                              a name in ``models``, whatever it looks like
     "anthropic:NAME"  "openai:NAME"         the provider's own service, or the one that
                                             ANTHROPIC_BASE_URL / OPENAI_BASE_URL names
+    "groq:NAME"  "ollama:NAME"  …           a service of ``services``, or the one that
+                                            GROQ_BASE_URL names
     "openai:NAME@http://localhost:11434/v1" any server that speaks the provider's interface
     a model object                          itself
 
@@ -100,7 +102,7 @@ def settings_problems(
 def _meant(shown: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> str:
     """A registered name that is like it, or its provider in the right form."""
     found = nearest(shown, models)
-    prefix = re.match(r"(\w+)[:/](.+)", shown)
+    prefix = re.match(r"([\w-]+)[:/](.+)", shown)
     if found is None and prefix is not None:
         provider = nearest(prefix[1], providers)
         found = None if provider is None else f"{provider}:{prefix[2]}"
@@ -115,5 +117,6 @@ def _shown(spec: str) -> str:
 
 def _remedy(models: Mapping[str, Model], providers: Mapping[str, Provider]) -> str:
     known = ", ".join(sorted(map(repr, models))) or "none"
-    forms = " or ".join(f"{provider}:NAME" for provider in providers)
+    *others, last = (f"{provider}:NAME" for provider in providers)
+    forms = f"{', '.join(others)} or {last}" if others else last
     return f"write {forms}, with @URL for a server of your own, or a registered name ({known})"

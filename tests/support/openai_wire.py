@@ -16,17 +16,31 @@ from pydantic import TypeAdapter
 from hubbub.agents.model import ModelReply, ModelRequest, Thinking, Usage
 from hubbub.runtime.models.http.endpoint import encode_body
 from hubbub.runtime.models.http.errors import ProviderOrigin
+from hubbub.runtime.models.http.provider import Provider
+from hubbub.runtime.models.openai.dialect import PLAIN
 from hubbub.runtime.models.openai.model import OpenAIModel, request_body
 from hubbub.runtime.models.openai.provider import OPENAI
 from support.provider_wires import event, is_name, pieces, read_strictly, texts_of
 
 STOPS = {"end": "stop", "tools": "tool_calls"}
 
+OWN_FIELDS = {
+    "mistral": ("random_seed",),
+    "deepseek": ("thinking",),
+    "openrouter": ("reasoning",),
+}
+"""Fields that single services have beyond OpenAI's."""
+OWN_PLACES = {
+    "azure": {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/"},
+    "bedrock": {"AWS_REGION": "eu-west-1"},
+}
+"""What the environment must know of where a service is."""
+
 _openai_message = TypeAdapter(openai.types.chat.ChatCompletionMessageParam)
 
 
 class OpenAIWire:
-    """For the conformance suite."""
+    """For the conformance suite; of a service that speaks the same, if told."""
 
     provider = OPENAI
     path = "/v1/chat/completions"
@@ -41,17 +55,25 @@ class OpenAIWire:
     final_events = 3  # The one with the reason, the usage, and [DONE].
     unreadable = (b'data: {"choices": 5}\n\n', b'data: {"choices": {}}\n\n')
 
+    def __init__(self, service: Provider | None = None) -> None:
+        if service is not None:
+            self.provider = service
+        self.dialect = self.provider.options.get("dialect", PLAIN)
+        self.environ = OWN_PLACES.get(self.provider.name, {})
+
     def make(
         self, server: str, *, key: str | None = None, headers: Mapping[str, str] | None = None
     ) -> OpenAIModel:
-        url = server if server == OPENAI.url else f"{server}/v1/"
-        return OpenAIModel("the-model", key=key, base_url=url, headers=headers)
+        url = server if server == self.provider.url else f"{server}/v1/"
+        options = self.provider.options
+        return OpenAIModel("the-model", key=key, base_url=url, headers=headers, **options)
 
     def body(self, request: ModelRequest) -> bytes:
-        return encode_body(request_body(request, model="the-model"), ProviderOrigin("m", "u", "K"))
+        body = request_body(request, model="the-model", dialect=self.dialect)
+        return encode_body(body, ProviderOrigin("m", "u", "K"))
 
     def problems(self, body: Any) -> list[str]:
-        return openai_problems(body)
+        return openai_problems(body, self.provider.name)
 
     def said(self, body: Any) -> list[tuple[str, str]]:
         contents = [(m["role"], m["content"]) for m in body["messages"]]
@@ -76,11 +98,14 @@ class OpenAIWire:
 # ── what it refuses ──────────────────────────────────────────────────────────────────────────
 
 
-def openai_problems(body: dict[str, Any]) -> list[str]:
+def openai_problems(body: dict[str, Any], service: str = "") -> list[str]:
     """What Chat Completions, and the stricter servers that speak it, would refuse in ``body``."""
     problems: list[str] = []
+    own = dict.fromkeys(OWN_FIELDS.get(service, ()))
     known = openai.types.chat.completion_create_params.CompletionCreateParamsStreaming
-    problems += [f"unknown field {name}" for name in body if name not in known.__annotations__]
+    problems += [
+        f"unknown field {name}" for name in body if name not in known.__annotations__ | own
+    ]
     used: list[str] = []
     open_calls: list[str] = []
     before = ""

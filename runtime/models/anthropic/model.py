@@ -47,6 +47,7 @@ from hubbub.runtime.models.anthropic.settings import (
 from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
+from hubbub.runtime.models.http.thoughts import is_bare
 
 __all__ = ["AnthropicModel", "request_body"]
 
@@ -215,7 +216,7 @@ def _assistant_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
     for each in turn.thinking if turn.calls else ():
         if each.redacted:
             blocks.append({"type": "redacted_thinking", "data": each.redacted})
-        elif each.signature:
+        elif is_bare(each):
             thought = {"type": "thinking", "thinking": each.text, "signature": each.signature}
             blocks.append(thought)
     if turn.text:

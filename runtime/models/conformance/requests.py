@@ -113,11 +113,12 @@ async def check_headers_of_the_callers_own_win(wire: ProviderWire) -> None:
 async def check_only_the_providers_own_service_needs_a_key(wire: ProviderWire) -> None:
     """There a missing key is an error that names the variable; elsewhere none is needed."""
     provider = wire.provider
-    makers: tuple[Callable[[], object], ...] = (
-        partial(wire.make, provider.url),
-        partial(provider.make, "m", "", {}),
-    )
-    for make in makers:
+    environ: dict[str, str] = dict(getattr(wire, "environ", {}))
+    own = partial(provider.make, "m", "", environ)
+    makers: list[Callable[[], object]] = [own, partial(wire.make, provider.url)]
+    if environ:  # Its own URL is known to the environment alone.
+        makers.pop()
+    for make in makers if provider.needs_key else ():
         refused = ""
         try:
             make()
@@ -125,7 +126,7 @@ async def check_only_the_providers_own_service_needs_a_key(wire: ProviderWire) -
             refused = str(error)
         assert provider.key_variable in refused
     assert wire.make("http://localhost:1").name == "the-model"
-    assert provider.make("m", "", {provider.key_variable: "k"}).name == "m"
+    assert provider.make("m", "", {provider.key_variable: "k", **environ}).name == "m"
 
 
 def _decoded(wire: ProviderWire, request: ModelRequest) -> Any:

@@ -25,7 +25,10 @@ class ClosableModel(Model, Protocol):
 
 
 class ProviderWire(Protocol):
-    """A provider's interface as a server has it."""
+    """A provider's interface as a server has it.
+
+    One whose ``provider`` has a URL with variables in it has ``environ`` as well, their values.
+    """
 
     provider: Provider
     path: str

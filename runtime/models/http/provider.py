@@ -4,6 +4,7 @@ Each provider's room holds its record (``provider``), its client (``model``) and
 answer of it (``answer``); ``hubbub.runtime.models.providers`` is the table of the records.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from hubbub.agents.model import Model
 from hubbub.agents.settings import ModelSettings
-from hubbub.hub.errors import MissingExtra, MissingKey
+from hubbub.hub.errors import BadValue, MissingExtra, MissingKey
 from hubbub.runtime.models.http.address import is_loopback
 
 __all__ = ["Provider"]
@@ -30,7 +31,10 @@ class Provider(Struct, frozen=True, kw_only=True):
     title: str
     """The provider's name in sentences."""
     url: str
-    """The provider's own service: the default base URL, and the only one that requires a key."""
+    """The provider's own service: the default base URL, and the only one that requires a key.
+
+    A variable in braces is replaced by its value in the environment.
+    """
     url_variable: str
     """The environment variable that holds another base URL."""
     key_variable: str
@@ -38,10 +42,15 @@ class Provider(Struct, frozen=True, kw_only=True):
     client: str
     """The class of its models, as ``module:Class``.
 
-    Called as ``Class(name, key=…, base_url=…)``; it makes a ``Model`` and raises ``BadValue`` for
-    a key or URL that cannot be one.  ``Class.problems_at(base_url, settings, name)``, if there is
-    one, returns what of ``ModelSettings`` a model there lacks.
+    Called as ``Class(name, key=…, base_url=…, **options)``; it makes a ``Model`` and raises
+    ``BadValue`` for a key or URL that cannot be one.  If there is one,
+    ``Class.problems_at(base_url, settings, name, **options)`` returns what of ``ModelSettings`` a
+    model there lacks.
     """
+    options: Mapping[str, Any] = {}
+    """What the class is told beside these."""
+    needs_key: bool = True
+    """Whether the provider's own service asks for a key."""
     extra: str = ""
     """The extra of hubbub that installs what the client imports; ``""`` where it needs none."""
 
@@ -49,13 +58,29 @@ class Provider(Struct, frozen=True, kw_only=True):
         """The base URL to use and the key that may be sent there; ``url`` may be empty.
 
         A key goes to the provider's own service, to the host of ``url_variable`` and to this
-        machine, and nowhere else.
+        machine, and nowhere else.  Raises ``BadValue`` where the environment lacks a part of the
+        provider's own URL, and nothing else says where to go.
         """
-        usual = environ.get(self.url_variable, "").strip() or self.url
-        where = url or usual
+        told = environ.get(self.url_variable, "").strip()
+        own = self._own_url(environ)
+        where = url or told or own
+        if not where:
+            names = " and ".join(_braced(self.url))
+            problem = f"set {names} in the environment, or write {self.name}:NAME@https://…"
+            raise BadValue("base URL", problem)
         key = environ.get(self.key_variable, "").strip() or None
-        trusted = _origin(where) in (_origin(self.url), _origin(usual)) or is_loopback(where)
-        return where, key if trusted else None
+        known = [_origin(each) for each in (own, told) if each]
+        return where, key if _origin(where) in known or is_loopback(where) else None
+
+    def _own_url(self, environ: Mapping[str, str]) -> str:
+        """The provider's own URL, as far as the environment knows its parts."""
+        url = self.url
+        for name in _braced(url):
+            value = environ.get(name, "").strip().rstrip("/")
+            if not value:
+                return ""
+            url = url.replace(f"{{{name}}}", value)
+        return url
 
     def make(self, name: str, url: str, environ: Mapping[str, str]) -> Model:
         """A new model of this provider, found as ``place`` says.
@@ -64,9 +89,9 @@ class Provider(Struct, frozen=True, kw_only=True):
         the client cannot be imported, and what the client raises.
         """
         where, key = self.place(url, environ)
-        if key is None and _origin(where) == _origin(self.url):
+        if self.needs_key and key is None and _origin(where) == _origin(self._own_url(environ)):
             raise MissingKey(self.title, self.key_variable)
-        model: Model = self._client_class()(name, key=key, base_url=where)
+        model: Model = self._client_class()(name, key=key, base_url=where, **self.options)
         return model
 
     def settings_problems(
@@ -77,8 +102,13 @@ class Provider(Struct, frozen=True, kw_only=True):
             ask = getattr(self._client_class(), "problems_at", None)
         except MissingExtra:  # Said when the model is made.
             return ()
-        where, _ = self.place(url, environ)
-        problems: Iterable[str] = () if ask is None else ask(where, settings, name)
+        if ask is None:
+            return ()
+        try:
+            where, _ = self.place(url, environ)
+        except BadValue:  # Said when the model is made, too.
+            where = self.url
+        problems: Iterable[str] = ask(where, settings, name, **self.options)
         return problems
 
     def _client_class(self) -> Any:
@@ -89,6 +119,11 @@ class Provider(Struct, frozen=True, kw_only=True):
             if not self.extra:
                 raise
             raise MissingExtra(f"models of {self.title}", self.extra) from missing
+
+
+def _braced(url: str) -> list[str]:
+    """The variables that a URL has parts from."""
+    return re.findall(r"\{(\w+)\}", url)
 
 
 def _origin(url: str) -> tuple[str, str, int | None] | None:

@@ -33,6 +33,7 @@ from hubbub.agents.model import (
     parse_arguments,
 )
 from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
+from hubbub.runtime.models.openai.calls import signatures_of
 
 __all__ = ["OpenAIAnswer"]
 
@@ -64,6 +65,7 @@ class _CallPiece(Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    extra_content: Any = None
 
 
 class _Piece(Struct):
@@ -107,10 +109,11 @@ _decode: Final = msgspec.json.Decoder(_Chunk).decode
 class _Call:
     """A call as far as it has come."""
 
-    __slots__ = ("arguments", "id", "name")
+    __slots__ = ("arguments", "extra", "id", "name")
 
     def __init__(self, id_: str) -> None:
         self.id = id_
+        self.extra: Any = None
         self.name = ""
         self.arguments = ""
 
@@ -151,7 +154,10 @@ class OpenAIAnswer:
         thinking = "".join(self._thinking)
         return ModelReply(
             text="".join(self._text),
-            thinking=(Thinking(text=thinking),) if thinking else (),
+            thinking=(
+                *((Thinking(text=thinking),) if thinking else ()),
+                *signatures_of(call.extra for call in self._calls),
+            ),
             calls=tuple(
                 ToolCall(id=call.id, name=call.name, arguments=call.arguments or "{}")
                 for call in self._calls
@@ -214,6 +220,7 @@ class OpenAIAnswer:
         if isinstance(arguments, dict):
             arguments = msgspec.json.encode(arguments).decode()
         call.arguments += arguments
+        call.extra = part.extra_content or call.extra
         self._tell(CallDelta(self._calls.index(call), call.name, arguments))
 
     def _call_of(self, part: _CallPiece, function: _Function) -> _Call:

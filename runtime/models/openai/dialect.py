@@ -24,20 +24,35 @@ EFFORTS: Final[Mapping[str, str]] = MappingProxyType(
 class Dialect(Struct, frozen=True, kw_only=True):
     """The fields of one service."""
 
+    name: str = "openai"
+    """What stands before the colon of its models."""
     title: str = "the server"
     """The service in sentences."""
+    url: str = ""
+    """Where a key is required."""
+    key_variable: str = "OPENAI_API_KEY"
     max_tokens: str = "max_tokens"
     """The field that bounds the answer."""
+    seed: str = "seed"
     max_stops: int = 16
     tiers: tuple[str, ...] = ()
     """The words that ``service_tier`` may be; none: they are not known here."""
     lacks: frozenset[str] = frozenset()
     """Settings that it does not have."""
     thinking: Literal["effort", "reasoning", "switch"] = "effort"
-    """``reasoning_effort``; ``reasoning`` with effort or tokens; ``thinking`` on or off."""
+    """``reasoning_effort``; ``reasoning`` with effort or tokens; ``thinking`` on or off beside
+    ``reasoning_effort``."""
     efforts: Mapping[str, str] = EFFORTS
     """Its word for each level that it has."""
 
+    counts_unasked: bool = False
+    """Whether it says what was used without ``stream_options``, which it does not know."""
+    returns_thinking: bool = False
+    """Whether it refuses an assistant's calls without the ``reasoning_content`` they came with."""
+    signs_calls: bool = False
+    """Whether it refuses an assistant's calls without the signature they came with."""
+    short_ids: bool = False
+    """Whether ids of calls have nine letters and digits."""
     keeps_by_key: bool = False
     """Whether it takes ``prompt_cache_key``; most servers refuse fields that they do not know."""
 
@@ -50,7 +65,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
                 ("top_p", settings.top_p),
                 (self.max_tokens, settings.max_tokens),
                 ("stop", list(settings.stop) or None),
-                ("seed", settings.seed),
+                (self.seed, settings.seed),
                 ("service_tier", settings.service_tier),
             )
             if value is not None
@@ -61,8 +76,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     def _thinking_fields(self, thinking: str | int) -> dict[str, Any]:
         if self.thinking == "switch":
-            kind = "disabled" if thinking == "off" else "enabled"
-            return {"thinking": {"type": kind}}
+            if thinking == "off":
+                return {"thinking": {"type": "disabled"}}
+            effort = self.efforts[str(thinking)]
+            return {"thinking": {"type": "enabled"}, "reasoning_effort": effort}
         if isinstance(thinking, int):
             return {"reasoning": {"max_tokens": thinking}}
         effort = self.efforts.get(thinking, thinking)
@@ -98,6 +115,7 @@ PLAIN: Final = Dialect()
 
 OPENAI_DIALECT: Final = Dialect(
     title="OpenAI",
+    url="https://api.openai.com/v1",
     max_tokens="max_completion_tokens",
     max_stops=4,
     keeps_by_key=True,

@@ -11,7 +11,8 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   others;
 * ``cache_key`` goes to OpenAI alone, as ``prompt_cache_key``: other servers refuse what they do not
   know, and cache without it or not at all.  Where it helps, ``options`` may hold it;
-* what the model thought is not sent back: the interface has no field for it;
+* what the model thought is not sent back, since the interface has no field for it, but to those
+  services that refuse its calls without (``calls``);
 * ``parallel_tool_calls`` and ``tool_choice`` are sent only along with tools;
 * settings become what the service calls them (``dialect``);
 * ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
@@ -39,6 +40,7 @@ from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_u
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
+from hubbub.runtime.models.openai.calls import sign_calls, with_short_ids
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN, Dialect
 from hubbub.runtime.models.openai.provider import OPENAI
 
@@ -67,18 +69,20 @@ class OpenAIModel:
         dialect: Dialect | None = None,
     ) -> None:
         url, basic = clean_url(base_url)
+        service = dialect or _dialect_at(url)
         secret_headers = {} if basic is None else {"authorization": basic}
         if (clean := clean_key(key)) is not None:
             secret_headers["authorization"] = Secret(f"Bearer {clean.reveal()}")
-        elif url == OPENAI.url:
-            raise MissingKey("OpenAI (pass key=, or name it 'openai:NAME')", OPENAI.key_variable)
+        elif url == service.url:
+            whose = f"{service.title} (pass key=, or name it '{service.name}:NAME')"
+            raise MissingKey(whose, service.key_variable)
         secret_headers |= clean_headers(headers)
         self._name = name
-        self._dialect = dialect or _dialect_at(url)
+        self._dialect = service
         self._endpoint = Endpoint(
-            f"openai:{name}",
+            f"{service.name}:{name}",
             f"{url}/chat/completions",
-            key_variable=OPENAI.key_variable,
+            key_variable=service.key_variable,
             headers={},
             secret_headers=secret_headers,
             idle_timeout=idle_timeout,
@@ -123,10 +127,12 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect = PLAIN)
     """The body of ``request``, ready to be encoded.  Pure."""
     body: dict[str, Any] = {
         "model": model,
-        "messages": _messages(request),
+        "messages": _messages(request, dialect),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if dialect.counts_unasked:
+        del body["stream_options"]
     if request.tools:
         body["tools"] = [
             {
@@ -166,13 +172,14 @@ def _tool_choice(choice: str) -> str | dict[str, Any]:
             return {"type": "function", "function": {"name": name}}
 
 
-def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     messages = _system_messages((request.system,))
-    for turn in conversation(request.messages):
+    turns = conversation(request.messages)
+    for turn in with_short_ids(turns) if dialect.short_ids else turns:
         if isinstance(turn, UserTurn):
             messages.extend(_user_messages(turn))
         else:
-            messages.append(_assistant_message(turn))
+            messages.append(_assistant_message(turn, dialect))
             messages.extend(
                 {"role": "tool", "tool_call_id": call.id, "content": _result_content(call)}
                 for call in turn.calls
@@ -208,7 +215,7 @@ def _user_content(messages: list[UserMessage]) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": text} for text in (start, *rest)]
 
 
-def _assistant_message(turn: AssistantMessage) -> dict[str, Any]:
+def _assistant_message(turn: AssistantMessage, dialect: Dialect) -> dict[str, Any]:
     if not turn.calls:
         return {"role": "assistant", "content": turn.text}
     calls = [
@@ -219,7 +226,12 @@ def _assistant_message(turn: AssistantMessage) -> dict[str, Any]:
         }
         for call in turn.calls
     ]
-    return {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
+    message = {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
+    if dialect.returns_thinking:
+        message["reasoning_content"] = "".join(each.text for each in turn.thinking)
+    if dialect.signs_calls:
+        sign_calls(calls, turn.thinking)
+    return message
 
 
 def _result_content(call: AnsweredCall) -> str:

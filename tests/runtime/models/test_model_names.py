@@ -7,13 +7,15 @@ import traceback
 import pytest
 from msgspec import structs
 
-from hubbub.hub.errors import MissingExtra, MissingKey, UnknownModel
+from hubbub import Agent, ModelSettings, Runtime
+from hubbub.hub.errors import DefinitionError, MissingExtra, MissingKey, UnknownModel
 from hubbub.runtime.models.anthropic.model import AnthropicModel
 from hubbub.runtime.models.http.provider import Provider
 from hubbub.runtime.models.openai.model import OpenAIModel
 from hubbub.runtime.models.openai.provider import OPENAI
 from hubbub.runtime.models.providers import KEY_VARIABLES, PROVIDERS
 from hubbub.runtime.models.resolve import resolve_model
+from hubbub.runtime.models.responses.model import ResponsesModel
 from hubbub.runtime.models.scripted import ScriptedModel
 
 pytestmark = pytest.mark.spec("M-02")
@@ -89,7 +91,7 @@ def test_a_missing_key_names_its_variable() -> None:
     [
         "",
         "gpt-5",
-        "mistral:large",
+        "mystral:large",
         "openai:",
         "openai: ",
         "openai",
@@ -109,7 +111,7 @@ def test_everything_else_is_unknown_and_says_what_to_write(spec: object) -> None
     text = "".join(traceback.format_exception(caught.value))
     assert "sesame" not in str(caught.value) + repr(caught.value.model)
     assert "During handling" not in text
-    assert any(remedy in text for remedy in ("anthropic:NAME or openai:NAME", "http://"))
+    assert any(remedy in text for remedy in ("anthropic:NAME, openai:NAME, ", "http://"))
     if spec == "gpt-5":
         assert "'scripted'" in text, "registered names are listed"
 
@@ -131,31 +133,102 @@ def test_a_registered_name_loads_no_client() -> None:
 def test_each_provider_is_listed_under_its_own_name_with_variables_of_its_own() -> None:
     assert [each.name for each in PROVIDERS.values()] == list(PROVIDERS)
     variables = [v for each in PROVIDERS.values() for v in (each.key_variable, each.url_variable)]
-    assert len(set(variables)) == len(variables)
-    assert tuple(KEY_VARIABLES) == tuple(each.key_variable for each in PROVIDERS.values())
+    shared = {OPENAI.key_variable, OPENAI.url_variable}  # By both of OpenAI's interfaces.
+    assert len({*variables}) == len(variables) - len(shared)
+    assert set(KEY_VARIABLES) == {each.key_variable for each in PROVIDERS.values()}
+    assert len(KEY_VARIABLES) == len(PROVIDERS) - 1
 
 
 def test_a_provider_is_one_record() -> None:
     """Nothing but its record is needed for its names, its address and its key."""
-    mistral = Provider(
-        name="mistral", title="Mistral", url="https://api.mistral.example/v1",
-        url_variable="MISTRAL_BASE_URL", key_variable="MISTRAL_API_KEY", client=OPENAI.client,
+    house = Provider(
+        name="house", title="House", url="https://api.house.example/v1",
+        url_variable="HOUSE_BASE_URL", key_variable="HOUSE_API_KEY", client=OPENAI.client,
     )  # fmt: skip
-    table = {**PROVIDERS, "mistral": mistral}
+    table = {**PROVIDERS, "house": house}
 
     def made(spec: str, **environ: str) -> OpenAIModel:
         model = resolve_model(spec, {}, environ, table)
         assert isinstance(model, OpenAIModel)
         return model
 
-    origin = made("mistral:large", MISTRAL_API_KEY="k")._endpoint.origin
-    assert (origin.url, origin.keyed) == (f"{mistral.url}/chat/completions", True)
-    elsewhere = made("mistral:m@https://else.example/v1", MISTRAL_API_KEY="k")._endpoint.origin
+    origin = made("house:large", HOUSE_API_KEY="k")._endpoint.origin
+    assert (origin.url, origin.keyed) == (f"{house.url}/chat/completions", True)
+    elsewhere = made("house:m@https://else.example/v1", HOUSE_API_KEY="k")._endpoint.origin
     assert (elsewhere.url, elsewhere.keyed) == ("https://else.example/v1/chat/completions", False)
-    with pytest.raises(MissingKey, match="no key for Mistral; set MISTRAL_API_KEY"):
-        made("mistral:large")
-    with pytest.raises(UnknownModel, match="or mistral:NAME, with @URL"):
-        made("mystral:large")
+    with pytest.raises(MissingKey, match="no key for House; set HOUSE_API_KEY"):
+        made("house:large")
+    with pytest.raises(UnknownModel, match="or house:NAME, with @URL"):
+        made("hause:large")
+
+
+@pytest.mark.parametrize(
+    ("spec", "environ", "url"),
+    [
+        ("groq:llama", {"GROQ_API_KEY": "k"}, "https://api.groq.com/openai/v1"),
+        ("gemini:g-3", {"GEMINI_API_KEY": "k"},
+         "https://generativelanguage.googleapis.com/v1beta/openai"),
+        ("azure:mine", {"AZURE_OPENAI_API_KEY": "k",
+                        "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/"},
+         "https://mine.openai.azure.com/openai/v1"),
+        ("bedrock:openai.gpt-oss", {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "eu-west-1"},
+         "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1"),
+        ("openrouter:a/b", {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": "https://r.example"},
+         "https://r.example"),
+    ],
+)  # fmt: skip
+@pytest.mark.spec("L-08")
+def test_a_service_is_reached_by_its_own_name_with_its_own_key(
+    spec: str, environ: dict[str, str], url: str
+) -> None:
+    assert resolved(spec, **environ) == (f"{url}/chat/completions", spec.partition(":")[2], True)
+    openai_key = {name: value for name, value in environ.items() if value != "k"} | KEYS
+    if "_BASE_URL" not in str(environ):
+        with pytest.raises(MissingKey):
+            resolved(spec, **openai_key)
+
+
+@pytest.mark.spec("L-08")
+@pytest.mark.parametrize("name", ["ollama", "lmstudio", "vllm", "llamacpp"])
+def test_a_server_on_this_machine_needs_no_key(name: str) -> None:
+    url, model, keyed = resolved(f"{name}:m")
+    assert url.startswith("http://localhost:") and url.endswith("/v1/chat/completions")
+    assert (model, keyed) == ("m", False)
+
+
+@pytest.mark.spec("L-08")
+def test_responses_have_a_name_beside_chat_completions() -> None:
+    model = resolve_model("openai-responses:gpt-5", {}, KEYS)
+    assert isinstance(model, ResponsesModel)
+    assert model._endpoint.origin.url == "https://api.openai.com/v1/responses"
+    with pytest.raises(MissingKey, match="set OPENAI_API_KEY"):
+        resolve_model("openai-responses:gpt-5", {}, {})
+
+
+@pytest.mark.spec("L-08")
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("grok:x", "groq:x"), ("Olama:x", "ollama:x"), ("mistal/x", "mistral:x"),
+        ("openai_responses:x", "openai-responses:x"), ("open-router:a/b", "openrouter:a/b"),
+        ("antropic:x", "anthropic:x"), ("deepsek:x", "deepseek:x"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_provider_is_refused_with_what_was_meant(spec: str, meant: str) -> None:
+    with pytest.raises(UnknownModel, match=f"did you mean {meant!r}"):
+        resolved(spec)
+    with pytest.raises(DefinitionError, match=f"did you mean {meant!r}"):
+        Runtime([Agent("a", "x", model=spec)], store="memory")
+
+
+@pytest.mark.spec("L-08")
+def test_a_service_whose_place_is_not_known_says_which_variable_to_set() -> None:
+    with pytest.raises(UnknownModel, match="set AZURE_OPENAI_ENDPOINT in the environment"):
+        resolved("azure:mine", AZURE_OPENAI_API_KEY="k")
+    with pytest.raises(UnknownModel, match="set AWS_REGION in the environment"):
+        resolved("bedrock:m", AWS_BEARER_TOKEN_BEDROCK="k")
+    told = Agent("a", "x", model="azure:mine", settings=ModelSettings(seed=1))
+    Runtime([told], store="memory", environ={})
 
 
 def test_a_client_that_cannot_be_imported_names_its_extra() -> None:

@@ -7,16 +7,21 @@ import pytest
 from msgspec import structs
 from support.anthropic_wire import AnthropicWire
 from support.openai_wire import OpenAIWire
+from support.responses_wire import ResponsesWire
 
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta
 from hubbub.hub.errors import ProviderError
 from hubbub.runtime.models.conformance import PROVIDER_CHECKS, ProviderCheck, ProviderWire
+from hubbub.runtime.models.conformance.requests import REQUEST_CHECKS
 from hubbub.runtime.models.openai.model import OpenAIModel
 from hubbub.runtime.models.providers import PROVIDERS
+from hubbub.runtime.models.services import SERVICES
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("M-02")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("M-02", "L-08")]
 
-WIRES: tuple[ProviderWire, ...] = (AnthropicWire(), OpenAIWire())
+WIRES: tuple[ProviderWire, ...] = (AnthropicWire(), OpenAIWire(), ResponsesWire())
+SERVED: tuple[ProviderWire, ...] = tuple(map(OpenAIWire, SERVICES))
+"""The services that speak what ``OpenAIWire`` does, each with fields of its own."""
 
 CLAIMS = {
     "check_stop_reasons_are_translated": ("M-03",),
@@ -48,8 +53,23 @@ async def test_a_provider_conforms(wire: ProviderWire, check: ProviderCheck) -> 
     await check(wire)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("check", [claimed(each) for each in PROVIDER_CHECKS])
+@pytest.mark.parametrize("wire", SERVED, ids=lambda wire: wire.provider.name)
+async def test_a_service_conforms(wire: ProviderWire, check: ProviderCheck) -> None:
+    await check(wire)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("wire", SERVED, ids=lambda wire: wire.provider.name)
+async def test_what_a_service_is_sent_conforms(wire: ProviderWire) -> None:
+    for check in REQUEST_CHECKS:
+        if "every_history" not in check.__name__ and "blank_notes" not in check.__name__:
+            await check(wire)
+
+
 def test_each_provider_of_the_table_is_under_test() -> None:
-    assert [wire.provider for wire in WIRES] == list(PROVIDERS.values())
+    assert [wire.provider for wire in (*WIRES, *SERVED)] == list(PROVIDERS.values())
     assert set(CLAIMS) <= {check.__name__ for check in PROVIDER_CHECKS}
 
 
