@@ -31,6 +31,7 @@ __all__ = [
     "Hub",
     "HubbubError",
     "Immediate",
+    "McpServer",
     "Message",
     "Model",
     "ModelReply",
@@ -68,6 +69,7 @@ __all__ = [
     "execute_turn",
     "external_tool",
     "load_skills",
+    "mcp",
     "send_agent_message",
     "tool",
 ]
@@ -81,6 +83,7 @@ _EXPORTS: Final = {
     ),
     "hubbub.agents.definitions.external": ("external_tool",),
     "hubbub.agents.definitions.hooks": ("Hook",),
+    "hubbub.agents.definitions.mcp_server": ("McpServer", "mcp"),
     "hubbub.agents.definitions.prompt": (
         "Immediate",
         "PromptDefinition",
@@ -166,6 +169,7 @@ if TYPE_CHECKING:
     )
     from hubbub.agents.definitions.external import external_tool
     from hubbub.agents.definitions.hooks import Hook
+    from hubbub.agents.definitions.mcp_server import McpServer, mcp
     from hubbub.agents.definitions.prompt import (
         Immediate,
         PromptDefinition,

@@ -15,6 +15,7 @@ import anyio.lowlevel
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -63,6 +64,8 @@ from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.kernel.tool_servers import NoToolServers
+from hubbub.runtime.mcp.servers import McpServers, McpStatus
 from hubbub.runtime.run_access import RunAccess
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.schedules.scheduler import Scheduler
@@ -110,7 +113,7 @@ class Runtime(RunAccess):
         self,
         agents: Iterable[AgentDefinition] = (),
         prompts: Iterable[PromptDefinition] = (),
-        tools: Iterable[Tool[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | McpServer] = (),
         *,
         hooks: Iterable[Hook] = (),
         skills: Iterable[Skill] = (),
@@ -157,9 +160,10 @@ class Runtime(RunAccess):
         if default_agent:
             self.definitions.agent(default_agent)
         self._default_agent = default_agent
+        self._servers = McpServers(self.definitions, hub) if self.definitions.servers else None
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock),
-            Phase(hub.tasks.home),
+            Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
         )  # fmt: skip
         live = LiveRuns()
         families = Families(hub, budgets, live)
@@ -202,6 +206,8 @@ class Runtime(RunAccess):
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
             self.services.catalog.prepare(used_models(self.definitions))
+            if self._servers is not None:
+                self._servers.prepare()
             if self._owns_hub:
                 await self.hub.__aenter__()
             await self._begin()
@@ -223,6 +229,8 @@ class Runtime(RunAccess):
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
         self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
+        if self._servers is not None:
+            self._servers.begin(self.runs.quarantine.emit)
         await self.runs.begin(await self._prompts.begin())
         await self._scheduler.begin()
         for problem in self.hub.journal.problems:
@@ -258,10 +266,14 @@ class Runtime(RunAccess):
             self._let_go_of_hub()
             self.outcomes.close()
             try:
-                if self._owns_hub:
-                    await self.hub.aclose()
+                if self._servers is not None:
+                    await self._servers.aclose()
             finally:
-                await self.services.catalog.aclose()
+                try:
+                    if self._owns_hub:
+                        await self.hub.aclose()
+                finally:
+                    await self.services.catalog.aclose()
 
     def _let_go_of_hub(self) -> None:
         if self.hub.dispatcher.owner is self.runs:
@@ -360,6 +372,11 @@ class Runtime(RunAccess):
         """
         self.phase.check_open()
         return await self._scheduler.statuses()
+
+    @property
+    def mcp_servers(self) -> tuple[McpStatus, ...]:
+        """The MCP servers that prompts of this runtime use, as they are just now."""
+        return () if self._servers is None else self._servers.statuses
 
     # ── variables for a child that waits ──────────────────────────────────────────────
 

@@ -90,6 +90,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "runtime/stores": (*HUB, "runtime/stores/sqlite", "runtime/stores/folders"),
     "runtime/kernel": (*HUB, *TURN, "agents/code", "runtime/models"),
+    "runtime/mcp": KERNEL,
     "runtime/activities": KERNEL,
     "runtime/runs": (*KERNEL, "runtime/activities"),
     "runtime/supervision": (*KERNEL, "runtime/runs"),
@@ -97,7 +98,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/finding": (*HUB, "agents/state", "runtime/schedules", "runtime/inspection"),
     "runtime": (
         *KERNEL, "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
-        "runtime/finding", "runtime/stores",
+        "runtime/finding", "runtime/stores", "runtime/mcp",
     ),
     "runtime/standalone": (
         *KERNEL, "agents/standalone", "runtime/activities", "runtime/runs",
@@ -155,6 +156,11 @@ THIRD_PARTIES: Final = {
     "markdown_it": {"runtime/demo"},
     "yaml": {"runtime/loading", "runtime/demo/chat"},
     "cronsim": {"runtime/schedules"},
+    "mcp": {"runtime/mcp"},
+    "mcp_types": {"runtime/mcp"},
+    "httpx2": {"runtime/mcp"},
+    "jsonschema": {"runtime/mcp"},
+    "referencing": {"runtime/mcp"},
     "sqlite3": {"runtime/stores/sqlite"},
     "starlette": {
         "channels/http",

@@ -10,7 +10,7 @@ stops at the first.
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, inspect
@@ -21,7 +21,7 @@ from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of
 
-__all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "BadArguments"]
+__all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments"]
 
 MAX_ARGUMENTS_CHARS = 1 << 20
 """Longer argument texts are refused unread."""
@@ -42,6 +42,14 @@ class BadArguments(CopiedWhole, Exception):
             f"Bad arguments for {tool}:\n{lines}\nCorrect the arguments and call {tool} again."
         )
         super().__init__(self.message)
+
+
+class ArgumentsReader(Protocol):
+    """Reads the arguments of one tool's calls."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """Keyword arguments to call the tool with; raises ``BadArguments`` and nothing else."""
+        ...
 
 
 class Arguments:

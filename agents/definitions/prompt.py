@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.problems import (
     absent_or_named,
     id_problems,
@@ -131,8 +132,8 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     """A system prompt with the model that reads it and the tools it may use.
 
     * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``.
-    * ``tools``: ``Tool`` objects, names of ``Runtime(tools=…)``, names of exposed agents, and
-      ``SubagentToolConfig``s.
+    * ``tools``: ``Tool`` objects, ``mcp(…)`` servers, names of ``Runtime(tools=…)``, names of
+      exposed agents, and ``SubagentToolConfig``s.
     * ``variables``: what the prompt reads; ``{{NAME}}`` in its text is replaced by the value of
       the ``text`` variable of that name.  ``env``: values for what is not set otherwise.
     * ``hooks``: ids of ``Runtime(hooks=…)``; a list, also an empty one, replaces the agent's.
@@ -152,7 +153,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     name: str
     prompt: str
     model: str | Model
-    tools: Sequence[Tool[..., Any] | SubagentToolConfig | str] = ()
+    tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = ()
     agents: Sequence[str] = ()
     skills: Sequence[Skill | str] = ()
     variables: Sequence[VariableDefinition] = ()
@@ -202,7 +203,7 @@ def _tool_problems(tools: object) -> Iterable[str]:
         yield "tools: give a list of tools or of their names"
         return
     for index, tool in enumerate(tools):
-        if not isinstance(tool, Tool | str | SubagentToolConfig):
+        if not isinstance(tool, Tool | McpServer | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
             hint = "decorate the function with @tool"
             if hasattr(tool, "as_tool"):

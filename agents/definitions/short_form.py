@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -78,7 +79,7 @@ def Agent(  # noqa: N802  # What it makes is an agent: it is called like a class
     prompt: str,
     *,
     model: str | Model,
-    tools: Sequence[Tool[..., Any] | SubagentToolConfig | str] = (),
+    tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = (),
     **options: Unpack[AgentOptions],
 ) -> AgentDefinition:
     """Make an agent of one model.  A function; what it returns is an ``AgentDefinition``.

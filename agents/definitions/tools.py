@@ -24,7 +24,12 @@ from hubbub.agents.definitions.approval import (
     approval_problems,
     read_approval,
 )
-from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, Arguments, BadArguments
+from hubbub.agents.definitions.arguments import (
+    MAX_ARGUMENTS_CHARS,
+    Arguments,
+    ArgumentsReader,
+    BadArguments,
+)
 from hubbub.agents.definitions.signature import plain_function, read_signature
 from hubbub.agents.definitions.variables import VariableDefinition, variable_problems
 from hubbub.agents.model import ToolSpec
@@ -106,7 +111,7 @@ class Tool(Generic[P, R]):
     state_parameter: str | None
     """The parameter annotated ``RunState``, which the caller adds; not in the schema."""
     spec: ToolSpec
-    _arguments: Arguments
+    _arguments: ArgumentsReader
     variables: tuple[VariableDefinition, ...] = ()
     """What the tool reads from ``state.env``."""
     is_built_in: bool = False

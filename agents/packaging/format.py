@@ -248,12 +248,14 @@ class PackageReader:
             if part is not None:
                 yield f"{path}[{index}]", part
 
-    def look_up(self, path: str, kind: type[Any], given: Iterable[Any]) -> tuple[Any, ...]:
+    def look_up(
+        self, path: str, kinds: tuple[type[Any], ...], given: Iterable[Any]
+    ) -> tuple[Any, ...]:
         """Those of ``given`` that the package names, in its order."""
         found: dict[str, Any] = {}
         for each in given if isinstance(given, Iterable) else ():
-            if not isinstance(each, kind):
-                self.say(path, f"expected {kind.__name__}, not {type(each).__name__}")
+            if not isinstance(each, kinds):
+                self.say(path, f"expected {kinds[0].__name__}, not {type(each).__name__}")
             elif found.setdefault(each.name, each) is not each:
                 self.say(path, f"two that were given are named {each.name!r}")
         names = self._known.get(path, {})

@@ -32,6 +32,7 @@ from hubbub.agents.definitions.agent import (
 )
 from hubbub.agents.definitions.built_in import USE_AGENT
 from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import (
     Immediate,
     PromptDefinition,
@@ -83,7 +84,7 @@ class Package(Struct, frozen=True, eq=False, kw_only=True):
     agents: tuple[AgentDefinition, ...]
     prompts: tuple[PromptDefinition, ...]
     skills: tuple[Skill, ...] = ()
-    tools: tuple[Tool[..., Any], ...]
+    tools: tuple[Tool[..., Any] | McpServer, ...]
     hooks: tuple[Hook, ...]
     package_name: str = ""
     version: str = ""
@@ -112,7 +113,7 @@ def pack(definitions: Definitions, agent: str) -> bytes:
 
 
 def unpack(
-    data: bytes | str, *, tools: Iterable[Tool[..., Any]], hooks: Iterable[Hook] = ()
+    data: bytes | str, *, tools: Iterable[Tool[..., Any] | McpServer], hooks: Iterable[Hook] = ()
 ) -> Package:
     """Read a package; its names refer to ``tools`` and ``hooks``, which may hold more.
 
@@ -121,8 +122,10 @@ def unpack(
     """
     reader = PackageReader(data)
     made = _Unpacker(reader)
-    found_tools: tuple[Tool[..., Any], ...] = reader.look_up("tools", Tool, tools)
-    found_hooks: tuple[Hook, ...] = reader.look_up("hooks", Hook, hooks)
+    found_tools: tuple[Tool[..., Any] | McpServer, ...] = reader.look_up(
+        "tools", (Tool, McpServer), tools
+    )
+    found_hooks: tuple[Hook, ...] = reader.look_up("hooks", (Hook,), hooks)
     if reader.problems:
         raise DefinitionError("package", reader.problems)
     package = Package(
@@ -156,7 +159,7 @@ class _Packer:
 
     def __init__(self, definitions: Definitions, agent: str) -> None:
         self.problems: list[str] = []
-        self.tools: dict[str, Tool[..., Any]] = {}
+        self.tools: dict[str, Tool[..., Any] | McpServer] = {}
         self.hooks: dict[str, Hook] = {}
         self._definitions = definitions
         self._root = definitions.agent(agent)
@@ -250,13 +253,15 @@ class _Packer:
         side = self._definitions.find_side(skill.agent_name, "side_a")
         return side.tools.get(item) if side is not None else self._definitions.tools.get(item)
 
-    def _name_tool(self, tool: Tool[..., Any]) -> None:
+    def _name_tool(self, tool: Tool[..., Any] | McpServer) -> None:
         if self.tools.setdefault(tool.name, tool) is not tool:
             self._say(f"tools.{tool.name}", "two tools have this name; rename one")
 
     def _side(self, side: ActiveSide) -> dict[str, Any]:
         for tool in side.tools.values():
             self._name_tool(tool)
+        for server in side.servers:
+            self._name_tool(server)
         prompt = side.prompt
         self._name_hooks(prompt.hooks or ())
         shown = self._prompt(prompt)
@@ -319,10 +324,10 @@ def _name_of(item: Tool[..., Any] | Skill | str) -> str:
     return item if isinstance(item, str) else item.name
 
 
-def _tool(item: Tool[..., Any] | SubagentToolConfig | str) -> str | dict[str, Any]:
+def _tool(item: Tool[..., Any] | McpServer | SubagentToolConfig | str) -> str | dict[str, Any]:
     if isinstance(item, str):
         return item
-    if isinstance(item, Tool):
+    if isinstance(item, Tool | McpServer):
         return item.name
     parts: dict[str, Any] = {}
     if isinstance(item.immediate, Immediate):

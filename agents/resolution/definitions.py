@@ -18,10 +18,12 @@ from msgspec import structs
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.built_in import BUILT_IN
 from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.resolution.given_tools import made_of, refusal_of_seed, with_given
+from hubbub.agents.resolution.listed_tools import with_listed
 from hubbub.agents.resolution.reached import with_reached
 from hubbub.agents.resolution.side_reader import Known, SideReader
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
@@ -50,6 +52,7 @@ class Definitions:
         "_skills",
         "_tools",
         "agents",
+        "servers",
         "sides",
     )  # fmt: skip
 
@@ -57,7 +60,7 @@ class Definitions:
         self,
         agents: Iterable[AgentDefinition] = (),
         prompts: Iterable[PromptDefinition] = (),
-        tools: Iterable[Tool[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | McpServer] = (),
         hooks: Iterable[Hook] = (),
         skills: Iterable[Skill] = (),
     ) -> None:
@@ -68,7 +71,18 @@ class Definitions:
         )
         self._agents = with_reached(given, self._prompts, problems)
         self.agents: Mapping[str, AgentDefinition] = self._agents
-        self._tools: dict[str, Tool[..., Any]] = _by_name("tools", tools, Tool, problems)
+        named: dict[str, Tool[..., Any] | McpServer] = _by_name(
+            "tools", tools, (Tool, McpServer), problems
+        )
+        self._tools: dict[str, Tool[..., Any]] = {}
+        servers: dict[str, McpServer] = {}
+        for each in named.values():
+            if isinstance(each, McpServer):
+                servers[each.name] = each
+            else:
+                self._tools[each.name] = each
+        self.servers: Mapping[str, McpServer] = servers
+        """All that runs may need, also those given inline."""
         self._hooks: dict[str, Hook] = _by_name("hooks", hooks, Hook, problems)
         self._skills: dict[str, Skill] = _by_name("skills", skills, Skill, problems)
         self._add_skills(problems)
@@ -79,7 +93,7 @@ class Definitions:
             for name, tool in self._tools.items()
             if name in BUILT_IN and not tool.is_built_in
         )
-        self._read_sides(problems)
+        self._read_sides(problems, servers)
         problems.extend(self._cycles())
         if problems:
             raise DefinitionError("definitions", problems)
@@ -106,11 +120,12 @@ class Definitions:
                 if self._agents.setdefault(agent.name, agent) is not agent:
                     problems.append(f"agents.{agent.name}: the name belongs to a skill; rename it")
 
-    def _read_sides(self, problems: list[str]) -> None:
+    def _read_sides(self, problems: list[str], servers: dict[str, McpServer]) -> None:
         known = Known(
             agents=self._agents,
             prompts=self._prompts,
             tools=self._tools,
+            servers=servers,
             hooks=self._hooks,
             skills=self._skills,
             named=dict(self._prompts),
@@ -187,6 +202,16 @@ class Definitions:
         seen, given = copy(self), made_of(tools)
         seen._sides = {
             place: side if side.two_sided else with_given(side, given)
+            for place, side in self._sides.items()
+        }
+        seen.sides = seen._sides
+        return seen
+
+    def with_listed(self, listed: Mapping[str, Sequence[Tool[..., Any]]]) -> "Definitions":
+        """The same, with the tools that servers list, by the servers' names."""
+        seen = copy(self)
+        seen._sides = {
+            place: with_listed(side, listed) if side.servers else side
             for place, side in self._sides.items()
         }
         seen.sides = seen._sides
@@ -273,7 +298,8 @@ def _by_name(path: str, items: Iterable[Any], kind: Any, problems: list[str]) ->
         return found
     for index, item in enumerate(items):
         if not isinstance(item, kind):
-            problems.append(f"{path}[{index}]: expected {kind.__name__}, not {type(item).__name__}")
+            wanted = (kind[0] if isinstance(kind, tuple) else kind).__name__
+            problems.append(f"{path}[{index}]: expected {wanted}, not {type(item).__name__}")
         elif item.name in found:
             problems.append(f"{path}[{index}]: the name {item.name!r} is taken")
         else:

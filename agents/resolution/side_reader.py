@@ -5,6 +5,7 @@ Rules
 * What a name among a prompt's tools refers to decides what a call of it is:
 
       a ``Tool``                                a function call
+      an ``McpServer``                          calls of whatever tools it lists
       an exposed ``ai_human`` agent, plain      a handoff of the conversation
       any other exposed agent, plain            a child
       an exposed agent, ``SubagentToolConfig``  a child
@@ -37,6 +38,7 @@ from hubbub.agents.definitions.built_in import (
     USE_SKILL,
 )
 from hubbub.agents.definitions.hooks import Hook, by_point
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import Immediate, PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.schema import read_schema
 from hubbub.agents.definitions.skills import Skill
@@ -63,6 +65,8 @@ class Known(Struct, frozen=True, eq=False, kw_only=True):
     agents: Mapping[str, AgentDefinition]
     prompts: Mapping[str, PromptDefinition]
     tools: Mapping[str, Tool[..., Any]]
+    servers: dict[str, McpServer]
+    """Those of the runtime, and those given inline."""
     hooks: Mapping[str, Hook]
     skills: Mapping[str, Skill]
     named: dict[str, PromptDefinition]
@@ -97,6 +101,7 @@ class SideReader:
         self._path = f"agents.{agent.name}.{which}"
         self._problems = problems
         self._tools: dict[str, Tool[..., Any]] = {}
+        self._servers: dict[str, McpServer] = {}
         self._children: dict[str, ChildTool] = {}
         self._handoffs: dict[str, AgentDefinition] = {}
         self._agents: dict[str, AgentDefinition] = {}
@@ -144,6 +149,7 @@ class SideReader:
             agents=self._agents,
             skills=self._skills,
             may_ask=any(each.asks for each in self._called()),
+            servers=tuple(self._servers.values()),
         )
 
     def _called(self) -> Iterable[Tool[..., Any]]:
@@ -194,22 +200,36 @@ class SideReader:
             self._add_agent(item.name, item, prompt)
         elif isinstance(item, Tool):
             self._add_tool(item)
+        elif isinstance(item, McpServer):
+            self._add_server(item)
         elif (tool := known.tools.get(item)) is not None:
             if item in known.agents:
                 self._say(".prompt.tools", f"{item!r} names a tool and an agent; rename one")
             self._add_tool(tool)
+        elif (server := known.servers.get(item)) is not None:
+            self._add_server(server)
         elif item in known.agents:
             self._add_agent(item, None, prompt)
         else:
-            tools = ", ".join(sorted(known.tools)) or "none"
+            tools = ", ".join(sorted((*known.tools, *known.servers))) or "none"
             agents = ", ".join(sorted(n for n, a in known.agents.items() if a.expose_as_tool))
             problem = f"no tool named {item!r}; known: {tools}; exposed agents: {agents or 'none'}"
-            hint = did_you_mean(item, (*known.tools, *known.agents))
+            hint = did_you_mean(item, (*known.tools, *known.servers, *known.agents))
             self._say(".prompt.tools", problem + hint)
 
     def _add_tool(self, tool: Tool[..., Any]) -> None:
         if self._is_free(tool.name, is_built_in=tool.is_built_in):
             self._tools[tool.name] = tool
+
+    def _add_server(self, server: McpServer) -> None:
+        path = ".prompt.tools"
+        if self._known.servers.setdefault(server.name, server) != server:
+            self._say(path, f"another MCP server is named {server.name!r}, too; give name=…")
+        for each in self._servers.values():
+            if each.prefix == server.prefix:
+                names = f"{each.name!r} and {server.name!r}"
+                self._say(path, f"the MCP servers {names} have one prefix; give prefix=…")
+        self._servers[server.name] = server
 
     def _is_free(self, name: str, *, is_built_in: bool = False) -> bool:
         if name in BUILT_IN and not is_built_in:
@@ -348,13 +368,16 @@ class SideReader:
         if stays:
             offered.update((CREATE, MESSAGE))
         offered.update(self._own())
-        if choice not in ("auto", "none", "any") and choice not in offered:
+        if choice not in ("auto", "none", "any") and not self._may_have(choice, offered):
             hint = did_you_mean(choice, (*offered, "auto", "none", "any"))
             self._say(".prompt.tool_choice", f"no tool named {choice!r}{hint}")
         stop = self._config.stop_tool
-        if stop is not None and stop not in offered:
+        if stop is not None and not self._may_have(stop, offered):
             hint = did_you_mean(stop, offered)
             self._say(".stop_tool", f"the side has no tool named {stop!r}{hint}")
+
+    def _may_have(self, name: str, offered: Iterable[str]) -> bool:
+        return name in offered or any(each.claims(name) for each in self._servers.values())
 
     # ── bindings ─────────────────────────────────────────────────────────────────────────────
 

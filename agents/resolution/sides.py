@@ -13,6 +13,7 @@ from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding,
 from hubbub.agents.definitions.arguments import Arguments
 from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.hooks import RESULT_POINTS, Hook
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -90,9 +91,11 @@ class ActiveSide(Struct, frozen=True, eq=False):
     skills: Mapping[str, Skill]
     """What ``use_skill`` may call."""
     has_given: bool = False
-    """Whether some of the tools are one run's own."""
+    """Whether some of the tools are no part of the definitions: one run's own, or a server's."""
     may_ask: bool = False
     """Whether calls of some tool need a person's approval, or are carried out elsewhere."""
+    servers: tuple[McpServer, ...] = ()
+    """The servers whose tools the model may call, as far as they are known (``with_listed``)."""
 
     @property
     def is_frame(self) -> bool:
@@ -113,6 +116,12 @@ class ActiveSide(Struct, frozen=True, eq=False):
         if name == USE_SKILL and self.skills:
             return passthrough(self.skills, arguments)
         return self.tools.get(name)
+
+    def server_of(self, name: str) -> McpServer | None:
+        """The server whose tool a name that is not offered would be."""
+        if name in self.offered:
+            return None
+        return next((each for each in self.servers if each.claims(name)), None)
 
     @property
     def gates(self) -> frozenset[str]:

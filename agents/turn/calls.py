@@ -131,6 +131,9 @@ def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
     if call.name not in side.tools and call.name not in side.offered:
         if call.name == USE_SKILL and side.is_skill:
             return "a skill cannot use skills; do it yourself, or complete and say what is missing"
+        if (server := side.server_of(call.name)) is not None:
+            what = f"the server {server.name!r} lists no tool {call.name!r}"
+            return f"{what} now; use another tool, or go on without it"
         known = ", ".join(sorted(side.offered)) or "none"
         return f"there is no tool named {call.name!r}; available tools: {known}"
     if call.name == INTERRUPT and not thread.converses:

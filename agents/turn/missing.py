@@ -43,7 +43,11 @@ def find_missing(thread: Thread, agent: str, definitions: Definitions) -> Resume
             return ResumeProblem("prompt gone", f"{problem}; {_BACK}")
     side = definitions.find_side(agent, thread.acts_as)
     for call in thread.open.calls if thread.open is not None and side is not None else ():
-        known = side is not None and (call.name in side.tools or call.name in side.offered)
+        known = side is not None and (
+            call.name in side.tools
+            or call.name in side.offered
+            or side.server_of(call.name) is not None  # Which is told to the model.
+        )
         is_due = call.status == "started" or call.is_approved or call.asks == "approval"
         if is_due and call.status != "done" and not known:
             problem = f"agent {agent!r} was running {call.name!r}, a tool it no longer has"

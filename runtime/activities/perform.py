@@ -127,6 +127,8 @@ class Performer(Protocol):
 
     def receiving_side(self, side: ActiveSide) -> ActiveSide: ...
 
+    def listed_side(self, side: ActiveSide) -> ActiveSide: ...
+
     def record(self, event: Event, done: Callable[[], None] | None) -> None: ...
 
 
@@ -327,6 +329,9 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         await services.hub.ports.clock.sleep(activity.delay)
     deltas = Deltas(services.hub, at.work, activity, at.thread.turn, side)
     try:
+        if side.servers:
+            await services.servers.settled(side.servers)
+            side = at.side = at.run.listed_side(side)
         model = (
             services.catalog.model(side.prompt.model)
             if side.is_plain

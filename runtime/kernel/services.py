@@ -18,6 +18,7 @@ from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.returns import Returns
 from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.kernel.tool_servers import ToolServers
 
 __all__ = ["Services", "definition_of"]
 
@@ -34,6 +35,8 @@ class Services:
     budgets: TreeBudgets
     timers: Timers
     phase: Phase
+    servers: ToolServers
+    """Whose tools there are, besides those of the definitions."""
     returns: Returns = field(default_factory=Returns)
 
 

@@ -96,7 +96,7 @@ class ModelRun:
     ) -> None:
         self._shared = shared
         self._services = shared.services
-        self._definitions = shared.services.definitions
+        self._definitions = shared.services.servers.definitions
         if thread.tools:
             self._definitions = self._definitions.with_tools(thread.tools)
         self._keeper = shared.keeper
@@ -325,7 +325,7 @@ class ModelRun:
             self.is_answer_under_way = True
         side = self.side
         if thread.tools is not before.tools:
-            self._definitions = self._services.definitions.with_tools(thread.tools)
+            self._definitions = self._services.servers.definitions.with_tools(thread.tools)
             self._find_side()
         elif side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
@@ -386,6 +386,12 @@ class ModelRun:
         origin = self.thread.origin
         which = "side_a" if self.thread.phase == "new" else origin.receives
         return self._definitions.find_side(side.agent, which) or side
+
+    def listed_side(self, side: ActiveSide) -> ActiveSide:
+        """The side with the tools that its servers list now; they hold until the next step."""
+        self._definitions = self._services.servers.definitions.with_tools(self.thread.tools)
+        self._find_side()
+        return self.side or side
 
     def _find_side(self) -> None:
         thread = self.thread

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
+from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import Model
@@ -64,6 +65,9 @@ class ModelSession:
             raise BadValue(
                 "tools", f"{', '.join(asking)}: a conversation in code waits for nobody; {remedy}"
             )
+        if servers := [each.name for each in tools if isinstance(each, McpServer)]:
+            remedy = "give them to an agent and spawn that"
+            raise BadValue("tools", f"{', '.join(servers)}: a server is an agent's; {remedy}")
         prompt = PromptDefinition(
             name=_NAME, prompt=system, model=model, tools=tools,
             parallel_tool_calls=parallel_tool_calls,
@@ -155,6 +159,10 @@ class ModelSession:
 
     def receiving_side(self, side: ActiveSide) -> ActiveSide:
         """Its one side."""
+        return side
+
+    def listed_side(self, side: ActiveSide) -> ActiveSide:
+        """The same: it has no servers."""
         return side
 
     def record(self, event: Event, done: Callable[[], None] | None) -> None:

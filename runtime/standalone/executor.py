@@ -39,10 +39,13 @@ from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.kernel.tool_servers import NoToolServers
 from hubbub.runtime.standalone.no_hub import NoHub
 from hubbub.runtime.standalone.turn import FrameTurn, Say, forget_ended
 
 __all__ = ["AgentExecutor", "execute_turn"]
+
+_NO_SERVERS: Final = "a server is connected to by a Runtime only"
 
 _HERE: Final = AgentContext()
 
@@ -75,7 +78,9 @@ class AgentExecutor:
     ) -> None:
         agents = tuple(agents)
         definitions = Definitions(agents, prompts, tools, (), skills)
-        if problems := list(env_problems("env", env or {})):
+        problems = list(env_problems("env", env or {}))
+        problems += (f"mcp {name!r}: {_NO_SERVERS}" for name in definitions.servers)
+        if problems:
             raise DefinitionError("executor", problems)
         if not agents:
             raise DefinitionError("executor", ["agents: give at least one"])
@@ -94,6 +99,7 @@ class AgentExecutor:
             budgets,
             Timers(self.ports.clock),
             Phase(hub.tasks.home),
+            NoToolServers(definitions),
         )
 
     async def __aenter__(self) -> Self:

@@ -127,6 +127,9 @@ class FrameTurn:
     def receiving_side(self, side: ActiveSide) -> ActiveSide:
         return side
 
+    def listed_side(self, side: ActiveSide) -> ActiveSide:
+        return side
+
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Fold an event of a tool's."""
         self._session.fold(structs.replace(event, at=self._services.hub.ports.clock.now()))

@@ -161,6 +161,8 @@ class Loader:
                 raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")
             lane = await families.lane_of(loaded)
             await families.load(loaded)
+            if loaded.info.status in ("active", "waiting"):
+                await self._servers_settled(loaded.info.agent)
         except Exception as error:
             self.loading.pop(run_id, None)
             self._leave_broken(run_id, error)
@@ -180,6 +182,12 @@ class Loader:
             self._leave_broken(run_id, error)
         if self._trials.is_on:
             self._trials.seen(run_id)
+
+    async def _servers_settled(self, agent: str) -> None:
+        """Wait for the tools of a run at work: which of its calls may be made again, they say."""
+        servers = [x for side in self._definitions.sides_of(agent) for x in side.servers]
+        if servers:
+            await self._shared.services.servers.settled(tuple(servers))
 
     async def _read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
         """A run as the journal has it; with its thread, if that was known up to a point."""

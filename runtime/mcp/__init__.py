@@ -1,0 +1,11 @@
+"""Tools of MCP servers: connections that belong to a runtime, and what their tools are.
+
+    servers.py     all servers of a runtime; which tools there are just now
+    connection.py  one server: opened, followed and closed in one task, and opened again
+    server_call.py one call, between the run that makes it and the connection
+    opening.py     a client of the SDK for a command, an address, or an object
+    listing.py     what a server lists, made into tools
+    schema_check.py, results.py, elicitation.py: arguments, results, questions to users
+
+Only this room imports the SDK, ``mcp``, and not before a runtime that has such servers is entered.
+"""

@@ -1,0 +1,378 @@
+"""``Connection``: one server, from the opening of a runtime to its end.
+
+    ┌─► starting ─► open: follows the list, performs calls ─► down ─┐
+    └────────────── a growing pause, or somebody calls ◄────────────┘
+
+One task opens the client, uses it and closes it; calls are tasks within it.  What is known of the
+server's tools stays known while it is down: a model's list of tools does not change for that, and
+a call says that the server is not there.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from typing import Any, Final, Literal
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup, TaskStatus
+from mcp import Client
+from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import structs
+
+from hubbub.agents.definitions.mcp_server import McpServer
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.agents.definitions.tools import ToolError, ToolResult, error_text
+from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
+from hubbub.hub.logs import log
+from hubbub.hub.masking import Masker
+from hubbub.hub.ports import Ports
+from hubbub.hub.tasks.raised import is_contained
+from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused
+from hubbub.runtime.mcp.listing import Listing, listing_of
+from hubbub.runtime.mcp.opening import Told, opened
+from hubbub.runtime.mcp.pages import listed_tools
+from hubbub.runtime.mcp.results import result_of
+from hubbub.runtime.mcp.server_call import ServerCall
+
+__all__ = ["Connection", "State"]
+
+State = Literal["new", "starting", "open", "down", "closed"]
+
+LIST_SECONDS: Final = 30.0
+LISTEN_SECONDS: Final = 5.0
+MIN_PAUSE: Final = 1.0
+MAX_PAUSE: Final = 60.0
+LASTING: Final = 60.0
+"""Seconds after which a connection that ends has been a good one."""
+
+_CALL: ContextVar[ServerCall] = ContextVar("hubbub_mcp_call")
+"""The call that a task of the SDK works for."""
+
+LIST_CHANGED: Final = "notifications/tools/list_changed"
+MAYBE: Final = "it may or may not have had its effect"
+
+
+class Connection:
+    """Opens, follows and calls one server."""
+
+    def __init__(
+        self,
+        server: McpServer,
+        ports: Ports,
+        changed: Callable[[], None],
+        missed: Callable[[str, str], None],
+    ) -> None:
+        self.server = server
+        self.state: State = "new"
+        self.listing = Listing()
+        self.problem = ""
+        """Why the server is down."""
+        self.protocol = ""
+        self._ports = ports
+        self._changed = changed
+        """Called when the list is another one."""
+        self._missed = missed
+        """Called with name and problem, once whenever the server turns out not to be there."""
+        self._is_missed = False
+        self._mask = Masker(server.secrets)
+        self._has_tried = False
+        self._is_old = server.protocol == "2025"
+        """Whether it is spoken to by the older protocol from the start."""
+        self._doubts = 0
+        """How often the list may have changed, or the server may have gone."""
+        self._settled_doubts = 0
+        """How many of these the last list has answered."""
+        self._has_ended = False
+        self._closing = anyio.Event()
+        self._is_exclusive = False
+        """Whether one call is made at a time: else nobody could say for which one it asks."""
+        self._lock = anyio.Lock()
+        self._woken = anyio.Event()
+        self._moved = anyio.Event()
+        self._group: TaskGroup | None = None
+        self._client: Client | None = None
+        self._calls: list[ServerCall] = []
+
+    # ── what runs see ────────────────────────────────────────────────────────────────────────
+
+    async def settled(self) -> None:
+        """Return when what the server lists is known, or that it is not there."""
+        with anyio.move_on_after(self.server.start_timeout):
+            while self._is_unsettled:
+                await self._moved.wait()
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._doubts > self._settled_doubts
+
+    @property
+    def _is_unsettled(self) -> bool:
+        if self.state == "open":
+            return self._is_stale
+        return self.state in ("new", "starting") and not self._has_tried
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], state: RunState) -> ToolResult:
+        """Have the server carry a call out; raises ``ToolError``."""
+        await self._opened()
+        if self._group is None:
+            why = f": {self.problem}" if self.problem else ""
+            raise ToolError(f"the MCP server {self.server.name!r} is not connected{why}")
+        call = ServerCall(tool, arguments, state.run_id)
+        self._calls.append(call)
+        self._group.start_soon(self._perform, call)
+
+        async def answering(asked: types.ElicitRequestParams) -> types.ElicitResult:
+            return await self._answer(asked, state)
+
+        try:
+            return await call.concluded(answering)
+        finally:
+            call.scope.cancel()
+
+    async def _opened(self) -> None:
+        """Wait for the connection where it is being made; make it where it is down."""
+        with anyio.move_on_after(self.server.start_timeout):
+            if self.state == "down":
+                self._wake()
+                await self._moved.wait()
+            while self.state in ("new", "starting"):
+                await self._moved.wait()
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Keep the server connected until ``close``."""
+        failures = 0
+        try:
+            while not self._closing.is_set():
+                began = self._ports.clock.monotonic()
+                problem = await self._once()
+                if self._closing.is_set():
+                    return
+                lasted = self._ports.clock.monotonic() - began
+                failures = 0 if lasted >= LASTING else failures + 1
+                self._is_down(problem)
+                await self._pause(failures)
+        finally:
+            self._move("closed")
+
+    def close(self) -> None:
+        """End it, in order."""
+        self._closing.set()
+        self._woken.set()
+
+    async def gone(self) -> None:
+        """Return when it has ended."""
+        while self.state != "closed":
+            await self._moved.wait()
+
+    async def _pause(self, failures: int) -> None:
+        seconds = min(MAX_PAUSE, 2.0 ** min(failures, 10)) * (0.5 + self._ports.ids.random() / 2)
+        self._woken = anyio.Event()
+        with anyio.move_on_after(min(MIN_PAUSE, seconds)):
+            await self._closing.wait()
+        with anyio.move_on_after(seconds - MIN_PAUSE):
+            await self._woken.wait()
+
+    async def _once(self) -> str:
+        """Be connected once; returns why it is over."""
+        self._move("starting")
+        self._has_ended = False
+        told = Told(self._ended, self._notified, self._elicit)
+        try:
+            with anyio.fail_after(self.server.start_timeout) as starting:
+                async with opened(self.server, told, is_old=self._is_old) as client:
+                    await self._serve(client, starting)
+            problem = "the connection has ended"
+        except TimeoutError:
+            problem = f"it did not answer within {self.server.start_timeout:g} s"
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            problem = error_text(error)
+        finally:
+            if self._client is None and self.server.protocol == "auto":
+                self._is_old = not self._is_old  # Some cannot bear to be asked for the newer one.
+            self._client = self._group = None
+            for call in self._calls:
+                call.finish(_ended())
+            self._calls.clear()
+        return f"{problem}\n{told.tail}".strip()
+
+    async def _serve(self, client: Client, starting: anyio.CancelScope) -> None:
+        """Follow the list and perform calls until the connection ends."""
+        async with anyio.create_task_group() as group:
+            await group.start(self._follow, client)
+            await self._list(client)
+            starting.deadline = math.inf
+            self.protocol = client.protocol_version
+            self._client, self._group = client, group
+            self._has_tried = True
+            self.problem = ""
+            self._is_missed = False
+            self._move("open")
+            while not (self._has_ended or self._closing.is_set()):
+                if self._is_stale:
+                    with anyio.fail_after(LIST_SECONDS):
+                        await self._list(client)
+                    self._moved.set()
+                    self._moved = anyio.Event()
+                else:
+                    await self._woken.wait()
+                    self._woken = anyio.Event()
+            self._group = None
+            group.cancel_scope.cancel()
+
+    def _is_down(self, problem: str) -> None:
+        self.problem = self._mask(problem)
+        self._has_tried = True
+        self._move("down")
+        if not self._is_missed:
+            self._is_missed = True
+            log.warning("mcp.down", server=self.server.name, problem=self.problem)
+            self._missed(self.server.name, self.problem)
+
+    def _move(self, state: State) -> None:
+        self.state = state
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+    def _ended(self) -> None:
+        self._has_ended = True
+        self._wake()
+
+    # ── the list ─────────────────────────────────────────────────────────────────────────────
+
+    async def _list(self, client: Client) -> None:
+        doubts = self._doubts
+        found = listing_of(self.server, await listed_tools(client), self.call)
+        self._settled_doubts = doubts
+        if found.problems != self.listing.problems:
+            for problem in found.problems[:20]:
+                log.warning("mcp.tool_left_out", server=self.server.name, problem=problem)
+        if found.source != self.listing.source:
+            self.listing = found
+            self._changed()
+        elif found.problems != self.listing.problems:
+            # The same tools as before: what models are shown does not change.
+            self.listing = structs.replace(self.listing, problems=found.problems)
+
+    def _doubt(self) -> None:
+        """The list is to be read again, which shows whether the server is there, too."""
+        self._doubts += 1
+        self._wake()
+
+    def _notified(self, method: str) -> None:
+        if method == LIST_CHANGED:
+            self._doubt()
+
+    async def _follow(self, client: Client, *, task_status: TaskStatus[None]) -> None:
+        """Hear of changes, where the server must be asked to tell of them."""
+        tools = client.server_capabilities.tools
+        is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not is_modern or tools is None or not tools.list_changed:
+            task_status.started()
+            return
+        has_started, pause = False, 1.0
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    with anyio.fail_after(LISTEN_SECONDS):
+                        listening = client.listen(tools_list_changed=True)
+                        changes = await stack.enter_async_context(listening)
+                    if has_started:
+                        self._doubt()
+                    else:
+                        task_status.started()
+                    has_started, pause = True, 1.0
+                    async for _ in changes:
+                        self._doubt()
+            except Exception as error:
+                words = error_text(error, self._mask)
+                log.info("mcp.listening_ended", server=self.server.name, error=words)
+            if not has_started:
+                task_status.started()
+                has_started = True
+            await self._ports.clock.sleep(pause)
+            pause = min(MAX_PAUSE, pause * 2)
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────
+
+    async def _perform(self, call: ServerCall) -> None:
+        """Make a call, in a task of the connection."""
+        with call.scope:
+            try:
+                call.finish(await self._performed(call))
+            except ToolError as error:
+                call.finish(error)
+            except BaseException as error:
+                if not is_contained(error):
+                    raise
+                self._doubt()
+                call.finish(ToolError(self._failed(error)))
+            finally:
+                call.finish(_ended())
+                if call in self._calls:
+                    self._calls.remove(call)
+
+    async def _performed(self, call: ServerCall) -> ToolResult:
+        client = self._client
+        if client is None:
+            raise ToolError("the connection has ended before the call was made")
+        _CALL.set(call)
+        async with AsyncExitStack() as stack:
+            if self._is_exclusive:
+                await stack.enter_async_context(self._lock)
+            call.is_sent = True
+            return result_of(await client.call_tool(call.tool, dict(call.arguments)))
+
+    def _failed(self, error: BaseException) -> str:
+        """What the model reads of a call that has failed."""
+        if isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:
+            return self._mask(f"the server refused the call: {error.message}")
+        return f"{error_text(error, self._mask)}; {MAYBE}"
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """The server asks; of the call for which it does, the user is asked."""
+        call = self._asking_call()
+        if call is None:
+            message = "it cannot be told whose call this is for"
+            return types.ErrorData(code=types.INVALID_REQUEST, message=message)
+        return await call.ask(params)
+
+    def _asking_call(self) -> ServerCall | None:
+        own = _CALL.get(None)
+        if own is not None and own in self._calls:
+            return own
+        # An older server does not say; what it asks must reach nobody else's user.
+        calls = [each for each in self._calls if each.is_sent and not each.is_over]
+        if len({each.run_id for each in calls}) != 1:
+            self._is_exclusive = True
+            return None
+        return calls[-1]
+
+    async def _answer(
+        self, params: types.ElicitRequestParams, state: RunState
+    ) -> types.ElicitResult:
+        asked = elicitation_of(self.server.name, params)
+        try:
+            try:
+                answer = await state.ask(asked.text, options=asked.options, schema=asked.schema)
+            except BadValue:  # A schema of a kind that no answer can be checked by.
+                answer = await state.ask(asked.text, options=asked.options)
+        except (PromptClosed, PromptTimeout) as error:
+            return refused(error)
+        return answer_of(asked, answer)
+
+
+def _ended() -> ToolError:
+    return ToolError(f"the connection has ended during the call; {MAYBE}")

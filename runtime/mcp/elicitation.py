@@ -1,0 +1,104 @@
+"""What a server asks of a user, as a question of the run whose call it works on, and back.
+
+one property of a form    the answer is its value
+several                   the answer is a JSON object
+none, or an address       ``accept`` or ``decline``
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import mcp_types as types
+from msgspec import Struct
+
+from hubbub.hub.errors import PromptClosed, PromptTimeout
+from hubbub.hub.texts import readable
+
+__all__ = ["CANCELLED", "Elicitation", "answer_of", "elicitation_of", "refused"]
+
+ACCEPT: Final = "accept"
+DECLINE: Final = "decline"
+CANCELLED: Final = types.ElicitResult(action="cancel")
+MAX_QUESTION: Final = 4_000
+_KEPT: Final = (
+    "type", "title", "description", "default", "minimum", "maximum", "minLength", "maxLength",
+    "minItems", "maxItems", "format",
+)  # fmt: skip
+
+
+class Elicitation(Struct, frozen=True):
+    """A question for ``RunState.ask``."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    name: str = ""
+    """The one property that is asked for, if it is one."""
+    is_form: bool = False
+
+
+def elicitation_of(server: str, asked: types.ElicitRequestParams) -> Elicitation:
+    """The question that a server's request is."""
+    text = f"{server} asks: {readable(asked.message[:MAX_QUESTION])}"
+    if isinstance(asked, types.ElicitRequestURLParams):
+        url = readable(asked.url[:MAX_QUESTION])
+        return Elicitation(f"{text}\nIt wants you to visit {url}", (ACCEPT, DECLINE))
+    given = asked.requested_schema.get("properties", {})
+    fields = {str(name): _field(each) for name, each in given.items() if isinstance(each, dict)}
+    if not fields:
+        return Elicitation(text, (ACCEPT, DECLINE), is_form=True)
+    if len(fields) == 1:
+        ((name, schema),) = fields.items()
+        options = tuple(str(each) for each in schema.get("enum", ()))
+        if schema.get("type") == "boolean":
+            options = ("true", "false")
+        label = schema.get("description") or schema.get("title") or name
+        asks = f"{text}\n{readable(str(label)[:MAX_QUESTION])}"
+        return Elicitation(asks, options, schema, name, is_form=True)
+    required = asked.requested_schema.get("required", ())
+    whole = {
+        "type": "object",
+        "properties": fields,
+        "required": [name for name in fields if isinstance(required, list) and name in required],
+    }
+    names = readable(", ".join(fields)[:MAX_QUESTION])
+    return Elicitation(f"{text}\nAnswer by a JSON object of: {names}", (), whole, is_form=True)
+
+
+def _field(schema: dict[str, Any]) -> dict[str, Any]:
+    """A property in the words that a question's schema may use."""
+    made: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
+    if choices := _choices(schema):
+        made["enum"] = choices
+    if isinstance(items := schema.get("items"), dict):
+        made["items"] = {"type": "string"}
+        if choices := _choices(items):
+            made["items"]["enum"] = choices
+    return made
+
+
+def _choices(schema: dict[str, Any]) -> list[str]:
+    """What may be chosen, however it is written."""
+    listed = schema.get("enum")
+    if not isinstance(listed, list):
+        parts = schema.get("oneOf") or schema.get("anyOf")
+        parts = parts if isinstance(parts, list) else []
+        listed = [each.get("const") for each in parts if isinstance(each, dict)]
+    return [each for each in listed if isinstance(each, str)]
+
+
+def answer_of(asked: Elicitation, answer: Any) -> types.ElicitResult:
+    """What the server is told of a user's answer."""
+    if not asked.is_form or asked.schema is None:
+        if str(answer).strip().lower() != ACCEPT:
+            return types.ElicitResult(action="decline")
+        return types.ElicitResult(action="accept", content={} if asked.is_form else None)
+    content = {asked.name: answer} if asked.name else answer
+    return types.ElicitResult(action="accept", content=content)
+
+
+def refused(error: PromptClosed | PromptTimeout) -> types.ElicitResult:
+    """What it is told where there was no answer."""
+    if isinstance(error, PromptClosed) and error.reason.startswith("denied"):
+        return types.ElicitResult(action="decline")
+    return CANCELLED

@@ -1,0 +1,145 @@
+"""``Listing``: the tools that a server lists, as prompts get them.
+
+A list is another one's word: names that providers would refuse, schemas that are none, ten
+thousand tools, the same name twice.  What cannot be used is left out, and said; the rest is sorted
+by name, so that the same tools always make the same list.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from hubbub.agents.definitions.mcp_server import McpServer
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.agents.definitions.schema import plain_json
+from hubbub.agents.definitions.tools import Tool, ToolResult
+from hubbub.agents.model import ToolSpec
+from hubbub.hub.near_misses import shown
+from hubbub.hub.texts import text_problem
+from hubbub.runtime.mcp.schema_check import ServerArguments
+
+__all__ = ["Call", "ListedTool", "Listing", "listing_of"]
+
+MAX_SCHEMA_BYTES: Final = 64 << 10
+MAX_DESCRIPTION: Final = 10_000
+MAX_TOOL_NAME: Final = 64
+"""What providers allow."""
+
+Call = Callable[[str, Mapping[str, Any], RunState], Awaitable[ToolResult]]
+"""Calls the tool that the server calls so."""
+
+
+class ListedTool(Struct, frozen=True):
+    """A tool as a server lists it; nothing of it has been checked."""
+
+    name: str
+    description: str
+    schema: Any
+    repeatable: bool
+    """Whether the server says that a call may be made again."""
+
+
+class Listing(Struct, frozen=True, eq=False):
+    """What prompts get of a server's tools, and what was left out."""
+
+    tools: tuple[Tool[..., Any], ...] = ()
+    source: tuple[ListedTool, ...] = ()
+    """What the tools are made of."""
+    problems: tuple[str, ...] = ()
+
+
+def listing_of(server: McpServer, listed: Iterable[ListedTool], call: Call) -> Listing:
+    """The tools of a list.  Two lists of the same tools have the same ``source``."""
+    problems: list[str] = []
+    chosen: dict[str, ListedTool] = {}
+
+    def order(tool: ListedTool) -> tuple[bool, str]:
+        # A name that is used as it is has precedence over one that was changed to be it.
+        return _shown_name(server, tool.name) != server.prefix + tool.name, tool.name
+
+    for each in sorted(listed, key=order):
+        if not server.admits(each.name):
+            continue
+        name = _shown_name(server, each.name)
+        if name in chosen:
+            problems.append(f"{shown(each.name)}: {name!r} is another tool's name already")
+        elif problem := next(_tool_problems(each), ""):
+            problems.append(f"{shown(each.name)}: {problem}")
+        else:
+            chosen[name] = each
+    names = sorted(chosen)
+    if len(names) > server.max_tools:
+        problems.append(
+            f"{len(names):,} tools are too many: those after the first {server.max_tools} by name "
+            "are left out; choose by allow=…, or give max_tools=…"
+        )
+        del names[server.max_tools :]
+    return Listing(
+        tools=tuple(_tool(server, name, chosen[name], call) for name in names),
+        source=tuple(chosen[name] for name in names),
+        problems=tuple(problems),
+    )
+
+
+def _shown_name(server: McpServer, name: str) -> str:
+    """A tool's name as models see it."""
+    return (server.prefix + re.sub(r"[^a-zA-Z0-9_-]", "_", name))[:MAX_TOOL_NAME]
+
+
+def _tool_problems(tool: ListedTool) -> Iterator[str]:
+    if not tool.name:
+        yield "it has no name"
+    if problem := text_problem(tool.description):
+        yield f"its description: {problem}"
+    schema = tool.schema
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        yield "its schema is not one of an object"
+        return
+    if not isinstance(schema.get("properties", {}), dict):
+        yield "the properties of its schema are no mapping"
+    try:
+        if len(msgspec.json.encode(plain_json(schema, ""))) > MAX_SCHEMA_BYTES:
+            yield f"its schema is longer than {MAX_SCHEMA_BYTES:,} bytes"
+    except Exception as problem:
+        yield f"its schema: {problem}"
+        return
+    if far := next(_far_references(schema), ""):
+        yield f"its schema refers to {shown(far)}, which is elsewhere"
+
+
+def _far_references(part: Any) -> Iterator[str]:
+    """The references that lead out of a schema."""
+    if isinstance(part, list):
+        for each in part:
+            yield from _far_references(each)
+    elif isinstance(part, dict):
+        for key, each in part.items():
+            if key == "$ref" and isinstance(each, str) and not each.startswith("#"):
+                yield each
+            yield from _far_references(each)
+
+
+def _tool(server: McpServer, name: str, tool: ListedTool, call: Call) -> Tool[..., Any]:
+    given = {key: each for key, each in plain_json(tool.schema, "").items() if key != "$schema"}
+    schema = {**given, "type": "object", "properties": given.get("properties", {})}
+    description = tool.description[:MAX_DESCRIPTION]
+
+    async def at_the_server(arguments: Mapping[str, Any], state: RunState) -> ToolResult:
+        return await call(tool.name, arguments, state)
+
+    return Tool(
+        name=name,
+        description=description,
+        schema=schema,
+        timeout=server.timeout,
+        idempotent=tool.repeatable,
+        fn=at_the_server,
+        is_async=True,
+        state_parameter="state",
+        spec=ToolSpec(name=name, description=description, schema=schema),
+        _arguments=ServerArguments(name, schema),
+        approval=server.approval_of(tool.name),
+    )
