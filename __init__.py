@@ -83,7 +83,7 @@ _EXPORTS: Final = {
     ),
     "hubbub.agents.definitions.external": ("external_tool",),
     "hubbub.agents.definitions.hooks": ("Hook",),
-    "hubbub.agents.definitions.mcp_server": ("McpServer", "mcp"),
+    "hubbub.agents.mcp_server": ("McpServer", "mcp"),
     "hubbub.agents.definitions.prompt": (
         "Immediate",
         "PromptDefinition",
@@ -169,7 +169,6 @@ if TYPE_CHECKING:
     )
     from hubbub.agents.definitions.external import external_tool
     from hubbub.agents.definitions.hooks import Hook
-    from hubbub.agents.definitions.mcp_server import McpServer, mcp
     from hubbub.agents.definitions.prompt import (
         Immediate,
         PromptDefinition,
@@ -191,6 +190,7 @@ if TYPE_CHECKING:
         TurnAction,
         TurnResult,
     )
+    from hubbub.agents.mcp_server import McpServer, mcp
     from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
     from hubbub.agents.settings import ModelSettings
     from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager

@@ -15,11 +15,11 @@ import anyio.lowlevel
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.hooks import Hook
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import env_problems
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
@@ -62,9 +62,8 @@ from hubbub.runtime.kernel.live import ConversationKeeper, LiveRuns, RunKeeper
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.phase import Phase
-from hubbub.runtime.kernel.services import Services, definition_of
+from hubbub.runtime.kernel.services import NoToolServers, Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
-from hubbub.runtime.kernel.tool_servers import NoToolServers
 from hubbub.runtime.mcp.servers import McpServers, McpStatus
 from hubbub.runtime.run_access import RunAccess
 from hubbub.runtime.runs.dependencies import RunDependencies

@@ -232,8 +232,8 @@ def test_nothing_is_imported_that_is_not_declared() -> None:
     """A library that comes along with a development tool is not there for users."""
     core = {"anyio", "msgspec", "structlog", "httpx"}
     extras = {
-            "anycorn", "cronsim", "cyclopts", "markdown_it", "rich", "starlette", "trio", "uvicorn",
-            "yaml",
+            "anycorn", "cronsim", "cyclopts", "httpx2", "jsonschema", "markdown_it", "mcp",
+            "mcp_types", "referencing", "rich", "starlette", "trio", "uvicorn", "yaml",
         }  # fmt: skip
     if_there = {"sniffio"}  # anyio asks it, where another package has brought it.
     root = Path(__file__).parent.parent

@@ -5,7 +5,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.problems import (
     absent_or_named,
     id_problems,
@@ -24,6 +23,7 @@ from hubbub.agents.definitions.variables import (
     placeholders,
     variable_problems,
 )
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError

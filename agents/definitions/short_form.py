@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError

@@ -32,7 +32,6 @@ from hubbub.agents.definitions.agent import (
 )
 from hubbub.agents.definitions.built_in import USE_AGENT
 from hubbub.agents.definitions.hooks import Hook
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import (
     Immediate,
     PromptDefinition,
@@ -43,6 +42,7 @@ from hubbub.agents.definitions.schema import plain_json, read_schema
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.packaging.format import (
     FORMAT,
     MAX_PARTS,

@@ -18,10 +18,10 @@ from msgspec import structs
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.built_in import BUILT_IN
 from hubbub.agents.definitions.hooks import Hook
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.given_tools import made_of, refusal_of_seed, with_given
 from hubbub.agents.resolution.listed_tools import with_listed
 from hubbub.agents.resolution.reached import with_reached

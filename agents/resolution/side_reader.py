@@ -38,11 +38,11 @@ from hubbub.agents.definitions.built_in import (
     USE_SKILL,
 )
 from hubbub.agents.definitions.hooks import Hook, by_point
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import Immediate, PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.schema import read_schema
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.resolution.sides import (
     DEFAULT_MAX_STEPS,

@@ -13,11 +13,11 @@ from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding,
 from hubbub.agents.definitions.arguments import Arguments
 from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.hooks import RESULT_POINTS, Hook
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import ToolSpec, parse_arguments
 
 __all__ = [

@@ -127,7 +127,7 @@ class Performer(Protocol):
 
     def receiving_side(self, side: ActiveSide) -> ActiveSide: ...
 
-    def listed_side(self, side: ActiveSide) -> ActiveSide: ...
+    def listed_side(self) -> ActiveSide | None: ...
 
     def record(self, event: Event, done: Callable[[], None] | None) -> None: ...
 
@@ -331,7 +331,7 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
     try:
         if side.servers:
             await services.servers.settled(side.servers)
-            side = at.side = at.run.listed_side(side)
+            side = at.side = at.run.listed_side() or side
         model = (
             services.catalog.model(side.prompt.model)
             if side.is_plain

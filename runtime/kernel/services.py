@@ -6,9 +6,11 @@ knows nothing of either.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.spawned import NamedAgent
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
@@ -18,9 +20,33 @@ from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.returns import Returns
 from hubbub.runtime.kernel.timers import Timers
-from hubbub.runtime.kernel.tool_servers import ToolServers
 
-__all__ = ["Services", "definition_of"]
+__all__ = ["NoToolServers", "Services", "ToolServers", "definition_of"]
+
+
+class ToolServers(Protocol):
+    """Says which tools there are just now."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions, with the tools that the servers list."""
+        ...
+
+    async def settled(self, servers: tuple[McpServer, ...]) -> None:
+        """Return when each of these has said what it lists, has failed, or has had its time."""
+        ...
+
+
+class NoToolServers:
+    """None at all."""
+
+    __slots__ = ("definitions",)
+
+    def __init__(self, definitions: Definitions) -> None:
+        self.definitions = definitions
+
+    async def settled(self, servers: tuple[McpServer, ...]) -> None:
+        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``Connection``: one server, from the opening of a runtime to its end.
+"""``ServerConnection``: one server, from the opening of a runtime to its end.
 
     ┌─► starting ─► open: follows the list, performs calls ─► down ─┐
     └────────────── a growing pause, or somebody calls ◄────────────┘
@@ -23,22 +23,23 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import ToolError, ToolResult, error_text
+from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker
 from hubbub.hub.ports import Ports
+from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused
-from hubbub.runtime.mcp.listing import Listing, listing_of
+from hubbub.runtime.mcp.listing import ServerListing, listing_of
 from hubbub.runtime.mcp.opening import Told, opened
 from hubbub.runtime.mcp.pages import listed_tools
 from hubbub.runtime.mcp.results import result_of
 from hubbub.runtime.mcp.server_call import ServerCall
 
-__all__ = ["Connection", "State"]
+__all__ = ["ServerConnection", "State"]
 
 State = Literal["new", "starting", "open", "down", "closed"]
 
@@ -56,7 +57,7 @@ LIST_CHANGED: Final = "notifications/tools/list_changed"
 MAYBE: Final = "it may or may not have had its effect"
 
 
-class Connection:
+class ServerConnection:
     """Opens, follows and calls one server."""
 
     def __init__(
@@ -68,7 +69,7 @@ class Connection:
     ) -> None:
         self.server = server
         self.state: State = "new"
-        self.listing = Listing()
+        self.listing = ServerListing()
         self.problem = ""
         """Why the server is down."""
         self.protocol = ""
@@ -123,7 +124,7 @@ class Connection:
             raise ToolError(f"the MCP server {self.server.name!r} is not connected{why}")
         call = ServerCall(tool, arguments, state.run_id)
         self._calls.append(call)
-        self._group.start_soon(self._perform, call)
+        start_in(self._group, self._perform(call))
 
         async def answering(asked: types.ElicitRequestParams) -> types.ElicitResult:
             return await self._answer(asked, state)

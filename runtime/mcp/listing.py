@@ -1,4 +1,4 @@
-"""``Listing``: the tools that a server lists, as prompts get them.
+"""``ServerListing``: the tools that a server lists, as prompts get them.
 
 A list is another one's word: names that providers would refuse, schemas that are none, ten
 thousand tools, the same name twice.  What cannot be used is left out, and said; the rest is sorted
@@ -12,16 +12,17 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.agents.definitions.mcp_server import McpServer
+from hubbub.agents.definitions.approval import Approval
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.schema import plain_json
 from hubbub.agents.definitions.tools import Tool, ToolResult
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import ToolSpec
 from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 from hubbub.runtime.mcp.schema_check import ServerArguments
 
-__all__ = ["Call", "ListedTool", "Listing", "listing_of"]
+__all__ = ["Call", "ListedTool", "ServerListing", "listing_of"]
 
 MAX_SCHEMA_BYTES: Final = 64 << 10
 MAX_DESCRIPTION: Final = 10_000
@@ -42,7 +43,7 @@ class ListedTool(Struct, frozen=True):
     """Whether the server says that a call may be made again."""
 
 
-class Listing(Struct, frozen=True, eq=False):
+class ServerListing(Struct, frozen=True, eq=False):
     """What prompts get of a server's tools, and what was left out."""
 
     tools: tuple[Tool[..., Any], ...] = ()
@@ -51,7 +52,7 @@ class Listing(Struct, frozen=True, eq=False):
     problems: tuple[str, ...] = ()
 
 
-def listing_of(server: McpServer, listed: Iterable[ListedTool], call: Call) -> Listing:
+def listing_of(server: McpServer, listed: Iterable[ListedTool], call: Call) -> ServerListing:
     """The tools of a list.  Two lists of the same tools have the same ``source``."""
     problems: list[str] = []
     chosen: dict[str, ListedTool] = {}
@@ -77,7 +78,7 @@ def listing_of(server: McpServer, listed: Iterable[ListedTool], call: Call) -> L
             "are left out; choose by allow=…, or give max_tools=…"
         )
         del names[server.max_tools :]
-    return Listing(
+    return ServerListing(
         tools=tuple(_tool(server, name, chosen[name], call) for name in names),
         source=tuple(chosen[name] for name in names),
         problems=tuple(problems),
@@ -122,6 +123,13 @@ def _far_references(part: Any) -> Iterator[str]:
             yield from _far_references(each)
 
 
+def _approval(server: McpServer, tool: str) -> Approval | None:
+    asks = server.asks_about(tool)
+    if isinstance(asks, bool):
+        return Approval(None, server.approval_timeout) if asks else None
+    return Approval(asks, server.approval_timeout)
+
+
 def _tool(server: McpServer, name: str, tool: ListedTool, call: Call) -> Tool[..., Any]:
     given = {key: each for key, each in plain_json(tool.schema, "").items() if key != "$schema"}
     schema = {**given, "type": "object", "properties": given.get("properties", {})}
@@ -141,5 +149,5 @@ def _tool(server: McpServer, name: str, tool: ListedTool, call: Call) -> Tool[..
         state_parameter="state",
         spec=ToolSpec(name=name, description=description, schema=schema),
         _arguments=ServerArguments(name, schema),
-        approval=server.approval_of(tool.name),
+        approval=_approval(server, tool.name),
     )

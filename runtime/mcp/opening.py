@@ -17,7 +17,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.message import SessionMessage
 from mcp_types import Implementation, JSONRPCNotification, ToolListChangedNotification
 
-from hubbub.agents.definitions.mcp_server import McpServer
+from hubbub.agents.mcp_server import McpServer
+from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import Secret
 
 __all__ = ["Told", "opened", "target_problem"]
@@ -119,7 +120,7 @@ class _Watched:
 
     async def __aenter__(self) -> Streams:
         read, write = await self._transport.__aenter__()
-        if self._errlog is not None and self._errlog is not sys.stderr:
+        if self._errlog is not None:
             self._errlog.close()  # The server has it now, and nobody else: its end is seen.
         return _WatchedStream(read, self._told), write
 
@@ -185,14 +186,15 @@ class _WatchedStream:
 async def _errors(told: Told) -> AsyncIterator[TextIO]:
     """Where a command writes its standard error: of that the end is kept."""
     if sys.platform == "win32":  # Pipes cannot be waited for there.
-        yield sys.stderr
+        with os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") as nowhere:
+            yield nowhere
         return
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     errlog = os.fdopen(writing, "w")
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_keep_tail, reading, told)
+            start_in(group, _keep_tail(reading, told))
             yield errlog
             group.cancel_scope.cancel()
     finally:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from msgspec import Struct
 
-from hubbub.agents.definitions.mcp_server import McpServer
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.listed_tools import clashes_of
 from hubbub.hub.errors import DefinitionError, MissingExtra
@@ -17,7 +17,7 @@ from hubbub.hub.logs import log
 if TYPE_CHECKING:
     from anyio import TaskHandle
 
-    from hubbub.runtime.mcp.connection import Connection
+    from hubbub.runtime.mcp.connection import ServerConnection
 
 __all__ = ["McpServers", "McpStatus"]
 
@@ -48,7 +48,7 @@ class McpServers:
         self.definitions = definitions
         self._base = definitions
         self._hub = hub
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ServerConnection] = {}
         self._tasks: list[TaskHandle[None, None]] = []
         self._say: Callable[[Event], None] = lambda event: None
         self._clashes: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ class McpServers:
         """Make the connections; raises ``MissingExtra``, and ``DefinitionError`` for an object that
         can be no server."""
         try:
-            from hubbub.runtime.mcp.connection import Connection
+            from hubbub.runtime.mcp.connection import ServerConnection
             from hubbub.runtime.mcp.opening import target_problem
         except ModuleNotFoundError as missing:
             if (missing.name or "").startswith("hubbub"):
@@ -68,7 +68,7 @@ class McpServers:
         if problems := [f"mcp {name!r}: {text}" for name, text in wrong.items() if text]:
             raise DefinitionError("runtime", problems)
         for name in sorted(used):
-            self._connections[name] = Connection(
+            self._connections[name] = ServerConnection(
                 used[name], self._hub.ports, self._changed, self._missed
             )
 

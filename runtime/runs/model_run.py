@@ -264,11 +264,8 @@ class ModelRun:
     @property
     def _lent(self) -> Mailbox | None:
         """The mailbox of the conversation, while this frame has it."""
-        return (
-            self._conversations.lent_to(self.lane, self.thread)
-            if self.thread.origin.frame
-            else None
-        )
+        is_frame = self.thread.origin.frame
+        return self._conversations.lent_to(self.lane, self.thread) if is_frame else None
 
     def _taken(self, kind: Kind) -> Taken:
         items = self.mail.take(kind, self._lent if self.thread.origin.frame else None)
@@ -325,8 +322,7 @@ class ModelRun:
             self.is_answer_under_way = True
         side = self.side
         if thread.tools is not before.tools:
-            self._definitions = self._services.servers.definitions.with_tools(thread.tools)
-            self._find_side()
+            self.listed_side()
         elif side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
         if before.prompts is not thread.prompts:
@@ -367,9 +363,8 @@ class ModelRun:
             if not self.is_careful or any(x.__class__ is e.SessionPrompt for x in commit.events):
                 self._keeper.progressed(self.lane.run_id)
         if self.hook_events and thread.phase == "ended":
-            self._shared.outcomes.changed(
-                self.lane.run_id
-            )  # Hooks hold up nobody who waits for the end.
+            # Hooks hold up nobody who waits for the end.
+            self._shared.outcomes.changed(self.lane.run_id)
         if thread.family.deferred or thread.family.booted or thread.family.starts:
             self._shared.families.forget_unstarted(commit.events)
 
@@ -387,11 +382,11 @@ class ModelRun:
         which = "side_a" if self.thread.phase == "new" else origin.receives
         return self._definitions.find_side(side.agent, which) or side
 
-    def listed_side(self, side: ActiveSide) -> ActiveSide:
+    def listed_side(self) -> ActiveSide | None:
         """The side with the tools that its servers list now; they hold until the next step."""
         self._definitions = self._services.servers.definitions.with_tools(self.thread.tools)
         self._find_side()
-        return self.side or side
+        return self.side
 
     def _find_side(self) -> None:
         thread = self.thread
@@ -447,9 +442,8 @@ class ModelRun:
 
     def outlived_restart(self) -> None:
         """Write, after a restart, that all there is to do has come as far as to wait."""
-        if self.is_careful and self._keeper.waiting_in(self.lane.run_id) >= len(
-            self._tasks.running
-        ):
+        running = len(self._tasks.running)
+        if self.is_careful and self._keeper.waiting_in(self.lane.run_id) >= running:
             self.record(e.AgentPark(waits=True), None)
 
     def keep(self, subscription: Closable) -> None:

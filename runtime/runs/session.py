@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
-from hubbub.agents.definitions.mcp_server import McpServer
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
@@ -161,9 +161,9 @@ class ModelSession:
         """Its one side."""
         return side
 
-    def listed_side(self, side: ActiveSide) -> ActiveSide:
-        """The same: it has no servers."""
-        return side
+    def listed_side(self) -> ActiveSide:
+        """Its side, which has no servers."""
+        return self.side
 
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Write an event of a tool's into the run's lane."""

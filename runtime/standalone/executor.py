@@ -37,9 +37,8 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
-from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.kernel.services import NoToolServers, Services
 from hubbub.runtime.kernel.timers import Timers
-from hubbub.runtime.kernel.tool_servers import NoToolServers
 from hubbub.runtime.standalone.no_hub import NoHub
 from hubbub.runtime.standalone.turn import FrameTurn, Say, forget_ended
 

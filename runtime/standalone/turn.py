@@ -127,8 +127,8 @@ class FrameTurn:
     def receiving_side(self, side: ActiveSide) -> ActiveSide:
         return side
 
-    def listed_side(self, side: ActiveSide) -> ActiveSide:
-        return side
+    def listed_side(self) -> ActiveSide | None:
+        return self.side
 
     def record(self, event: Event, done: Callable[[], None] | None) -> None:
         """Fold an event of a tool's."""

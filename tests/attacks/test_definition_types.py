@@ -24,6 +24,7 @@ from hubbub import (
     Hook,
     Immediate,
     ModelSettings,
+    McpServer,
     PromptDefinition,
     Resumable,
     Runtime,
@@ -36,6 +37,7 @@ from hubbub import (
     VariableDefinition,
     agent,
     external_tool,
+    mcp,
     tool,
 )
 from hubbub.agents.definitions.short_form import AgentOptions
@@ -131,6 +133,9 @@ MAKERS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Made]] = {
              lambda made: of_prompt(prompt(tools=[made]))),
     "external_tool": (external_tool, {"name": "out"},
                       lambda made: of_prompt(prompt(tools=[made]))),
+    "mcp": (mcp, {"server": "x"}, lambda made: of_prompt(prompt(tools=[made]))),
+    "McpServer": (McpServer, {"name": "x", "target": "x", "prefix": "x_"},
+                  lambda made: of_prompt(prompt(tools=[made]))),
     "agent": (lambda **given: agent(**given)(work), {"name": "a"}, of),
     "Agent": (Agent, {"name": "a", "prompt": "x", "model": model()}, of),
     "Cron": (Cron, {"uid": "u", "expression": "* * * * *", "agent": "a", "prompt": "x"},

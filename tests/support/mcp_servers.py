@@ -16,7 +16,8 @@ __all__ = ["ERAS", "Results", "listing_server", "mcp_agent", "mcp_in", "tool_of"
 ERAS = ("2026", "2025")
 """The generations of the protocol."""
 
-Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
+Answer = Callable[..., Awaitable[Any]]
+"""Of a tool's name, its arguments and, if it is told, what was asked before and answered."""
 
 
 def mcp_in(era: str, server: Any, **options: Any) -> McpServer:
@@ -58,7 +59,9 @@ def tool_of(
     )  # fmt: skip
 
 
-def listing_server(tools: Callable[[], list[types.Tool]], answer: Answer) -> Server[Any]:
+def listing_server(
+    tools: Callable[[], list[types.Tool]], answer: Answer, *, sees_answers: bool = False
+) -> Server[Any]:
     """A server that lists what it is told to and answers so."""
 
     async def list_tools(
@@ -69,7 +72,8 @@ def listing_server(tools: Callable[[], list[types.Tool]], answer: Answer) -> Ser
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> Any:
-        found = await answer(params.name, params.arguments or {})
+        asked = (params.input_responses,) if sees_answers else ()
+        found = await answer(params.name, params.arguments or {}, *asked)
         if isinstance(found, str):
             return types.CallToolResult(content=[types.TextContent(text=found)])
         return found

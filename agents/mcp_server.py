@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from hubbub.agents.definitions.approval import Approval
-from hubbub.agents.definitions.problems import keep_tuples, text_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import shown
+from hubbub.hub.texts import text_problem
 from hubbub.hub.values import Secret
 
 __all__ = ["ApprovesTools", "McpServer", "mcp"]
@@ -67,13 +66,10 @@ class McpServer(Struct, frozen=True, kw_only=True):
     protocol: Literal["auto", "2025"] = "auto"
 
     def __post_init__(self) -> None:
-        if isinstance(self.target, Iterable) and not hasattr(self.target, "__aenter__"):
-            keep_tuples(self, "target")
-        keep_tuples(self, "allow", "deny")
-        if not isinstance(self.approval, str):
-            keep_tuples(self, "approval")
-        problems = [*_problems_of(self), *text_problems("", self)]
-        if problems:
+        for field in ("target", "allow", "deny", "approval"):
+            if isinstance(value := getattr(self, field), list):
+                force_setattr(self, field, tuple(value))
+        if problems := list(_problems_of(self)):
             raise DefinitionError(f"mcp {shown(self.name)}", problems)
         force_setattr(self, "headers", {name: _as_secret(x) for name, x in self.headers.items()})
         force_setattr(self, "env", dict(self.env))
@@ -109,20 +105,16 @@ class McpServer(Struct, frozen=True, kw_only=True):
             return False
         return self.allow is None or any(fnmatchcase(tool, each) for each in self.allow)
 
-    def approval_of(self, tool: str) -> Approval | None:
-        """When a person is asked before a call of the tool runs; ``None`` for never."""
+    def asks_about(self, tool: str) -> bool | Callable[[Mapping[str, Any]], Any]:
+        """Whether a person is asked before a call of the tool runs, or what says so of its
+        arguments."""
         asks = self.approval
         if isinstance(asks, bool):
-            return Approval(None, self.approval_timeout) if asks else None
+            return asks
         if not callable(asks):
-            named = any(fnmatchcase(tool, each) for each in asks)
-            return Approval(None, self.approval_timeout) if named else None
+            return any(fnmatchcase(tool, each) for each in asks)
         function = asks
-
-        def predicate(arguments: Mapping[str, Any]) -> Any:
-            return function(tool, arguments)
-
-        return Approval(predicate, self.approval_timeout)
+        return lambda arguments: function(tool, arguments)
 
 
 def mcp(
@@ -174,8 +166,10 @@ def mcp(
     Raises ``DefinitionError`` with everything that is wrong.
     """
     made = _name_of(server) if name is None else name
+    if prefix is None:
+        prefix = f"{made}_" if isinstance(made, str) else ""
     return McpServer(
-        name=made, target=server, prefix=f"{made}_" if prefix is None else prefix, allow=allow,
+        name=made, target=server, prefix=prefix, allow=allow,
         deny=deny, env={} if env is None else env, headers={} if headers is None else headers,
         cwd=cwd, timeout=timeout, start_timeout=start_timeout, approval=approval,
         approval_timeout=approval_timeout, max_tools=max_tools, protocol=protocol,
@@ -204,6 +198,8 @@ def _problems_of(server: McpServer) -> Iterator[str]:
                 yield f"headers: {shown(each)} is no name of a header"
     if server.cwd is not None and (not isinstance(server.cwd, str) or not server.cwd):
         yield "cwd: expected the path of a folder"
+    elif server.cwd is not None:
+        yield from _text_problems("cwd", (server.cwd,))
     yield from _seconds_problems("timeout", server.timeout, may_be_none=True)
     yield from _seconds_problems("start_timeout", server.start_timeout)
     yield from _approval_problems(server.approval, server.approval_timeout)
@@ -217,6 +213,7 @@ def _problems_of(server: McpServer) -> Iterator[str]:
 
 def _target_problems(target: object) -> Iterator[str]:
     if isinstance(target, str):
+        yield from _text_problems("server", (target,))
         if _is_url(target):
             yield from _url_problems(target)
         elif "://" in target.split(" ")[0]:
@@ -224,6 +221,7 @@ def _target_problems(target: object) -> Iterator[str]:
         else:
             yield from _command_problems(target)
     elif isinstance(target, tuple):
+        yield from _text_problems("server", target)
         words = [each for each in target if isinstance(each, str)]
         if len(words) < len(target) or not words or not words[0] or "\0" in "".join(words):
             yield "server: expected the words of a command, each a text"
@@ -232,6 +230,12 @@ def _target_problems(target: object) -> Iterator[str]:
             "a class; give an object of it" if isinstance(target, type) else type(target).__name__
         )
         yield f"server: expected a command, an address, or a server object, not {what}"
+
+
+def _text_problems(path: str, texts: Iterable[object]) -> Iterator[str]:
+    for each in texts:
+        if isinstance(each, str) and (problem := text_problem(each)):
+            yield f"{path}: {problem}"
 
 
 def _command_problems(command: str) -> Iterator[str]:
@@ -260,6 +264,8 @@ def _url_problems(url: str) -> Iterator[str]:
 def _pattern_problems(path: str, names: object) -> Iterator[str]:
     if not isinstance(names, tuple) or not all(isinstance(x, str) and x for x in names):
         yield f"{path}: expected a list of names of tools"
+        return
+    yield from _text_problems(path, names)
 
 
 def _value_problems(path: str, values: object) -> Iterator[str]:
@@ -274,7 +280,7 @@ def _value_problems(path: str, values: object) -> Iterator[str]:
         else:
             text = value.reveal() if isinstance(value, Secret) else value
             # Which one it is may be a secret itself.
-            if text is None or any(ord(x) < 32 and x != "\t" for x in text):
+            if text is None or text_problem(text) or any(ord(x) < 32 and x != "\t" for x in text):
                 yield f"{path}.{ascii(name)[1:-1]}: expected a text of one line"
 
 
