@@ -41,7 +41,7 @@ from hubbub.runtime.mcp.server_call import ServerCall
 
 __all__ = ["ServerConnection", "State"]
 
-State = Literal["new", "starting", "open", "down", "closed"]
+State = Literal["new", "starting", "open", "ending", "down", "closed"]
 
 LIST_SECONDS: Final = 30.0
 LISTEN_SECONDS: Final = 5.0
@@ -136,11 +136,14 @@ class ServerConnection:
 
     async def _opened(self) -> None:
         """Wait for the connection where it is being made; make it where it is down."""
+        is_tried = False
         with anyio.move_on_after(self.server.start_timeout):
-            if self.state == "down":
-                self._wake()
-                await self._moved.wait()
-            while self.state in ("new", "starting"):
+            while self.state not in ("open", "closed"):
+                if self.state == "down":
+                    if is_tried:
+                        return
+                    is_tried = True
+                    self._wake()
                 await self._moved.wait()
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -152,6 +155,8 @@ class ServerConnection:
             while not self._closing.is_set():
                 began = self._ports.clock.monotonic()
                 problem = await self._once()
+                if self._is_old and self._has_ended and self.state == "starting":
+                    problem = await self._once()
                 if self._closing.is_set():
                     return
                 lasted = self._ports.clock.monotonic() - began
@@ -226,6 +231,7 @@ class ServerConnection:
                     await self._woken.wait()
                     self._woken = anyio.Event()
             self._group = None
+            self._move("ending")
             group.cancel_scope.cancel()
 
     def _is_down(self, problem: str) -> None:

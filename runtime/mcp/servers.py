@@ -28,9 +28,9 @@ CLOSE_SECONDS: Final = 5.0
 class McpStatus(Struct, frozen=True, kw_only=True):
     """What is known of one MCP server.
 
-    ``state`` is ``new``, ``starting``, ``open``, ``down`` or ``closed``; ``tools`` are the names
-    that models see, of the last list; ``problem`` says why it is down, ``left_out`` which tools are
-    not used, and why.
+    ``state`` is ``new``, ``starting``, ``open``, ``ending``, ``down`` or ``closed``; ``tools`` are
+    the names that models see, of the last list; ``problem`` says why it is down, ``left_out`` which
+    tools are not used, and why.
     """
 
     name: str
