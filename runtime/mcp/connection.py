@@ -221,18 +221,19 @@ class ServerConnection:
             self.problem = ""
             self._is_missed = False
             self._move("open")
-            while not (self._has_ended or self._closing.is_set()):
-                if self._is_stale:
-                    with anyio.fail_after(LIST_SECONDS):
-                        await self._list(client)
-                    self._moved.set()
-                    self._moved = anyio.Event()
-                else:
-                    await self._woken.wait()
-                    self._woken = anyio.Event()
-            self._group = None
-            self._move("ending")
-            group.cancel_scope.cancel()
+            try:
+                while not (self._has_ended or self._closing.is_set()):
+                    if self._is_stale:
+                        with anyio.fail_after(LIST_SECONDS):
+                            await self._list(client)
+                        self._move("open")
+                    else:
+                        await self._woken.wait()
+                        self._woken = anyio.Event()
+            finally:
+                self._group = None
+                self._move("ending")
+                group.cancel_scope.cancel()
 
     def _is_down(self, problem: str) -> None:
         self.problem = self._mask(problem)

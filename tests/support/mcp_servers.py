@@ -30,7 +30,8 @@ def mcp_in(era: str, server: Any, **options: Any) -> McpServer:
 
 def mcp_agent(model: Model, *servers: Any, **options: Any) -> AgentDefinition:
     """An agent with these servers' tools."""
-    return Agent("helper", "You help.", model=model, tools=servers, **options)
+    name = options.pop("name", "helper")
+    return Agent(name, "You help.", model=model, tools=servers, **options)
 
 
 def weather_server() -> MCPServer:

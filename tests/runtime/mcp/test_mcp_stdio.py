@@ -36,7 +36,7 @@ def eventually() -> Any:
 
 def command(kind: str = "", **options: Any) -> McpServer:
     options.setdefault("name", "it")
-    return mcp([sys.executable, str(SERVER), kind], **options)
+    return mcp([sys.executable, "-P", str(SERVER), kind], **options)
 
 
 async def test_a_command_is_started_and_ended_with_the_runtime() -> None:

@@ -1,0 +1,45 @@
+"""A program that is an MCP server over HTTP, on a socket that it inherits."""
+
+import sys
+
+import anyio
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+
+
+def server() -> MCPServer:
+    made = MCPServer("shop")
+
+    @made.tool()
+    async def echo(word: str) -> str:
+        """Say it again."""
+        return word
+
+    @made.tool()
+    async def token(context: Context) -> str:
+        """The caller's token."""
+        return context.request_context.request.headers.get("authorization", "none")
+
+    @made.tool()
+    async def unlock(context: Context) -> str:
+        """Show another tool."""
+
+        async def opened() -> str:
+            return "found"
+
+        made.add_tool(opened, name="opened")
+        await context.notify_tools_changed()
+        return "unlocked"
+
+    @made.tool()
+    async def wait() -> str:
+        """Never answer."""
+        await anyio.sleep_forever()
+        return ""
+
+    return made
+
+
+if __name__ == "__main__":
+    app = server().streamable_http_app()
+    uvicorn.run(app, fd=int(sys.argv[1]), log_level="warning")
