@@ -43,7 +43,7 @@ __all__ = ["ServerConnection", "State"]
 
 State = Literal["new", "starting", "open", "ending", "down", "closed"]
 
-LIST_SECONDS: Final = 30.0
+LIST_SECONDS: Final = 10.0
 LISTEN_SECONDS: Final = 5.0
 MIN_PAUSE: Final = 1.0
 MAX_PAUSE: Final = 60.0
@@ -321,9 +321,9 @@ class ServerConnection:
             except ToolError as error:
                 call.finish(error)
             except BaseException as error:
+                self._doubt()  # What is cancelled may have been waited for in vain.
                 if not is_contained(error):
                     raise
-                self._doubt()
                 call.finish(ToolError(self._failed(error)))
             finally:
                 call.finish(_ended())

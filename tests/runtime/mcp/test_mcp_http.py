@@ -90,28 +90,6 @@ async def test_a_changed_list_is_heard_of_over_http() -> None:
                     await anyio.sleep(0.01)
 
 
-async def test_a_server_that_dies_and_comes_back_is_called_again(protocol: Any) -> None:
-    model = ScriptedModel([call("shop_wait"), "It is gone."])
-    again = ScriptedModel([call("shop_echo", word="back"), "Done."])
-    with service() as shop:
-        server = mcp(shop.url, name="shop", protocol=protocol)
-        agents = [mcp_agent(model, server), mcp_agent(again, server, name="again")]
-        async with Runtime(agents, store="memory") as rt:
-            results = Results(rt.hub)
-            begun = anyio.Event()
-            rt.hub.subscribe("agent:tool:start", lambda event: begun.set())
-            run = await rt.start("helper", "Go.")
-            await begun.wait()
-            await anyio.sleep(0.2)
-            shop.kill()
-            with anyio.fail_after(30):
-                await run.result()
-            assert "it may or may not have had its effect" in results.outputs[0]
-            shop.start()
-            await rt.run("again", "Go.")
-            assert results.outputs[1] == "back"
-
-
 async def test_nobody_at_an_address_stops_no_run() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         url = f"http://127.0.0.1:{held.getsockname()[1]}/mcp"
