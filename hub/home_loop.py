@@ -8,15 +8,13 @@ What is waited for comes by the loop that opened the hub: in another one a wait 
 fork copies the memory of its process without its threads, so that in the child nothing is written.
 """
 
-import sys
 from asyncio import AbstractEventLoop
 from asyncio import _get_running_loop as running_loop
-from contextlib import suppress
-from os import _exit, getpid
+from os import getpid
 from threading import get_ident
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
-from hubbub.hub.logs import log
+from hubbub.hub.forked import end_forked
 
 __all__ = ["HomeLoop", "running_loop"]
 
@@ -103,13 +101,5 @@ class HomeLoop:
         asyncio's, at its end, takes from the parent's what wakes that, which then hears no thread
         any more: a parent that writes by one would never hear that something is written.
         """
-        if not self.is_forked:
-            return
-        code = error.code if isinstance(error, SystemExit) else error
-        if not (code is None or isinstance(code, int)):
-            log.error("process.forked_and_failed", exc_info=error)
-            code = 1
-        for name in ("stdout", "stderr"):  # What the child has printed is not lost.
-            with suppress(Exception):
-                getattr(sys, name).flush()
-        _exit(code or 0)
+        if self.is_forked:
+            end_forked(error)

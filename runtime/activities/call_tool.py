@@ -9,6 +9,7 @@ from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, ToolResult, render_failure, render_result
 from hubbub.agents.frames.activation import activated_in
+from hubbub.hub.forked import ending_forks
 from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.raised import is_contained
 
@@ -47,7 +48,7 @@ async def invoke(
         if tool.is_async:
             value = await tool.fn(**kwargs)
         else:
-            value = await offload.run(functools.partial(tool.fn, **kwargs))
+            value = await offload.run(ending_forks(functools.partial(tool.fn, **kwargs)))
             if inspect.isawaitable(value):
                 value = await value
     except BaseException as problem:

@@ -169,6 +169,8 @@ def _in_loop(hub: Hub, call: str, act: Callable[[], T]) -> T:
     """Do it in the loop's thread, and return or raise here what it does there."""
     if hub.is_current_thread:
         return act()
+    if hub.pipeline.home.is_forked:  # The loop is the parent's alone.
+        hub.pipeline.home.refuse(call)
     came: list[T] = []
     raised: list[BaseException] = []
 

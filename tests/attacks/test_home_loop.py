@@ -508,6 +508,17 @@ IN_CHILDREN: Final = {calls: 0, exits: 5, raises: 1}
 """What a forked child does in the body of the runtime, and its status."""
 
 
+def ended(child: int) -> int:
+    for _ in range(2000):
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return -9
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -515,16 +526,6 @@ IN_CHILDREN: Final = {calls: 0, exits: 5, raises: 1}
 def test_a_forked_child_leaves_at_once_and_its_parent_continues(
     does: Callable[[Runtime], Awaitable[None]], store: str, loop: str, tmp_path: Path
 ) -> None:
-    def ended(child: int) -> int:
-        for _ in range(2000):
-            pid, status = os.waitpid(child, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.01)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        return -9
-
     async def main() -> None:
         here = os.getpid()
         try:
@@ -595,3 +596,54 @@ def test_a_run_cannot_leave_its_own_runtime(loop: str, tmp_path: Path) -> None:
                 assert (await rt.run("leaver", "x")).output == "still here"
 
     anyio.run(main, backend=loop)
+
+
+def returns(state: RunState) -> None:
+    pass
+
+
+def raises_in_a_tool(state: RunState) -> None:
+    raise Failed("in the child")
+
+
+def exits_in_a_tool(state: RunState) -> None:
+    raise SystemExit(5)
+
+
+def speaks(state: RunState) -> None:
+    with pytest.raises(WrongLoop, match="was forked"):
+        state.set_status("here")
+
+
+IN_TOOLS: Final = {returns: 0, raises_in_a_tool: 1, exits_in_a_tool: 5, speaks: 0}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("does", IN_TOOLS, ids=lambda does: does.__name__)
+def test_a_child_that_a_plain_tool_forks_ends_with_the_tool(
+    does: Callable[[RunState], None], loop: str, tmp_path: Path
+) -> None:
+    children: list[int] = []
+
+    @tool
+    def fork(state: RunState) -> str:
+        child = os.fork()
+        if child == 0:
+            does(state)
+        children.append(child)
+        return "forked"
+
+    async def main() -> None:
+        model = ScriptedModel([tool_call("fork"), "x"])
+        forks = model_agent(model, fork, name="forks")
+        async with Runtime([forks], store=f"sqlite:{tmp_path}") as rt:
+            assert (await rt.run("forks", "x")).output == "x"
+
+    here = os.getpid()
+    try:
+        anyio.run(main, backend=loop)
+    finally:
+        if os.getpid() != here:
+            os._exit(99)
+    assert ended(children[0]) == IN_TOOLS[does]

@@ -14,6 +14,7 @@ Text is the concatenation of all text blocks.  Usage is counted as Anthropic doe
 tools are skipped: nobody here has to answer them.
 """
 
+from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -30,6 +31,7 @@ from hubbub.agents.model import (
     ToolCall,
     Usage,
 )
+from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin
 
 __all__ = ["AnthropicAnswer"]
@@ -137,7 +139,9 @@ class AnthropicAnswer:
     def __init__(self, origin: ProviderOrigin, on_delta: OnDelta | None) -> None:
         self._origin = origin
         self._on_delta = on_delta
-        self._blocks: dict[int, _OpenBlock] = {}
+        self._blocks: list[tuple[int, _OpenBlock]] = []
+        self._open_at: dict[int, _OpenBlock] = {}
+        """The block that each index stands for; some servers use one for several, in turn."""
         self._calls = 0
         self._thoughts = 0
         self._usage = _Usage()
@@ -182,7 +186,8 @@ class AnthropicAnswer:
         return False
 
     def reply(self, name: str) -> ModelReply:
-        blocks = [block for _, block in sorted(self._blocks.items())]
+        # Of one index, in the order in which they came.
+        blocks = [block for _, block in sorted(self._blocks, key=itemgetter(0))]
         stop_reason = _STOP_REASONS.get(self._stop_reason, self._stop_reason)
         return ModelReply(
             text="".join("".join(each.pieces) for each in blocks if each.begun.type == "text"),
@@ -197,17 +202,18 @@ class AnthropicAnswer:
                 if each.begun.type == "tool_use"
             ),
             usage=Usage(
-                input_tokens=self._usage.input_tokens or 0,
-                output_tokens=self._usage.output_tokens or 0,
-                cache_read_tokens=self._usage.cache_read_input_tokens or 0,
-                cache_write_tokens=self._usage.cache_creation_input_tokens or 0,
+                input_tokens=counted(self._usage.input_tokens),
+                output_tokens=counted(self._usage.output_tokens),
+                cache_read_tokens=counted(self._usage.cache_read_input_tokens),
+                cache_write_tokens=counted(self._usage.cache_creation_input_tokens),
             ),
             stop_reason=stop_reason or ("tools" if self._calls else "end"),
             model=self._model or name,
         )
 
     def _open(self, index: int, block: _Block) -> None:
-        self._blocks[index] = _OpenBlock(block, self._calls, self._thoughts)
+        opened = self._open_at[index] = _OpenBlock(block, self._calls, self._thoughts)
+        self._blocks.append((index, opened))
         if block.type == "tool_use":
             self._calls += 1
             self._tell(CallDelta(self._calls - 1, block.name or "", ""))
@@ -219,7 +225,7 @@ class AnthropicAnswer:
                 self._tell(ThinkingDelta(block.thinking, self._thoughts - 1))
 
     def _grow(self, index: int, delta: _Delta) -> None:
-        block = self._blocks.get(index)
+        block = self._open_at.get(index)
         if block is None:
             raise msgspec.ValidationError(f"a delta of block {index}, which was never opened")
         match block.begun.type, delta.type:

@@ -19,18 +19,19 @@ the environment are httpx's own business and are honoured, except for loopback a
 """
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
-from anyio.lowlevel import current_token
+from anyio.lowlevel import checkpoint, current_token
 
 from hubbub.hub.errors import ProviderError
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.http.address import is_loopback
-from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
+from hubbub.runtime.models.http.errors import UNREADABLE, ProviderOrigin, error_message
+from hubbub.runtime.models.http.inflate import CannotInflate, Inflater
 from hubbub.runtime.models.http.sse import EventTooLarge, SseDecoder
 
 if TYPE_CHECKING:
@@ -153,18 +154,22 @@ class Endpoint:
         done = False
         with anyio.CancelScope() as scope:
             try:
-                async for chunk in response.aiter_bytes():
+                inflater = Inflater(response.headers.get("content-encoding", ""))
+                async for chunk in response.aiter_raw():
                     if done or failure is not None:
                         continue
                     try:
-                        done = feed(chunk)
+                        done = await _feed_all(inflater.feed(chunk), feed)
+                    except CannotInflate as error:
+                        failure = self.origin.garbled(str(error))
+                        scope.cancel()
                     except Exception as error:
                         failure = error
                         scope.cancel()
                     if done:
                         scope.deadline = anyio.current_time() + DRAIN_SECONDS
-            except httpx.DecodingError:
-                failure = failure or self.origin.garbled("the compressed answer is damaged")
+            except CannotInflate as error:
+                failure = self.origin.garbled(str(error))
             except httpx.TimeoutException:
                 if not done:
                     failure = failure or self._silence()
@@ -217,6 +222,22 @@ class Endpoint:
                 limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=32),
             )
         return client
+
+
+async def _feed_all(pieces: Iterator[bytes], feed: Callable[[bytes], bool]) -> bool:
+    """Feed them, others being at work in between; whether the answer is complete.
+
+    Cancelled, it stops; that is raised by the read that comes next, see ``_pump``.
+    """
+    for number, piece in enumerate(pieces):
+        if number:
+            with anyio.CancelScope(shield=True):
+                await checkpoint()
+            if anyio.current_effective_deadline() <= anyio.current_time():
+                return False
+        if feed(piece):
+            return True
+    return False
 
 
 def _detail(error: BaseException) -> str:
@@ -272,7 +293,7 @@ class _Answer:
         if self._body is not None:
             try:
                 self._receiver.body(bytes(self._body))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 return self._origin.garbled(f"as a whole JSON body, {error}")
             except ProviderError as error:
                 return error
@@ -283,7 +304,7 @@ class _Answer:
                     return None
         except ProviderError as error:
             return error
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             # The last event, unfinished: cut off rather than garbled.
             return self._origin.cut()
         return None if self._receiver.may_end() else self._origin.cut()
@@ -292,7 +313,7 @@ class _Answer:
         self._events += 1
         try:
             self.is_complete = self._receiver.event(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             return self._fail(f"event {self._events}: {error}")
         return self.is_complete
 

@@ -31,7 +31,10 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.ports import SystemClock
 from hubbub.hub.values import Secret
 
-__all__ = ["ProviderOrigin", "error_message", "retry_after"]
+__all__ = ["UNREADABLE", "ProviderOrigin", "error_message", "retry_after"]
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON of the form expected; nested too deeply, too."""
 
 MAX_QUOTE: Final = 500
 """The most characters quoted from a provider's own message."""
@@ -98,7 +101,7 @@ class ProviderOrigin(Struct, frozen=True):
         return f"{self.url} refused the key ({status}){quoted}; check {variable} or key="
 
     def _quote(self, message: str) -> str:
-        text = " ".join(self._scrub(message).split())
+        text = " ".join(_without_control(self._scrub(message)).split())
         if len(text) > MAX_QUOTE:
             text = text[:MAX_QUOTE] + "…"
         return f": {text}" if text else ""
@@ -107,11 +110,16 @@ class ProviderOrigin(Struct, frozen=True):
         return Masker([secret.reveal() or "" for secret in self.secrets])(text)
 
 
+def _without_control(text: str) -> str:
+    """Nothing that a terminal would obey."""
+    return "".join([each if each.isprintable() else " " for each in text])
+
+
 def error_message(body: bytes) -> str:
     """The provider's own words out of an error's body, in any of the usual shapes."""
     try:
         found: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return body.decode(errors="replace")
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and found.get(name):
@@ -125,7 +133,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if (text := headers.get(name)) is None:
             continue
         try:
-            seconds = float(text) / scale
+            seconds = float(text.encode("ascii")) / scale
         except ValueError:
             continue
         if math.isfinite(seconds):

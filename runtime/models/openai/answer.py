@@ -32,6 +32,7 @@ from hubbub.agents.model import (
     Usage,
     parse_arguments,
 )
+from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
 from hubbub.runtime.models.openai.calls import signatures_of
 
@@ -163,10 +164,10 @@ class OpenAIAnswer:
                 for call in self._calls
             ),
             usage=Usage(
-                input_tokens=usage.prompt_tokens or 0,
-                output_tokens=usage.completion_tokens or 0,
-                cache_read_tokens=details.cached_tokens or 0,
-                cache_write_tokens=details.cache_write_tokens or 0,
+                input_tokens=counted(usage.prompt_tokens),
+                output_tokens=counted(usage.completion_tokens),
+                cache_read_tokens=counted(details.cached_tokens),
+                cache_write_tokens=counted(details.cache_write_tokens),
             ),
             stop_reason=self._stopped(),
             model=self._model or name,
