@@ -8,15 +8,21 @@ What is waited for comes by the loop that opened the hub: in another one a wait 
 fork copies the memory of its process without its threads, so that in the child nothing is written.
 """
 
+import sys
 from asyncio import AbstractEventLoop
 from asyncio import _get_running_loop as running_loop
-from os import getpid
+from collections.abc import Callable
+from contextlib import suppress
+from os import _exit, getpid
 from threading import get_ident
+from typing import TypeVar
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
-from hubbub.hub.forked import end_forked
+from hubbub.hub.logs import log
 
-__all__ = ["HomeLoop", "running_loop"]
+__all__ = ["HomeLoop", "ending_forks", "running_loop"]
+
+T = TypeVar("T")
 
 
 class HomeLoop:
@@ -102,4 +108,38 @@ class HomeLoop:
         any more: a parent that writes by one would never hear that something is written.
         """
         if self.is_forked:
-            end_forked(error)
+            _end_forked(error)
+
+
+def ending_forks(fn: Callable[[], T]) -> Callable[[], T]:
+    """``fn``, in whose forked children the process ends with it: nobody there waits for it."""
+    here = getpid()
+
+    def call() -> T:
+        try:
+            result = fn()
+        except BaseException as error:
+            if getpid() != here:
+                _end_forked(error)
+            raise
+        if getpid() != here:
+            _end_forked(None)
+        return result
+
+    return call
+
+
+def _end_forked(error: BaseException | None) -> None:
+    """End this process: by the code of a ``SystemExit``, by 1 for another error, else by 0.
+
+    Nothing of the parent's is left properly: not its loop, which the child does not run, nor its
+    threads, which it does not have.
+    """
+    code = error.code if isinstance(error, SystemExit) else error
+    if not (code is None or isinstance(code, int)):
+        log.error("process.forked_and_failed", exc_info=error)
+        code = 1
+    for name in ("stdout", "stderr"):  # What the child has printed is not lost.
+        with suppress(Exception):
+            getattr(sys, name).flush()
+    _exit(code or 0)

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent
 GROUND: Final = frozenset(
     f"hub/{name}.py"
     for name in (
-        "errors/__init__", "errors/copied", "exports", "forked", "home_loop", "logs", "masking/__init__",
-        "masking/exceptions", "masking/masker", "masking/readings", "near_misses", "ports",
-        "receipt", "task_host", "texts", "values", "virtual",
+        "errors/__init__", "errors/copied", "exports", "home_loop", "logs",
+        "masking/__init__", "masking/exceptions", "masking/masker", "masking/readings",
+        "near_misses", "ports", "receipt", "task_host", "texts", "values", "virtual",
     )
 )  # fmt: skip
 """Small nouns of the hub that know nothing of events."""

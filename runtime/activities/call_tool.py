@@ -9,7 +9,7 @@ from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import Tool, ToolResult, render_failure, render_result
 from hubbub.agents.frames.activation import activated_in
-from hubbub.hub.forked import ending_forks
+from hubbub.hub.home_loop import ending_forks
 from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.raised import is_contained
 
