@@ -11,6 +11,7 @@ abort      one run, or every live one
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -29,6 +30,7 @@ from hubbub.hub.events import (
     SessionResult,
     SessionTerminate,
     SessionVariables,
+    Variable,
 )
 from hubbub.hub.events.descriptors import (
     Descriptor,
@@ -218,7 +220,9 @@ class Addressing:
         refusal = self._seed(event) if event.history or event.tools else ""
         if self.agents is not None and event.open_agent not in self.agents:
             refusal = str(UnknownAgent(event.open_agent, self.agents))
+        refusal_of_found = None
         if event.variables:
+            refusal_of_found = partial(self._refusal_of_values, event.variables)
             event = self._put_away(run_id, event, drop=bool(refusal))
         root, parent, name = event.root_run_id or run_id, event.parent_run_id, event.name
         descriptor: Descriptor | None = given
@@ -242,6 +246,7 @@ class Addressing:
             descriptor=descriptor,
             by_descriptor=given is not None,
             refusal=refusal,
+            refusal_of_found=refusal_of_found,
         )
         source, key = identity_of(event) if event.message is not None else ("", "")
         return Delivery(
@@ -325,6 +330,36 @@ class Addressing:
     def replaced(self, run_id: str) -> tuple[tuple[str, str], ...]:
         """The names and former values of the variables that a run has replaced, oldest first."""
         return tuple(self._replaced.get(run_id, ()))
+
+    def _refusal_of_values(self, variables: tuple[Variable, ...], run_id: str) -> str:
+        """Why a run that there is cannot have these values; empty if it can."""
+        given = {each.name: each.value.reveal() for each in variables}
+        kept = {name: self.value(run_id, name) for name in given}
+        former = self.replaced(run_id)
+        others = [
+            name
+            for name, value in given.items()
+            if kept[name] not in (None, value) and (name, value) not in former
+        ]
+        if not others:
+            return ""
+        return (
+            f"the run has another value of {', '.join(others)}, and keeps it; open it without, or "
+            "close it and open a new one"
+        )
+
+    def move_values(self, run_id: str, found: str | None) -> None:
+        """Give the values kept for a run that was not started to the one found instead, if any.
+
+        A value that this has of its own stays.
+        """
+        if found is not None:
+            for name in self.names(run_id):
+                value = self.value(run_id, name) or ""
+                if self._ports.secrets.put_if_absent(f"{found}/{name}", value):
+                    self._mark(found, name, is_scoped=self.was_given_scoped(run_id, name))
+                    self._with_values.add(found)
+        self.drop_values(run_id)
 
     def drop_values(self, run_id: str) -> None:
         """Forget the values kept for a run that was never started."""

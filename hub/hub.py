@@ -344,12 +344,12 @@ class Hub(Asking, Subscribing):
         opening.  A run that is found keeps its own, and these are not used: the receipt's
         ``created`` is false then, and a warning is logged, once per hub.
 
-        The receipt's ``run_id`` may be sent to at once.  The values of ``env`` go to the
-        ``Secrets`` port under ``run_id/NAME`` until the run ends, and appear nowhere else.
-        ``timeout`` bounds the whole run (seconds).  Raises ``BadValue`` for an input that
-        cannot be encoded, a timeout that is none, a ``run_id`` with anything but letters, digits,
-        ``-`` and ``_``, a name or key that UTF-8 cannot hold or that holds NUL, a descriptor of
-        no agent type, a key that spells another one, or a history that is not well-formed.
+        The receipt's ``run_id`` may be sent to at once.  Values of ``env`` are in the ``Secrets``
+        port alone, until the run ends.  A run that is found gets those that it lacks; if it has
+        another value of one, the opening is rejected.  ``timeout`` bounds the run (seconds).
+        Raises ``BadValue`` for an input that cannot be encoded, a timeout that is none, a
+        ``run_id`` with anything but letters, digits, ``-`` and ``_``, a name or key that holds NUL
+        or no Unicode, a descriptor or a history that is none, or a key that spells another one.
         """
         if run_id is not None:
             check_label("run_id", run_id)

@@ -49,7 +49,7 @@ from hubbub.hub.home_loop import running_loop
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.cursor import cursor_of
+from hubbub.hub.store.cursor import cursor_behind, cursor_of
 from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.store.journal import Commit, Journal
 from hubbub.hub.task_host import TaskHost
@@ -380,7 +380,9 @@ class Pipeline:
             return
         new = delivery.new
         if new is not None and delivery.run_ids and delivery.run_ids != (new.run_id,):
-            self.addressing.drop_values(new.run_id)  # Another run was found instead.
+            # Another run was found instead: it gets what it has no value of.
+            is_taken = delivery.outcome in ("accepted", "duplicate")
+            self.addressing.move_values(new.run_id, delivery.run_ids[0] if is_taken else None)
         owner = self.dispatcher.owner
         if delivery.event.__class__ is SessionAbort and owner is not None:
             reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]
@@ -388,6 +390,8 @@ class Pipeline:
         if delivery.outcome == "accepted" and delivery.event.lane:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
             receipt.created = delivery.event.__class__ is SessionOpen
+        elif delivery.first is not None and delivery.outcome == "duplicate":
+            receipt.cursor = cursor_behind(self.journal.name, *delivery.first)
         if delivery.outcome == "duplicate" and delivery.event.__class__ is SessionReply:
             # Of replies only the first counts, and what this one says may be something else.
             delivery.outcome, delivery.reason = "rejected", ANSWERED

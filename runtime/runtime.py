@@ -52,7 +52,7 @@ from hubbub.runtime.arguments import (
     check_values,
 )
 from hubbub.runtime.asked import RuntimeAnswers
-from hubbub.runtime.finding.published import PublishedAgent, publish
+from hubbub.runtime.finding.published import publish, published
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -186,10 +186,7 @@ class Runtime(RunAccess):
         )  # fmt: skip
         self._calls = InlineCalls(services, self.outcomes, self.runs)
         super().__init__(hub, services.phase, self.outcomes)
-        agents = map(self.definitions.agent, self.definitions.names)
-        publish(hub.journal, [
-            PublishedAgent(name=x.name, title=x.title, description=x.description) for x in agents
-        ])  # fmt: skip
+        publish(hub.journal, published(self.definitions, self.env))
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None

@@ -78,6 +78,7 @@ async def check_deduplication(make_journal: MakeJournal) -> None:
         assert first.outcome == "accepted"
         again = await send(journal, A_RUN, "hello", source="chat", key="1")
         assert again.outcome == "duplicate"
+        assert again.first == (A_RUN, "in", first.event.seq), "where it was accepted"
         other = await send(journal, A_RUN, "other", source="chat", key="1")
         assert (other.outcome, other.reason) == ("rejected", "key reused")
         for to, source, key in ((B_RUN, "chat", "1"), (A_RUN, "web", "1"), (A_RUN, "chat", "2")):
@@ -86,6 +87,7 @@ async def check_deduplication(make_journal: MakeJournal) -> None:
         await write(journal, A_RUN, 0, AgentStatus(), taken=(first.event.seq,))
         late = await send(journal, A_RUN, "hello", source="chat", key="1")
         assert late.outcome == "duplicate", "for as long as the run exists"
+        assert late.first == (A_RUN, "in", first.event.seq)
 
 
 async def check_duplicate_of_something_accepted_is_no_rejection(make_journal: MakeJournal) -> None:
@@ -241,6 +243,7 @@ async def check_opening_finds_or_creates(make_journal: MakeJournal) -> None:
         assert (info.status, info.wake_at, info.created_at) == ("active", 9, 7)
         again = await open_run(journal, A_RUN, session_key="chat")
         assert (again.outcome, again.run_ids) == ("duplicate", (A_RUN,))
+        assert again.first == (A_RUN, "in", 1), "its opening"
         found = SessionMessage(content="hello again")
         other = await open_run(journal, B_RUN, session_key="chat", found=found)
         assert (other.outcome, other.run_ids) == ("accepted", (A_RUN,))
@@ -250,6 +253,31 @@ async def check_opening_finds_or_creates(make_journal: MakeJournal) -> None:
         await write(journal, A_RUN, 0, AgentComplete(), status="ended")
         fresh = await open_run(journal, C_RUN, session_key="chat", found=found)
         assert (fresh.outcome, fresh.run_ids) == ("accepted", (C_RUN,))
+
+
+async def check_found_run_may_refuse_an_opening(make_journal: MakeJournal) -> None:
+    """``NewRun.refusal_of_found`` is asked of a run that is found, and of no new one."""
+    async with open_journal(make_journal) as journal:
+        asked: list[str] = []
+
+        def refuse(run_id: str) -> str:
+            asked.append(run_id)
+            return "" if len(asked) == 1 else "it has another value"
+
+        def opening(run_id: str) -> Delivery:
+            new = NewRun(
+                run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="echo",
+                session_key="chat", found=SessionMessage(content="hi"), refusal_of_found=refuse,
+            )  # fmt: skip
+            return Delivery(SessionOpen(open_agent="echo", at=1), run_id, new=new)
+
+        assert (await deliver(journal, opening(A_RUN))).outcome == "accepted"
+        assert not asked
+        assert (await deliver(journal, opening(B_RUN))).outcome == "accepted"
+        refused = await deliver(journal, opening(B_RUN))
+        assert (refused.outcome, refused.reason) == ("rejected", "it has another value")
+        assert (refused.run_ids, asked) == ((A_RUN,), [A_RUN, A_RUN])
+        assert (await info_of(journal, A_RUN)).waiting == 2
 
 
 async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
@@ -268,12 +296,14 @@ async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
         assert (other.outcome, other.reason) == ("rejected", "key reused")
         more = await deliver(journal, saying("and?", "2"))
         assert (more.outcome, type(more.event)) == ("accepted", SessionMessage)
-        assert (await deliver(journal, saying("and?", "2"))).outcome == "duplicate"
+        again = await deliver(journal, saying("and?", "2"))
+        assert (again.outcome, again.first) == ("duplicate", (A_RUN, "in", 2))
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         assert (await info_of(journal, A_RUN)).waiting == 2
         await write(journal, A_RUN, 0, AgentComplete(), status="ended")
         # What it was opened with is in its journal; nothing else has anybody to read it.
-        assert (await deliver(journal, saying("hi", "1"))).outcome == "duplicate"
+        again = await deliver(journal, saying("hi", "1"))
+        assert (again.outcome, again.first) == ("duplicate", (A_RUN, "in", 1))
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         other = await deliver(journal, saying("bye", "1"))
         assert (other.outcome, other.reason) == ("rejected", "key reused")
@@ -297,6 +327,7 @@ INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_terminal_commit_gives_back_leftovers,
     check_addressing,
     check_everybody_is_reached,
+    check_found_run_may_refuse_an_opening,
     check_opening_again_counts_its_key,
     check_opening_finds_or_creates,
 )

@@ -373,8 +373,8 @@ class MissingVariable(OperatorError):
     def __init__(self, prompt: str, names: Iterable[str]) -> None:
         self.names = tuple(names)
         super().__init__(
-            f"prompt {shown(prompt)} needs {', '.join(self.names)}; give it with start(env=…) or "
-            "the env of the agent, the prompt or the runtime"
+            f"prompt {shown(prompt)} needs {', '.join(self.names)}; open the run with it (env), "
+            "also one that is there, or give it in the env of the agent, the prompt or the runtime"
         )
 
 

@@ -10,7 +10,9 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import Journal, Selection
 
-__all__ = ["START", "cursor_at", "cursor_of", "place", "read_all", "seq_of"]
+__all__ = [
+    "START", "cursor_at", "cursor_behind", "cursor_of", "place", "read_all", "seq_of",
+]  # fmt: skip
 
 START: Final = "start"
 """The cursor before everything that is kept."""
@@ -21,7 +23,12 @@ PAGE: Final = 1000
 
 def cursor_of(store: str, event: Event) -> str:
     """The cursor after an event of the store of that name."""
-    return f"{store}|{event.run_id}/{event.lane}/{event.seq}"
+    return cursor_behind(store, event.run_id, event.lane, event.seq)
+
+
+def cursor_behind(store: str, run_id: str, lane: str, seq: int) -> str:
+    """The cursor after the event that has this identity."""
+    return f"{store}|{run_id}/{lane}/{seq}"
 
 
 def seq_of(cursor: str) -> int:

@@ -7,10 +7,10 @@ the inbox is closed for such an item            ``ended``, ``terminated``
 a message, but the run's agent is gone          ``agent gone``
 as many messages wait as may                    ``inbox full``
 
-An opening is for the run that there is already (``NewRun``): by its id it is a duplicate, unless
-what it says has a key of its own, which is judged like any other message's.  Of a run that has
-ended that is the opening's alone; whatever else it says comes too late.  A child from outside
-needs an open parent.
+An opening is for the run that there is already (``NewRun``), unless it brings what that cannot
+have (``NewRun.refusal_of_found``): by its id it is a duplicate, unless what it says has a key of
+its own, which is judged like any other message's.  Of a run that has ended that is the opening's
+alone; whatever else it says comes too late.  A child from outside needs an open parent.
 
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
 its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
@@ -51,17 +51,20 @@ def found_instead(row: LedgerRow, delivery: Delivery) -> bool:
     new = delivery.new
     if new is None:
         return False
+    if not row.in_seq:
+        return False
+    if new.refusal_of_found is not None and (problem := new.refusal_of_found(row.run_id)):
+        delivery.outcome, delivery.reason = "rejected", problem
+        return True
     if row.run_id != new.run_id and new.found is not None:
         delivery.event = new.found
-        return False
-    if not row.in_seq:
         return False
     opening = delivery.event
     if delivery.key and isinstance(opening, SessionOpen):
         assert opening.message is not None, "what else would the key be of"
         delivery.event = structs.replace(opening.message, at=opening.at)
         return False
-    delivery.outcome = "duplicate"
+    delivery.outcome, delivery.first = "duplicate", (row.run_id, "in", 1)
     return True
 
 
@@ -99,6 +102,7 @@ def judge(row: LedgerRow, delivery: Delivery, known: Event | None) -> bool:
     event = delivery.event
     # First of all: a repeated item is reported as a duplicate, even if the run has since ended.
     if known is not None:
+        delivery.first = (known.run_id, known.lane, known.seq)
         if isinstance(known, SessionOpen) and known.message is not None:
             known = known.message
         same = isinstance(known, _ONCE) or _same(known, event)

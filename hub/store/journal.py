@@ -78,14 +78,17 @@ class NewRun(Struct, frozen=True, kw_only=True):
     """What is delivered instead to an open run that was found."""
     refusal: str = ""
     """Why no run may be made if there is none: the opening is rejected with it."""
+    refusal_of_found: Callable[[str], str] | None = None
+    """Why a run that is found, given by its id, cannot be what the opening is for; empty if it
+    can.  Called where the store decides, in whichever thread that is."""
 
 
 class Delivery:
-    """One item for one inbox.  The store fills in the last three fields."""
+    """One item for one inbox.  The store fills in the last four fields."""
 
     __slots__ = (
-        "agents", "by", "closes", "event", "key", "limit", "new", "outcome", "reason", "run_ids",
-        "source", "to", "touches",
+        "agents", "by", "closes", "event", "first", "key", "limit", "new", "outcome", "reason",
+        "run_ids", "source", "to", "touches",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +121,8 @@ class Delivery:
         self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
         self.reason = ""
         self.run_ids: tuple[str, ...] = ()
+        self.first: tuple[str, str, int] | None = None
+        """Of a duplicate: where in which lane stands what was accepted."""
 
 
 class HubNotes:
@@ -207,6 +212,7 @@ class Commit(HubNotes):
             delivery.outcome = ""
             delivery.reason = ""
             delivery.run_ids = ()
+            delivery.first = None
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):

@@ -120,8 +120,8 @@ class Environment(Mapping[str, str]):
         value = self.find(name) if isinstance(name, str) else None
         if value is None:
             raise KeyError(
-                f"{name}: the variable is not set; give it with start(env=…), set_env, or the "
-                "env of the agent, the prompt or the runtime"
+                f"{name}: the variable is not set; open the run with it (env), also one that is "
+                "there, or give it by set_env or the env of the agent, the prompt or the runtime"
             )
         return value
 

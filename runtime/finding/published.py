@@ -1,30 +1,23 @@
-"""What a runtime publishes of its agents in its store, for processes that have none."""
+"""Publishing which agents a runtime has in its store, for processes that have none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import Store
+from hubbub.runtime.inspection.published import (
+    MAX_DESCRIPTION,
+    NOTE,
+    PublishedAgent,
+    published,
+    published_agents,
+)
 
-__all__ = ["PublishedAgent", "publish", "published_agents"]
-
-NOTE: Final = "agents"
-"""The key of the note."""
+__all__ = ["publish", "published", "published_agents"]
 
 MAX_AGENTS: Final = 10_000
-MAX_DESCRIPTION: Final = 500
-"""How many are published, and how many characters of a description."""
-
-
-class PublishedAgent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent as other processes know it."""
-
-    name: str
-    title: str = ""
-    description: str = ""
+"""How many are published."""
 
 
 def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
@@ -39,15 +32,3 @@ def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
         for each in agents
     ][:MAX_AGENTS]
     store.publish({NOTE: msgspec.json.encode(cut).decode()})
-
-
-def published_agents(store: StoreReader) -> Sequence[PublishedAgent]:
-    """The agents of the runtime that was on the store last; none before there was one."""
-    note = store.notes(NOTE).get(NOTE)
-    try:
-        return _decoder.decode(note) if note is not None else ()
-    except msgspec.DecodeError:  # Of a newer version, or damaged: what fsck looks at.
-        return ()
-
-
-_decoder: Final = msgspec.json.Decoder(tuple[PublishedAgent, ...])

@@ -45,8 +45,10 @@ class OpenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Without ``agent`` it is the runtime's default agent.  ``session_key``, ``run_id`` or
     ``descriptor`` find the run that there is.  ``input`` is what it is started with, or
     ``message`` is, which has a key.  ``once`` ends it with its first session, ``timeout`` (seconds)
-    bounds it.  ``env`` gives it values of variables, which appear nowhere.  ``history`` is what was
-    said before (chat completions form), ``tools`` are external ones that it has beside its agent's.
+    bounds it.  ``env`` gives it values of variables, which appear nowhere: a run that is found gets
+    those that it lacks, and the opening is refused if it has another value of one.  ``history`` is
+    what was said before (chat completions form), ``tools`` are external ones that it has beside its
+    agent's.
 
     With the header ``Idempotency-Key`` the same opening again is a duplicate.
     """

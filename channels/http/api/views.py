@@ -13,16 +13,33 @@ from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
     "AgentView", "AwaitedView", "ConversationPage", "ConversationView", "FileView", "PromptView",
-    "ReportView", "RunView", "ScheduleView", "StateView", "TreesView",
+    "ReportView", "RunView", "ScheduleView", "StateView", "TreesView", "VariableView",
 ]  # fmt: skip
 
 
+class VariableView(Struct, frozen=True, kw_only=True):
+    """A variable that an agent, or a subagent of its, reads: a ``secret``, or a ``text``.
+
+    ``needed``: the opening of a run has to bring it (``env``); nothing else gives it a value, and
+    without one turns fail.  One that is ``required`` and ``scoped`` is asked for when the subagent
+    that reads it is to be started.
+    """
+
+    name: str
+    type: str = "secret"
+    description: str = ""
+    required: bool = False
+    scoped: bool = False
+    needed: bool = False
+
+
 class AgentView(Struct, frozen=True, kw_only=True):
-    """An agent: what it is called and what it does."""
+    """An agent: what it is called, what it does, which variables it reads."""
 
     name: str
     title: str = ""
     description: str = ""
+    variables: tuple[VariableView, ...] = ()
 
 
 class RunView(Struct, frozen=True, kw_only=True):

@@ -66,6 +66,7 @@ class SocketReceipt(
     run_id: str = ""
     run_ids: tuple[str, ...] = ()
     cursor: str = ""
+    created: bool = False
     selection: str = ""
     problem: ProblemDetails | None = None
 
@@ -232,7 +233,7 @@ class SocketSession:
         await self._say(
             SocketReceipt(
                 id=id, status=receipt.status, run_id=receipt.run_id, run_ids=receipt.run_ids,
-                cursor=position_of(receipt.cursor), problem=problem,
+                cursor=position_of(receipt.cursor), created=receipt.created, problem=problem,
             )
         )  # fmt: skip
 

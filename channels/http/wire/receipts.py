@@ -16,13 +16,15 @@ class ReceiptView(Struct, frozen=True, kw_only=True):
 
     ``status`` is ``accepted`` (it is durable) or ``duplicate`` (it was, before; nothing was added).
     ``run_id`` is the run it is for, ``run_ids`` every run that it reaches, ``cursor`` the position
-    behind it: the stream after that is what comes of it.
+    behind it, also of a duplicate: the stream after that is what comes of it.  ``created``: the
+    opening has begun a new run.
     """
 
     status: str
     run_id: str = ""
     run_ids: tuple[str, ...] = ()
     cursor: str = ""
+    created: bool = False
 
 
 RECEIPTS: Final = {202: ReceiptView, 200: ReceiptView}
@@ -61,7 +63,7 @@ async def answer_of(receipt: Receipt, *, unknown: str = "unknown-run") -> HttpAn
         raise refusal_of_receipt(receipt, unknown=unknown)
     view = ReceiptView(
         status=receipt.status, run_id=receipt.run_id, run_ids=receipt.run_ids,
-        cursor=receipt.cursor,
+        cursor=receipt.cursor, created=receipt.created,
     )  # fmt: skip
     return HttpAnswer(status=202 if receipt.accepted else 200, content=view)
 
