@@ -4,11 +4,13 @@ The creation is kept in the parent's journal, names only; the values go where on
 looks, under the id of the child that they start.  What is refused has stored nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ChildTool
 from hubbub.agents.state.family import Deferred
 from hubbub.agents.state.thread import Thread
@@ -38,6 +40,8 @@ class PendingVariables(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     expires_at: int
     """µs since the epoch."""
+    variables: tuple[VariableDefinition, ...] = ()
+    """What each of the ``required`` ones is, as the agent that reads it declares it."""
 
 
 async def pending(
@@ -49,7 +53,24 @@ async def pending(
     return PendingVariables(
         request_id=request_id, agent=deferred.agent, required=deferred.required,
         missing=missing, expires_at=deferred.expires_at,
+        variables=_declared(services.definitions, deferred.agent, deferred.required),
     )  # fmt: skip
+
+
+def _declared(
+    definitions: Definitions, agent: str, names: Collection[str]
+) -> tuple[VariableDefinition, ...]:
+    """The declarations of variables that an agent or one below it reads; the nearest counts."""
+    found: dict[str, VariableDefinition] = {}
+    agents = [agent]
+    for name in agents:  # Grows meanwhile.
+        for side in definitions.sides_of(name):
+            for each in side.variables:
+                if each.name in names and each.scoped:
+                    found.setdefault(each.name, each)
+            below = (child.agent.name for child in side.children.values())
+            agents += [each for each in dict.fromkeys(below) if each not in agents]
+    return tuple([found.get(name) or VariableDefinition(name=name) for name in names])
 
 
 async def provide(

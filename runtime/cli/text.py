@@ -148,6 +148,8 @@ def _waits(one: Conversation) -> str:
     if one.waits_for:
         first, *others = one.waits_for
         what = first.tool or first.question or first.run_id
+        if first.request is not None:
+            what = ", ".join(x.name for x in first.request.variables if x.is_missing)
         more = f" (+{len(others)})" if others else ""
         return f"{first.kind}: {what}{more}"
     return "the user" if one.status in ("parked", "waiting") else ""

@@ -33,8 +33,9 @@ __all__ = ["QUESTIONS", "answer", "find_conversation", "run_info"]
 
 QUESTIONS: Final = (
     '"runs", "run RUN_ID", "find KEY", "conversations {JSON}", "agents", "agent NAME", '
-    '"schedules", "trees {JSON}", "report RUN_ID {JSON}", "prompts", "state RUN_ID RECORD", '
-    '"files RUN_ID", "file RUN_ID PATH", "content RUN_ID PATH" or "test RUN_ID"'
+    '"schedules", "trees {JSON}", "report RUN_ID {JSON}", "prompts", "requests", '
+    '"state RUN_ID RECORD", "files RUN_ID", "file RUN_ID PATH", "content RUN_ID PATH" or '
+    '"test RUN_ID"'
 )
 """What ``answer`` answers, in words."""
 
@@ -57,6 +58,7 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
         report RUN_ID {JSON}   everything about a run, as ``hubbub show --json``; with full, its
                                whole conversation; null
         prompts                what people are asked by all runs, the oldest first
+        requests               the variables that subagents wait for, the oldest first
         state RUN_ID RECORD    the state of a run after that record of its own lane, or, without a
                                number, as it is; null
         files RUN_ID           its files, also those that wait in its inbox; null
@@ -77,7 +79,7 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
         case "find":
             return _plain(find_conversation(store, argument))
         case "conversations":
-            return _plain(list_conversations(store, **_filters(argument)))
+            return _plain(list_conversations(store, now=now, **_filters(argument)))
         case "agents":
             return [each.name for each in published_agents(store)]
         case "agent":
@@ -91,7 +93,7 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
             from hubbub.runtime.finding.looks import LOOKS, look
 
             if verb in LOOKS:
-                found = look(store, verb, argument)
+                found = look(store, verb, argument, now)
                 return found if isinstance(found, bytes) else _plain(found)
             raise BadValue("runtime", f"ask {QUESTIONS}")
 

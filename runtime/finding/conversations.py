@@ -23,6 +23,7 @@ from hubbub.hub.near_misses import shown
 from hubbub.hub.store.reader import Recency, RunRow, StoreReader, answered_prompts
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import NULL, Json, decode_value
+from hubbub.runtime.inspection.variable_requests import VariableRequest, open_requests
 
 __all__ = ["Awaited", "Conversation", "Conversations", "list_conversations"]
 
@@ -49,12 +50,13 @@ class Awaited(Struct, frozen=True, kw_only=True):
     """Something that a conversation waits for.
 
     ``kind`` is ``question``, ``approval`` (may ``tool`` run with these ``arguments``?),
-    ``external`` (the result of ``tool``), or ``child``.  What people are asked has a ``prompt_id``,
-    by which ``hub.reply`` and its like answer it.  ``run_id`` is the run that asks, or the child.
-    ``schema`` is the JSON schema that an answer must fit, ``None`` where any text will do.
+    ``external`` (the result of ``tool``), ``variables`` or ``child``.  What people are asked has a
+    ``prompt_id``, by which ``hub.reply`` and its like answer it.  ``run_id`` is the run that asks,
+    or the child.  ``schema`` is the JSON schema that an answer must fit, ``None`` where any text
+    will do.  ``request`` is what ``variables`` are given for.
     """
 
-    kind: PromptKind | Literal["child"]
+    kind: PromptKind | Literal["variables", "child"]
     run_id: str
     prompt_id: str = ""
     question: str = ""
@@ -62,6 +64,7 @@ class Awaited(Struct, frozen=True, kw_only=True):
     tool: str = ""
     arguments_json: Json = msgspec.field(name="arguments", default=NULL)
     schema_json: Json = msgspec.field(name="schema", default=NULL)
+    request: VariableRequest | None = None
 
     @property
     def arguments(self) -> Any:
@@ -126,11 +129,13 @@ def list_conversations(
     before: str = "",
     after: str = "",
     limit: int = 50,
+    now: int = 0,
 ) -> Conversations:
     """A page of the store's conversations: of an agent, of a status, or all.
 
     ``before`` and ``after`` are cursors: what was spoken to earlier than that one, or later (the
-    nearest).  Raises ``BadValue``.
+    nearest).  Requests for variables that have expired ``now`` (µs) are left out.  Raises
+    ``BadValue``.
     """
     check_label("agent", agent)
     if status not in ("", *get_args(Status)):
@@ -142,7 +147,7 @@ def list_conversations(
     if limit.__class__ is not int or not 0 < limit <= MAX_PAGE:
         raise BadValue("limit", f"expected a number from 1 to {MAX_PAGE:,}")
     with store.one_moment():
-        search = _Search(store, agent, status, limit)
+        search = _Search(store, agent, status, limit, now)
         return (
             search.later(_place("after", after))
             if after
@@ -153,8 +158,9 @@ def list_conversations(
 class _Search:
     """Goes through the roots of a store until there are enough."""
 
-    def __init__(self, store: StoreReader, agent: str, status: str, limit: int) -> None:
+    def __init__(self, store: StoreReader, agent: str, status: str, limit: int, now: int) -> None:
         self._store = store
+        self._now = now
         self._agent = agent
         self._status = status
         self._limit = limit
@@ -207,6 +213,7 @@ class _Search:
         begun = _begun(self._store, row)
         if any(isinstance(x, e.SessionOpen) and x.once for x in begun):
             return
+        waits += tuple(_wanted(self._store, row, self._now))
         self._found.append(
             Conversation(
                 key=row.session_key, run_id=row.run_id, agent=row.agent, status=status,
@@ -289,6 +296,14 @@ def _waits(store: StoreReader, row: RunRow) -> Iterator[Awaited]:
         for each in tree:
             if each.parent_run_id == row.run_id and each.status in ("active", "waiting"):
                 yield Awaited(kind="child", run_id=each.run_id)
+
+
+def _wanted(store: StoreReader, row: RunRow, now: int) -> Iterator[Awaited]:
+    """The variables that subagents of a conversation wait for."""
+    if row.status != "ended":
+        tree = [x.run_id for x in store.tree(row.run_id, live=True)][:MAX_TREE]
+        for each in open_requests(store, tree, now=now):
+            yield Awaited(kind="variables", run_id=each.run_id, request=each)
 
 
 def _open_prompts(store: StoreReader, row: RunRow) -> Sequence[Awaited]:

@@ -34,7 +34,8 @@ class Finder:
 
     async def conversations(self, **which: Any) -> Conversations:
         """See ``list_conversations``."""
-        return await self._inspect(lambda store: list_conversations(store, **which))
+        now = self._hub.ports.clock.now()
+        return await self._inspect(lambda store: list_conversations(store, now=now, **which))
 
     async def find(self, key: str | Descriptor) -> RunInfo | None:
         """See ``find_conversation``."""

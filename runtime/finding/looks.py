@@ -17,6 +17,7 @@ from hubbub.hub.store.reader import StoreReader, decoded
 from hubbub.runtime.inspection.as_test import recorded_test
 from hubbub.runtime.inspection.prompts import open_prompts
 from hubbub.runtime.inspection.replay import NoSuchRecord, replay
+from hubbub.runtime.inspection.variable_requests import open_requests
 from hubbub.runtime.inspection.views import list_runs, report
 
 __all__ = ["LOOKS", "FoundFile", "find_file", "look"]
@@ -26,7 +27,7 @@ MAX_RECORDING: Final = 64 << 20
 """Bytes of a recording."""
 
 LOOKS: Final = frozenset(
-    ("trees", "report", "prompts", "state", "files", "file", "content", "test")
+    ("trees", "report", "prompts", "requests", "state", "files", "file", "content", "test")
 )
 """What ``look`` answers."""
 
@@ -49,7 +50,7 @@ class _Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     full: bool = False
 
 
-def look(store: StoreReader, verb: str, argument: str) -> Any:
+def look(store: StoreReader, verb: str, argument: str, now: int) -> Any:
     """The answer to one of ``LOOKS``; ``None`` for a run, a record or a file that is not there.
 
     Raises ``BadValue``.
@@ -61,12 +62,14 @@ def look(store: StoreReader, verb: str, argument: str) -> Any:
         return list_runs(store, ended=which.ended, limit=which.limit)
     if verb == "prompts":
         return open_prompts(store)
+    if verb == "requests":
+        return open_requests(store, now=now)
     run_id, _, rest = argument.partition(" ")
     if store.row(run_id) is None:
         return None
     match verb:
         case "report":
-            return report(store, run_id, full=_read(rest, _Report).full, frames=True)
+            return report(store, run_id, full=_read(rest, _Report).full, frames=True, now=now)
         case "state":
             return _state(store, run_id, rest)
         case "files":

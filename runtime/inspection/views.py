@@ -22,6 +22,7 @@ from hubbub.hub.values import Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
 from hubbub.runtime.inspection.prompts import ShownPrompt, open_prompts
 from hubbub.runtime.inspection.replay import replay
+from hubbub.runtime.inspection.variable_requests import VariableRequest, open_requests
 from hubbub.runtime.stores.exchange.run_check import ancestors
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 
@@ -104,6 +105,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     failure: str
     prompts: Sequence[ShownPrompt]
     """What people are asked by it and by the runs below it."""
+    requests: Sequence[VariableRequest] = ()
+    """The variables that subagents of theirs wait for."""
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────
@@ -170,10 +173,10 @@ def _outcome(store: StoreReader, run_id: str) -> str:
 
 
 def report(
-    store: StoreReader, run_id: str, *, full: bool = False, frames: bool = False
+    store: StoreReader, run_id: str, *, full: bool = False, frames: bool = False, now: int = 0
 ) -> RunReport:
     """Everything about a run; ``full`` gives the whole conversation, ``frames`` what was said in
-    its takeover frames, too.
+    its takeover frames, too; requests that have expired ``now`` are left out.
 
     Raises ``StoreFailed`` for a record that cannot be read.
     """
@@ -202,7 +205,7 @@ def report(
             children=[_shown(store, child, 1) for child in children], files=state.files,
             keys=state.keys, waiting=list(_waiting(store, run_id)), conversation=said,
             earlier=count - len(said), failure=watched.failure,
-            prompts=open_prompts(store, below),
+            prompts=open_prompts(store, below), requests=open_requests(store, below, now=now),
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from hubbub.channels.http.api.variables_page import page
+from hubbub.channels.http.api.views import VariableRequestView
 from hubbub.channels.http.wire.problems import Refusal, refusal_of
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.channels.http.wire.runtime_answers import ask_runtime, one_word
@@ -35,6 +36,17 @@ class StartedView(Struct, frozen=True, kw_only=True):
     """The run that was started with them."""
 
     reference: str
+
+
+class VariableRequests(Struct, frozen=True):
+    """What all runs wait for, the oldest first."""
+
+    requests: tuple[VariableRequestView, ...]
+
+
+async def list_requests(call: HttpCall) -> HttpAnswer:
+    """The variables that subagents wait for."""
+    return HttpAnswer(content={"requests": await ask_runtime(call.hub, "requests")})
 
 
 async def show_variables(call: HttpCall) -> HttpAnswer:
@@ -99,6 +111,10 @@ _PROBLEMS: Final = (
 )  # fmt: skip
 
 ROUTES: Final = (
+    Route(
+        method="GET", path="/api/variables", summary="The variables that subagents wait for",
+        handler=list_requests, answers={200: VariableRequests}, problems=("no-runtime",),
+    ),
     Route(
         method="GET", path="/threads/{parent}/variables/{request_id}",
         summary="Which variables a subagent waits for", handler=show_variables,

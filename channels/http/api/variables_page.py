@@ -62,7 +62,7 @@ def page(
 
 
 def _form(found: Mapping[str, Any]) -> str:
-    fields = "".join(_field(str(name), name in found["missing"]) for name in found["required"])
+    fields = "".join(_field(each, each["name"] in found["missing"]) for each in found["variables"])
     until = datetime.fromtimestamp(found["expires_at"] / 1e6, UTC)
     return (
         f"<p>It needs these values to begin.</p>"
@@ -71,10 +71,13 @@ def _form(found: Mapping[str, Any]) -> str:
     )
 
 
-def _field(name: str, is_missing: bool) -> str:
-    shown = escape(name, quote=True)
+def _field(variable: Mapping[str, Any], is_missing: bool) -> str:
+    shown = escape(variable["name"], quote=True)
     hint = "required" if is_missing else 'placeholder="has a value"'
+    kind = "text" if variable["type"] == "text" else "password"
+    about = escape(variable["description"])
     return (
         f'<label for="{shown}">{shown}</label>'
-        f'<input id="{shown}" name="{shown}" type="password" autocomplete="off" {hint}>'
+        f'<input id="{shown}" name="{shown}" type="{kind}" autocomplete="off" {hint}>'
+        + (f"<small>{about}</small>" if about else "")
     )

@@ -13,7 +13,8 @@ from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
     "AgentView", "AwaitedView", "ConversationPage", "ConversationView", "FileView", "PromptView",
-    "ReportView", "RunView", "ScheduleView", "StateView", "TreesView", "VariableView",
+    "ReportView", "RunView", "ScheduleView", "StateView", "TreesView", "VariableRequestView",
+    "VariableView", "WantedVariableView",
 ]  # fmt: skip
 
 
@@ -87,6 +88,35 @@ class PromptView(Struct, frozen=True, kw_only=True):
     is_answered: bool
 
 
+class WantedVariableView(Struct, frozen=True, kw_only=True):
+    """A variable that a subagent needs: a ``secret``, or a ``text`` that people may see.
+
+    ``is_missing``: it had no value when the subagent was called.
+    """
+
+    name: str
+    type: str
+    description: str
+    is_missing: bool
+
+
+class VariableRequestView(Struct, frozen=True, kw_only=True):
+    """A subagent that is started as soon as its variables are given, by a POST to ``path``.
+
+    ``run_id`` is the run that called it, ``agent`` the subagent; ``path`` is relative to where the
+    app is mounted.
+    """
+
+    request_id: str
+    run_id: str
+    root_run_id: str
+    agent: str
+    path: str
+    variables: tuple[WantedVariableView, ...]
+    since: int
+    expires_at: int
+
+
 class TreesView(Struct, frozen=True, kw_only=True):
     """Trees of runs, the newest first, each from its root down; ``more`` trees are left out.
 
@@ -124,7 +154,8 @@ class ReportView(Struct, frozen=True, kw_only=True):
 
     ``ancestors`` begins with the root.  ``stack`` names the agents through whom a conversation is
     held, while one has taken it over.  ``conversation`` leaves out ``earlier`` pieces at its
-    beginning.  ``failure`` is the last error on record; ``prompts`` is asked by it and below it.
+    beginning.  ``failure`` is the last error on record; ``prompts`` is asked by it and below it,
+    ``requests`` are the variables that subagents of theirs wait for.
     """
 
     run: RunView
@@ -145,6 +176,7 @@ class ReportView(Struct, frozen=True, kw_only=True):
     earlier: int
     failure: str
     prompts: tuple[PromptView, ...]
+    requests: tuple[VariableRequestView, ...] = ()
 
 
 class StateView(Struct, frozen=True, kw_only=True):
@@ -183,7 +215,7 @@ class StateView(Struct, frozen=True, kw_only=True):
 
 class AwaitedView(Struct, frozen=True, kw_only=True):
     """Something that a conversation waits for: a ``question``, an ``approval``, an ``external``
-    result, or a ``child``."""
+    result, ``variables`` (those of ``request``), or a ``child``."""
 
     kind: str
     run_id: str
@@ -193,6 +225,7 @@ class AwaitedView(Struct, frozen=True, kw_only=True):
     tool: str = ""
     arguments: Any = None
     schema: Any = None
+    request: VariableRequestView | None = None
 
 
 class ConversationView(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import logging
 
 import anyio
 import pytest
-from http_apps import served
+from http_apps import parsed, served
 from support.agents import Observer, model_agent
 from support.secrets import NASTY, leaks
 
@@ -22,6 +22,8 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.model import AssistantMessage
+from hubbub.channels.http.api.variables import VariableRequests
+from hubbub.channels.http.api.views import ConversationPage, ReportView
 from hubbub.hub.events.codec import encode_event
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 
@@ -37,10 +39,13 @@ def finish(result: str) -> str:
     return result
 
 
-def helper() -> AgentDefinition:
+def helper(*texts: str) -> AgentDefinition:
     needed = [
-        VariableDefinition(name=name, scoped=True, required=True)
+        VariableDefinition(name=name, scoped=True, required=True, description="Of <your> CRM.")
         for name in ("KEY", "SECRET_TOKEN")
+    ]
+    needed += [
+        VariableDefinition(name=name, scoped=True, required=True, type="text") for name in texts
     ]
     side_a = PromptDefinition(
         name="helper-a", prompt="Work.", tools=(finish,), variables=needed,
@@ -175,6 +180,50 @@ async def test_a_person_fills_in_a_form_that_shows_no_value_and_runs_no_script(p
         assert done.status_code == 200 and "Thank you" in done.text and "planted" not in done.text
         late = await client.get(path, headers=HTML)
         assert late.status_code == 409 and "<form" not in late.text
+
+
+@PROMISED
+async def test_a_text_is_filled_in_where_one_can_see_it_and_says_what_it_is_for(ports):
+    async with served(ports, boss(), helper("CITY")) as (rt, _, client):
+        _, (path,) = await asked(rt)
+        form = (await client.get(path, headers=HTML)).text
+        assert form.count('type="password"') == 2
+        assert 'name="CITY" type="text"' in form and "Of &lt;your&gt; CRM." in form
+
+
+@PROMISED
+async def test_what_is_wanted_is_listed_until_it_is_given(ports):
+    async with served(ports, boss(2), helper("CITY")) as (rt, _, client):
+        run, (one, two) = await asked(rt)
+        other = await rt.start("boss", "hello", session_key="web_ada")
+        await other.result()
+        listed = parsed(await client.get("/api/variables"), VariableRequests).requests
+        assert [x.path for x in listed[:2]] == [one, two] and len(listed) == 4
+        first = listed[0]
+        assert (first.run_id, first.root_run_id, first.agent) == (run.run_id, run.run_id, "helper")
+        assert first.expires_at - first.since == 3600 * 1_000_000
+        assert [(x.name, x.type, x.description, x.is_missing) for x in first.variables] == [
+            ("KEY", "secret", "Of <your> CRM.", True),
+            ("SECRET_TOKEN", "secret", "Of <your> CRM.", True), ("CITY", "text", "", True),
+        ]  # fmt: skip
+        report = parsed(await client.get(f"/api/runs/{run.run_id}?full"), ReportView)
+        assert report.requests == listed[:2]
+        page = parsed(await client.get("/api/conversations?agent=boss"), ConversationPage)
+        waits = next(x for x in page.conversations if x.key == "web_ada").waits_for
+        assert [(x.kind, x.request) for x in waits] == [("variables", x) for x in listed[2:]]
+        given = {"variables": {"KEY": "k", "SECRET_TOKEN": "t", "CITY": "Rome"}}
+        assert (await client.post(one, json=given)).status_code == 200
+        paths = [x["path"] for x in (await client.get("/api/variables")).json()["requests"]]
+        assert paths == [two, *(x.path for x in listed[2:])]
+        await run.terminate()
+        await run.finished()
+        assert len((await client.get("/api/variables")).json()["requests"]) == 2
+        await anyio.sleep(3600)
+        assert (await client.get("/api/variables")).json() == {"requests": []}
+        report = await client.get(f"/api/runs/{other.run_id}?full")
+        page = await client.get("/api/conversations?agent=boss")
+        assert report.json()["requests"] == []
+        assert not any(x["waits_for"] for x in page.json()["conversations"])
 
 
 @PROMISED

@@ -106,6 +106,19 @@ function askedFor(event) {
   }
 }
 
+/** A request as the server lists it, in the form of its event. */
+function wanted(request) {
+  askedFor({
+    ...request, at: request.since, child_agent: request.agent,
+    names: request.variables.filter((each) => each.is_missing).map((each) => each.name),
+  });
+}
+
+/** What a variable of an agent is: its type, what it is for. */
+export const variableOf = (agent, name) =>
+  agents.value.find((each) => each.name === agent)?.variables?.find((each) => each.name === name)
+  || { name, type: "secret", description: "" };
+
 export const answered = (promptId) => edit(prompts, (map) => map.delete(promptId));
 export function given(requestId) {
   if (variableRequests.peek().has(requestId)) {
@@ -137,6 +150,7 @@ async function listAll(fromScratch = false) {
   // What has ended can wait until what lives is seen.
   get(`api/runs?ended=true&limit=${ENDED_TREES}`).then((all) => batch(() => listed(all.runs)), fault);
   get("api/agents").then((found) => { agents.value = found.agents; }, fault);
+  get("api/variables").then((found) => batch(() => found.requests.forEach(wanted)), fault);
 }
 
 export async function readStatistics() {

@@ -2,7 +2,7 @@
 import { html, useSignal } from "./lib.js";
 import { part, send } from "./api.js";
 import { Age, Curl, Empty, Json, fault, note } from "./controls.js";
-import { answered, given, prompts, variableRequests } from "./hub.js";
+import { answered, given, prompts, variableOf, variableRequests } from "./hub.js";
 import { runLink } from "./router.js";
 import { agentName, asText } from "./words.js";
 
@@ -159,10 +159,14 @@ export function VariablesCard({ event, isLinked = true }) {
       ${isLinked && html`<a class="quiet" href=${runLink(event.run_id)}>Go to run</a>`}
       <${Age} at=${event.at} /></header>
     <form class="ask-values" onSubmit=${submit} autocomplete="off">
-      ${event.names.map((name) => html`<label key=${name}><span class="mono">${name}</span>
-        <input type="password" autocomplete="off" value=${values.value[name] || ""}
-          onInput=${(input) => { values.value = { ...values.value, [name]: input.target.value }; }} />
-      </label>`)}
+      ${event.names.map((name) => {
+        const { type, description } = variableOf(event.child_agent, name);
+        return html`<label key=${name}><span class="mono">${name}</span>
+          <input type=${type === "text" ? "text" : "password"} autocomplete="off"
+            title=${description} placeholder=${description} value=${values.value[name] || ""}
+            onInput=${(input) => { values.value = { ...values.value, [name]: input.target.value }; }} />
+        </label>`;
+      })}
       <div class="ask-form"><button type="submit" class="main">Provide</button>
         <${Curl} what="provide variables" call=${{
           method: "POST", path: variablesPath(event), body: { variables: shown },
