@@ -383,7 +383,8 @@ class Hub(Asking, Subscribing):
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """End a run and its live descendants now and permanently; the receipt's ``run_ids`` lists
-        them.  From its acceptance on nothing reaches the run."""
+        them.  From its acceptance on nothing reaches the run, and no other end of it counts; a run
+        that has ended before rejects it."""
         check_text("reason", reason)
         return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
 

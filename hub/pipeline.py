@@ -50,8 +50,8 @@ from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.cursor import cursor_behind, cursor_of
+from hubbub.hub.store.journal import OVERTAKEN, Commit, Journal
 from hubbub.hub.store.journal import Addressing as By
-from hubbub.hub.store.journal import Commit, Journal
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import Secret
@@ -359,7 +359,7 @@ class Pipeline:
 
     def _refused(self, commit: Commit) -> None:
         """The store has not taken a commit: say so where nobody else learns of it."""
-        if self.journal.failure or commit.error == "conflict":
+        if self.journal.failure or commit.error in ("conflict", OVERTAKEN):
             return
         about = commit.events[0] if commit.events else commit.deliveries[0].event
         log.error("commit.refused", event_type=about.type, problem=commit.error)

@@ -45,7 +45,7 @@ CONSUMERS: Final = {
         "whom an item wakes, and what it needs",
         "in",
         """
-        SessionTimer SessionAbort SessionCancel SessionClose SessionTerminate SessionReset
+        SessionTimer SessionAbort SessionCancel SessionClose SessionReset
         """,
     ),
     "agents/code/durable_steps.py": Consumer(

@@ -73,10 +73,16 @@ def _take(
     budget: Budget,
 ) -> Decision:
     seqs = tuple([item.seq for item in items])
+    last = None
     for at, item in enumerate(items):
         kind = item.__class__
-        if kind is e.SessionTerminate or (kind is e.SessionCancel and _is_frame(thread, items)):
-            return _ended(thread, items[: at + 1], items, definitions, seqs)
+        if kind is e.SessionTerminate:  # Also behind what pops the frame: all below it ends.
+            last = at
+            break
+        if kind is e.SessionCancel and last is None and _is_frame(thread, items):
+            last = at
+    if last is not None:
+        return _ended(thread, items[: last + 1], items, definitions, seqs)
     if items[0].__class__ is e.SessionMessage and (thread.open or thread.origin.frame):
         heeded = apply_command(thread, items, definitions, waiting)  # type: ignore[arg-type]
         if heeded is not None:

@@ -30,7 +30,7 @@ from hubbub.hub.events import (
     SessionTerminate,
 )
 from hubbub.hub.message import session_message
-from hubbub.hub.store.journal import Delivery, NewRun
+from hubbub.hub.store.journal import OVERTAKEN, Delivery, NewRun
 
 __all__ = ["INBOX_CHECKS"]
 
@@ -163,9 +163,30 @@ async def check_terminated_inbox_refuses_everything(make_journal: MakeJournal) -
             assert (late.outcome, late.reason) == ("rejected", "terminated")
         again = await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
         assert again.outcome == "accepted"
-        await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        await write(journal, A_RUN, 0, AgentComplete(), taken=(2,), status="ended")
         gone = await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
         assert (gone.outcome, gone.reason) == ("rejected", "terminated")
+
+
+async def check_no_end_passes_a_termination(make_journal: MakeJournal) -> None:
+    """What ends a run must take the termination that was accepted before; else it is refused, and
+    with it all it says."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await send(journal, A_RUN, "waits")
+        await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
+        for taken in ((), (1,), (1, 2)):
+            own = await write(journal, A_RUN, 0, AgentComplete(), taken=taken, status="ended")
+            assert (own.error, own.written, own.leftovers) == (OVERTAKEN, [], ())
+        info = await info_of(journal, A_RUN)
+        assert (info.status, info.inbox, info.waiting) == ("active", "terminated", 4)
+        status = await write(journal, A_RUN, 0, AgentStatus(status="about to end"))
+        assert not status.error, "what ends nothing is written"
+        end = await write(journal, A_RUN, 1, AgentComplete(), taken=(1, 4), status="ended")
+        assert not end.error
+        assert [getattr(item, "content", "") for item in end.leftovers] == ["waits"]
+        assert (await info_of(journal, A_RUN)).status == "ended"
 
 
 async def check_terminal_commit_gives_back_leftovers(make_journal: MakeJournal) -> None:
@@ -324,6 +345,7 @@ INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_full_inbox_refuses_messages_only,
     check_closing_inbox_refuses_messages,
     check_terminated_inbox_refuses_everything,
+    check_no_end_passes_a_termination,
     check_terminal_commit_gives_back_leftovers,
     check_addressing,
     check_everybody_is_reached,

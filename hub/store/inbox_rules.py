@@ -12,6 +12,9 @@ have (``NewRun.refusal_of_found``): by its id it is a duplicate, unless what it 
 its own, which is judged like any other message's.  Of a run that has ended that is the opening's
 alone; whatever else it says comes too late.  A child from outside needs an open parent.
 
+The first of several endings counts, in the order of the store: after the end of a run a
+termination is refused, and after a termination no end is written that does not take it.
+
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
 its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
 new item where it comes to: accepted already, so neither a limit nor a key is asked for again.
@@ -29,13 +32,14 @@ from hubbub.hub.events import (
     SessionOpen,
     SessionReply,
     SessionResult,
+    SessionTerminate,
     SessionVariables,
 )
 from hubbub.hub.store.journal import Commit, Delivery, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
-    "can_be_left_over", "found_instead", "judge", "lenders", "moved", "numbered",
+    "can_be_left_over", "found_instead", "is_overtaken", "judge", "lenders", "moved", "numbered",
     "opening_of", "placed", "successor_of", "take_out", "without_key",
 ]  # fmt: skip
 
@@ -131,6 +135,15 @@ def _is_closed(row: LedgerRow, delivery: Delivery, event: InLane) -> bool:
     if row.inbox == "closing":
         return isinstance(event, SessionMessage)
     return not (row.inbox == "terminated" and delivery.closes == "terminated")
+
+
+def is_overtaken(row: LedgerRow, commit: Commit) -> bool:
+    """Whether a termination was accepted before a commit that ends the run in another way.
+
+    What is terminated ends terminated, and all below it: the run has to take it.
+    """
+    found = [seq for seq, item in row.waiting.items() if item.__class__ is SessionTerminate]
+    return bool(found) and not any(seq in commit.taken for seq in found)
 
 
 def numbered(row: LedgerRow, event: E) -> E:

@@ -13,7 +13,7 @@ events of the store in that order.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.receipt import Receipt
 
 __all__ = [
+    "OVERTAKEN",
     "Addressing",
     "Commit",
     "Delivery",
@@ -32,6 +33,9 @@ __all__ = [
     "RunStatus",
     "Selection",
 ]
+
+OVERTAKEN: Final = "overtaken"
+"""The error of a commit that ends a run which was terminated before (``Commit.error``)."""
 
 RunStatus: TypeAlias = Literal["active", "waiting", "parked", "ended"]
 """``waiting``: at work, but for a child to finish; there is nothing to continue with until it
@@ -156,8 +160,9 @@ class Commit(HubNotes):
     ``events`` are stamped except for what the store numbers; after the commit ``written`` holds
     every event as it is in the store, in order, ``leftovers`` the items that a closed inbox
     still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
-    item in ``taken`` or ``lent`` does not wait there), or the store's own words: why it has
-    failed, or why this commit cannot be written for its own contents, which is no other's trouble.
+    item in ``taken`` or ``lent`` does not wait there), ``OVERTAKEN`` (it ends a run that was
+    terminated before, and does not take that), or the store's own words: why it has failed, or
+    why this commit cannot be written for its own contents, which is no other's trouble.
     """
 
     __slots__ = (

@@ -27,6 +27,7 @@ from hubbub.hub.events.descriptors import is_identity
 from hubbub.hub.store.inbox_rules import (
     can_be_left_over,
     found_instead,
+    is_overtaken,
     judge,
     lenders,
     moved,
@@ -37,7 +38,7 @@ from hubbub.hub.store.inbox_rules import (
     take_out,
     without_key,
 )
-from hubbub.hub.store.journal import Addressing, Commit, Delivery, NewRun
+from hubbub.hub.store.journal import OVERTAKEN, Addressing, Commit, Delivery, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = ["Ledger", "Rows", "Writes"]
@@ -136,6 +137,9 @@ class Ledger(Generic[R]):
                 or (commit.taken and not row.waiting.keys() >= set(commit.taken))
             ):
                 commit.error = "conflict"
+                return
+            if commit.status == "ended" and row.inbox == "terminated" and is_overtaken(row, commit):
+                commit.error = OVERTAKEN
                 return
             self.writes.rows[row] = None
             if commit.events:

@@ -299,7 +299,8 @@ class CodeRun:
         after: Callable[[Commit], None] | None = None,
     ) -> None:
         # Folded at once, ahead of the commit: the store may refuse it only when this run has
-        # been lost to another owner, and then nothing it thinks matters any more.
+        # been lost to another owner, or terminated before it ended; then nothing it thinks matters
+        # any more, and it is read again.
         self._fold(events)
         ends = ends or self.thread.phase == "ended"
         if ends and self.thread.ending is not None:

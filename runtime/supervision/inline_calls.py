@@ -85,7 +85,8 @@ class InlineCalls:
             outcome = caller.outcome or await self._outcomes.finished(run_id)
             if kept.lingering is not None:
                 await kept.lingering.wait_function()
-            if outcome.output_json is NULL and kept.output is not None:
+            # A function that was stopped may have returned all the same: that counts for nothing.
+            if outcome.success and outcome.output_json is NULL and kept.output is not None:
                 outcome = structs.replace(outcome, output_json=kept.output)
         except BaseException:
             caller.cancel()

@@ -126,16 +126,21 @@ class Loader:
         if not self._phase.is_leaving:
             self.load(run_id)
 
+    def overtaken(self, run_id: str) -> None:
+        """A run was terminated before the end that it was about to write: it ends by that."""
+        if not self._phase.is_leaving:
+            self.load(run_id, is_overtaken=True)
+
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
-    def load(self, run_id: str) -> None:
+    def load(self, run_id: str, *, is_overtaken: bool = False) -> None:
         """Read a run from the journal, in a task, and resume it, if it is its turn."""
         if self._trials.is_held(run_id):
             return
         self.loading[run_id] = []
-        self._hub.tasks.start(self._load(run_id), name=run_id)
+        self._hub.tasks.start(self._load(run_id, is_overtaken), name=run_id)
 
-    async def _load(self, run_id: str) -> None:
+    async def _load(self, run_id: str, is_overtaken: bool) -> None:
         journal, families = self._hub.journal, self._families
         held: list[InLane] = []
         expected = self.expected.pop(run_id, None)
@@ -176,7 +181,10 @@ class Loader:
         try:
             # What came while all this was read is held; what is in both lists is noted once.
             waiting = (*loaded.waiting, *held)
-            self.install(lane, loaded.events, waiting, is_loaded=True, thread=thread)
+            self.install(
+                lane, loaded.events, waiting, is_loaded=True, thread=thread,
+                is_overtaken=is_overtaken,
+            )  # fmt: skip
         except Exception as error:
             self._live.by_id.pop(run_id, None)
             self._leave_broken(run_id, error)
@@ -256,10 +264,12 @@ class Loader:
         *,
         is_loaded: bool = False,
         thread: Thread | None = None,
+        is_overtaken: bool = False,
     ) -> None:
         """Put a run into memory with what its journal holds, and resume it.
 
-        ``events`` are all of its own; or the last ones, where its ``thread`` is known.
+        ``events`` are all of its own; or the last ones, where its ``thread`` is known.  One that
+        was overtaken takes its termination: it needs no restoring.
         """
         run_id = lane.run_id
         definitions = self._definitions
@@ -274,7 +284,7 @@ class Loader:
         if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
             return
-        causes = self._causes(lane, thread, events)
+        causes = () if is_overtaken else self._causes(lane, thread, events)
         if causes and self._is_held(run_id, causes, waiting):
             return
         self._families.came_back(run_id)
@@ -402,7 +412,9 @@ class Loader:
         self._live.by_id[run.lane.run_id] = run
         self._boot.used(lane.run_id)
         self._drop(lane, pending)
-        for item in waiting:
+        # What is terminated does nothing else, whatever came before that.
+        ends = [item for item in waiting if isinstance(item, e.SessionTerminate)] if again else []
+        for item in ends[:1] or waiting:
             if item not in pending:
                 run.wake(item)
         if lane.run_id in self._overdue:

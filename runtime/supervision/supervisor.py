@@ -7,12 +7,10 @@ Rules
 * A run that was just opened is activated from its inbox alone; every other one, and one that
   more came for than is held here, is read from the journal.
 * At most ``max_live`` runs are in memory (but see ``capacity``); ready runs beyond wait their
-  turn, in order.  Where many become ready together they are activated in a task, a few at a time,
-  so that those who open them or send to them continue meanwhile.
+  turn, in order.  Where many become ready together they are activated in a task, a few at a time.
 * A run whose loop dies begins again from the journal, a bounded number of times.
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
-* A run that only waits for its children stays in memory while there is room, and leaves it for
-  one that is ready.
+* A run that only waits for its children leaves memory where there is no room for a ready one.
 * One that cannot be resumed, or read, stops no other: it is left as it is (``quarantine``).
 * One that may have killed its process is resumed in its turn (``trials``).
 """
@@ -32,7 +30,7 @@ from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.journal import OVERTAKEN, Commit
 from hubbub.hub.values import NULL
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.inline import InlineCaller
@@ -410,13 +408,17 @@ class Supervisor:
         """The store has refused a commit of the run's owner.
 
         A record that does not fit what is there (``conflict``), or cannot be written for its own
-        contents, counts as a death; where another owner has written, the run is left to it.  If
-        the store has failed, the run is released, unrecorded: its callers learn that from the
-        store.
+        contents, counts as a death; where another owner has written, the run is left to it.  An
+        end that comes after a termination does not count: the run ends by that.  If the store
+        has failed, the run is released, unrecorded: its callers learn that from the store.
         """
         run_id = run.lane.run_id
         if self._by_id.get(run_id) is not run:
             return  # Of a loop that is dead or over already.
+        if commit.error == OVERTAKEN:
+            self._drop(run)
+            self._loader.overtaken(run_id)
+            return
         if not self._hub.journal.failure:
             self._loader.expected[run_id] = commit.expect
             self.died(run, BadValue("commit", commit.error))
