@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -51,6 +52,10 @@ class Service:
                 file.flush()
                 answers.append(file.readline().rstrip("\n"))
             return answers
+
+    def connected(self) -> socket.socket:
+        """A connection over TCP."""
+        return socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE)
 
     def approvals(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.http.get("/approvals").json()
@@ -183,6 +188,41 @@ def test_its_own_channel_answers_on_the_line_and_remembers_the_customer(tmp_path
         ]
     with serving(tmp_path) as service:
         assert service.over_tcp("bob: where is B8") == ["B8 was delivered yesterday."]
+
+
+def test_what_one_connection_does_ends_it_for_nobody_else(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        with service.connected() as wire:
+            wire.sendall(b"ada: one\nada: two\nbob: three\n")
+            answers = "".join(read_line(wire) for _ in range(2))
+            assert "three" in answers and ("one" in answers or "two" in answers)
+        with service.connected() as wire:
+            wire.sendall(b"\xff\xfe\x00: \x80\xc3\n")
+            assert read_line(wire).startswith(("not taken", "About"))
+            wire.sendall(b"a b: " + b"x" * 20_000)
+            assert wire.recv(100) == b""
+        with service.connected() as wire:  # It is reset while its answer is under way.
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            wire.sendall(b"cleo: where is A7\n" * 50)
+        assert service.over_tcp("bob: thanks") == ["About 'thanks': we are on it."]
+
+
+def test_the_form_speaks_to_a_customer_on_the_line_and_research_does_not(tmp_path: Path) -> None:
+    with serving(tmp_path) as service, service.connected() as wire:
+        wire.sendall(b"ada: research hubs\n")
+        said = read_line(wire), read_line(wire)
+        assert "Found" not in said[0] and said[1].startswith("About")
+        wire.sendall(b"ada: I have moved\n")
+        assert read_line(wire) == "Which street?\n"
+
+
+def read_line(wire: socket.socket) -> str:
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = wire.recv(1)
+        assert piece, f"it was closed after {line!r}"
+        line += piece
+    return line.decode()
 
 
 def test_the_digest_is_planned(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ from typing import Final, assert_never
 import anyio
 import anyio.lowlevel
 
-from hubbub.channels.channel import Channel, ChannelContext, Channels
+from hubbub.channels.attachment import Channels
+from hubbub.channels.channel import Channel, ChannelContext
 from hubbub.channels.console.answers import Answer, answer_to, give
 from hubbub.channels.console.ctrl_c import CtrlC, hint
 from hubbub.channels.console.pace import QUIET, Pace, Phase

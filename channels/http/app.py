@@ -14,7 +14,8 @@ from typing import Any, Final, Self
 import anyio
 from starlette.types import Message, Receive, Scope, Send
 
-from hubbub.channels.channel import Channel, ChannelContext, Channels
+from hubbub.channels.attachment import Channels
+from hubbub.channels.channel import Channel, ChannelContext
 from hubbub.channels.http.access import PREFLIGHT, Access, client_of
 from hubbub.channels.http.counts import Counts
 from hubbub.channels.http.dispatch import Paths

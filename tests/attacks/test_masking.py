@@ -38,7 +38,8 @@ from hubbub import (
 )
 from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.tools import ToolError, ToolResult, render_failure
-from hubbub.channels.channel import Channel, Channels
+from hubbub.channels.attachment import Channels
+from hubbub.channels.channel import Channel
 from hubbub.hub.errors import ModelUnavailable
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.logs import log
