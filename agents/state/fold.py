@@ -154,8 +154,12 @@ def _session_turn(thread: Thread, event: e.SessionTurn) -> Thread:
 
 
 def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
+    unseen = thread.unseen
+    if unseen and event.side:  # What its children reported was in the request that failed.
+        unseen = tuple([side for side in unseen if side != event.side])
     return replace(
         thread,
+        unseen=unseen,
         in_session=False,
         status="idle",
         attempt=1,

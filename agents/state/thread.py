@@ -210,7 +210,7 @@ class Thread(Struct, frozen=True, gc=False):
     has_spoken: bool = False
     """Whether the side at work has said something in this turn."""
     unseen: tuple[str, ...] = ()
-    """Sides that got a child's result and have not taken a step since."""
+    """Sides that got a child's result and have neither taken a step nor failed to since."""
     answering: tuple[str, ...] = ()
     """The parent's messages that this session has taken, by key."""
     last_text: str = ""

@@ -15,6 +15,8 @@ Rules
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from hubbub.agents.model import ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
@@ -124,6 +126,8 @@ def failed(thread: Thread, failure: Failure, waiting: frozenset[Kind]) -> Decisi
         )
         return Decision((retry,), status="active")
     end = session_end(thread, "failed", failure.error)
+    if thread.side in thread.unseen:  # That was in the request: no further turn is due for it.
+        end = replace(end, side=thread.side)
     return end_session(thread, [], end, waiting, pops=True)
 
 

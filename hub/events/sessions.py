@@ -66,7 +66,11 @@ class SessionTurn(Event, tag="session:turn", home="own"):
 
 
 class SessionEnd(Ending, tag="session:end", home="own"):
-    """A session is over; the run goes idle or ends."""
+    """A session is over; the run goes idle or ends.
+
+    ``side`` is given where its request failed that told it what children had reported: that is not
+    told again by a turn of its own.
+    """
 
     session: int = 1
     files: tuple[FileRef, ...] = ()

@@ -438,7 +438,13 @@ class Families(RuleBasedStateMachine):
         run = self.pick(number, self.asked())
         (asked,) = (a for a in run.due if isinstance(a, CallModel))
         failure = Failure(kind="auth", error="no key", retryable=False)
+        side, before = run.thread.side, len(run.journal)
         self.world.signal(run, ModelFailed(failure, asked.turn))
+        written = run.journal[before:]
+        assert isinstance(written[0], e.SessionEnd)
+        # Whatever it was told was in the request: only what has not been taken is worth a turn.
+        if len(written) > 1 and isinstance(written[1], e.SessionStart):
+            assert written[1].side != side or isinstance(written[2], e.SessionTaken)
 
     @rule(number=numbers)
     def somebody_interrupts(self, number: int) -> None:

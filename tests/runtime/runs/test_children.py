@@ -1,6 +1,7 @@
 """Children in all four modes: one result per invocation, in the seed's words (SA 7, SB)."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -10,8 +11,11 @@ from support.families import Recorder, answers, child, config, heard, offered, o
 
 from hubbub import AgentDefinition, Message, PromptDefinition, RunState, Runtime, SideConfig, tool
 from hubbub.agents.model import ModelRequest
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY
 from hubbub.hub import events as e
 from hubbub.hub.errors import NoSuchFile
+from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.runtime.models.scripted import Fault, ScriptedModel, call, reply
@@ -440,6 +444,58 @@ async def test_a_result_that_the_last_step_of_a_turn_did_not_see_forces_the_next
         assert heard(boss.requests[1])[-1].endswith("early")
         ends = [x for x in await run.read() if x.type == "session:end"]
         assert [x.output for x in ends] == ["that is all", "I see."]  # type: ignore[attr-defined]
+
+
+@pytest.mark.spec("C-11")
+@pytest.mark.parametrize("when", ["idle", "between steps", "beside a call"])
+async def test_a_turn_that_fails_over_a_result_is_not_taken_again_by_itself(
+    when: str, journal: Journal, ports: Ports
+) -> None:
+    """As with what a user says: it stays in the conversation, and the next turn reads it."""
+
+    @tool
+    async def wait_long() -> str:
+        """Waits."""
+        await anyio.sleep(60)
+        return "waited"
+
+    @tool
+    async def look() -> str:
+        """Looks."""
+        await anyio.sleep(1)
+        return "looked"
+
+    steps = {
+        "idle": ["It is under way."],
+        "between steps": [call("look"), call("look")],
+        "beside a call": [call("wait_long")],
+    }[when]
+
+    def fail_over_it(request: ModelRequest) -> Any:
+        return Fault("auth") if heard(request)[-1].endswith("early") else "I see."
+
+    boss = Recorder(call("helper", message="x"), *steps, fail_over_it)
+    agents = (
+        parent(boss, config(blocking=False), wait_long, look),
+        child(Recorder(call("finish", result="early"), latency=1.5)),
+    )
+    async with runtime(*agents, journal=journal, ports=ports) as rt:
+        run = await rt.start("main", "Please.")
+        await anyio.sleep(1000)
+        assert len(boss.requests) == len(steps) + 2
+        assert heard(boss.requests[-1])[-1].endswith("early")
+        failed = [x for x in await run.read() if isinstance(x, e.SessionEnd) and not x.success]
+        assert len(failed) == 1
+        assert fold_all(EMPTY, await own_lane(journal, run.run_id)).unseen == ()
+        await run.send("Well?")
+        assert (await run.result()).output == "I see."
+        assert sum(x.endswith("early") for x in heard(boss.requests[-1])) == 1
+
+
+async def own_lane(journal: Journal, run_id: str) -> Sequence[Event]:
+    loaded = await journal.load(run_id)
+    assert loaded is not None
+    return loaded.events
 
 
 @pytest.mark.spec("C-12", "C-13")
