@@ -1,0 +1,179 @@
+"""Stories that play every feature of a runtime, for the tests of what becomes of their stores."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+
+from hubbub import (
+    CustomEvent,
+    RunContext,
+    RunState,
+    Runtime,
+    ScriptedModel,
+    VariableDefinition,
+    agent,
+    external_tool,
+    tool,
+)
+from hubbub.hub import HistoryMessage
+from hubbub.hub import events as e
+from hubbub.hub.ports import Ports
+from hubbub.runtime.models.scripted import call, reply
+from hubbub.runtime.schedules.schedules import Cron
+from support.agents import echo_model, model_agent
+from support.families import Recorder, child, config, parent
+
+__all__ = ["FEATURES", "Story"]
+
+Story = Callable[[Any, Ports], Awaitable[None]]
+"""It is given a store, or the text that names one."""
+
+
+@tool(approval=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool
+async def wonder(state: RunState) -> str:
+    """Ask the person."""
+    return f"heard {await state.ask('Which?', options=['a', 'b'])}"
+
+
+LOOKUP = external_tool("lookup", {"type": "object", "properties": {"what": {"type": "string"}}})
+
+
+async def people(store: Any, ports: Ports) -> None:
+    """Approvals, questions and calls carried out elsewhere: ended in every way, and left open."""
+    calls = [
+        call("pay", amount=1), call("pay", amount=2), call("pay", amount=3), call("wonder"),
+        call("lookup", what="x"), call("pay", amount=4), call("wonder"),
+    ]  # fmt: skip
+    steps = [x for number, each in enumerate(calls) for x in (each, f"Done {number}.")]
+    open_at_once = reply("", call("pay", amount=5), call("wonder"), call("lookup", what="y"))
+    desk = model_agent(
+        ScriptedModel([*steps, open_at_once]), pay, wonder, LOOKUP, name="desk",
+        parallel_tool_calls=True,
+    )  # fmt: skip
+
+    @agent("asker")
+    async def asker(input: Any, ctx: RunContext) -> str:
+        return f"{await ctx.ask('Yes?')} {await ctx.ask('Sure?')}"
+
+    async with Runtime([desk, asker], store=store, ports=ports, grace=0) as rt:
+        asked: list[e.SessionPrompt] = []
+        rt.hub.subscribe(e.SessionPrompt, asked.append)
+
+        async def last() -> str:
+            await anyio.sleep(5)
+            return asked[-1].prompt_id
+
+        run = await rt.start("desk", "go", session_key="web_ada")
+        rt.hub.approve(await last())
+        await run.send("again")
+        rt.hub.approve(await last(), arguments={"amount": 20})
+        await run.send("again")
+        rt.hub.deny(await last(), "too much")
+        await run.send("again")
+        rt.hub.reply(await last(), "a")
+        await run.send("again")
+        rt.hub.reply(await last(), "found")
+        await run.send("again")
+        await last()
+        await run.send("Never mind.")  # Denies what is open.
+        await run.send("again")
+        await last()
+        rt.hub.interrupt(run.run_id, "enough")
+        await run.send("again")
+        await last()  # Three are left open.
+        code = await rt.start("asker", None)
+        rt.hub.reply(await last(), "yes")
+        await last()
+        await code.send("words")
+        await anyio.sleep(5)
+
+
+async def variables(store: Any, ports: Ports) -> None:
+    """Requests for variables: provided, left open, and of a child that starts at once."""
+    key = VariableDefinition(name="KEY", required=True, scoped=True)
+    work = child(Recorder(*[call("finish", result="used it")] * 3), variables=(key,))
+    boss = Recorder(*[call("helper", message="x"), "It wants a key.", "Thanks."] * 2)
+    async with Runtime([parent(boss, config()), work], store=store, ports=ports) as rt:
+        wanted: list[e.SessionVariables] = []
+        rt.hub.subscribe(e.SessionVariables, wanted.append)
+        run = await rt.start("main", "Please.", session_key="web_ada", env={"OTHER": "value 123"})
+        await run.result()
+        request = next(x for x in wanted if x.required)
+        await rt.provide_variables(run.run_id, request.request_id, {"KEY": "a secret"})
+        await anyio.sleep(30)
+        await run.send("Another one.")
+        await anyio.sleep(30)
+
+
+async def code(store: Any, ports: Ports) -> None:
+    """Steps, files, values, children, events of its own; results read, told and given up."""
+
+    @agent("little")
+    async def little(input: Any, ctx: RunContext) -> str:
+        await ctx.files.write("found.txt", "x")
+        return f"did {input}"
+
+    @agent("broken")
+    async def broken(input: Any, ctx: RunContext) -> str:
+        raise ValueError("no way")
+
+    @tool
+    async def fetch(state: RunState) -> str:
+        """Have children work."""
+        read, kept = state.spawn("little", 1), state.spawn("little", 2, result="message")
+        state.spawn("broken", 3, result="ignore")
+        state.spawn("little", 4)
+        state.hub.emit(CustomEvent.of("my:event", n=1))
+        await kept
+        return str((await read.result()).output)
+
+    @agent("worker", on_restart="resume")
+    async def worker(input: Any, ctx: RunContext) -> str:
+        await ctx.step("once", lambda: {"n": 1})
+        await ctx.kv.set("k", [1])
+        await ctx.kv.delete("k")
+        await ctx.files.write("a.txt", "a")
+        await ctx.files.delete("a.txt")
+        ctx.status("at it")
+        ctx.hub.emit(CustomEvent.of("my:event", n=2))
+        return (await ctx.spawn("little", 5).result()).output
+
+    boss = model_agent(ScriptedModel([call("fetch"), "Done.", "I see."]), fetch, name="boss")
+    async with Runtime([boss, worker, little, broken], store=store, ports=ports) as rt:
+        run = await rt.start("boss", "go", session_key="web_ada")
+        await anyio.sleep(30)
+        await run.result()
+        await rt.run("worker", "go")
+        rt.hub.emit(CustomEvent.of("my:event", n=3))
+        await rt.hub.publish(e.AgentStatus(status="not of a run"))
+
+
+async def control(store: Any, ports: Ports) -> None:
+    """Openings with a history and tools, schedules, resets, ends of every kind, dead letters."""
+    echo = model_agent(echo_model(), name="echo")
+    talk = [HistoryMessage(content="Hi."), HistoryMessage(role="assistant", content="Hello.")]
+    beat = Cron("beat", "* * * * *", "echo", "Tick.")
+    async with Runtime([echo], store=store, ports=ports, schedules=[beat]) as rt:
+        opened = await rt.hub.open(
+            "echo", "go", session_key="web_ada", history=talk, tools=[LOOKUP]
+        )
+        await rt.result(opened.run_id)
+        rt.hub.reset(opened.run_id, "From the beginning.")
+        await rt.result(opened.run_id)
+        rt.hub.interrupt(opened.run_id, "nothing at work")
+        await anyio.sleep(150)
+        await rt.hub.close_run(opened.run_id, "done")
+        other = await rt.start("echo", "go")
+        rt.hub.send_to_run(other.run_id, "too late")
+        await rt.terminate(other.run_id, "unwanted")
+        await rt.hub.send_to_run(other.run_id, "gone")
+
+
+FEATURES: Final[dict[str, Story]] = {x.__name__: x for x in (people, variables, code, control)}
