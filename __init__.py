@@ -34,6 +34,7 @@ __all__ = [
     "McpServer",
     "Message",
     "Model",
+    "ModelChoice",
     "ModelReply",
     "ModelRequest",
     "ModelSettings",
@@ -120,6 +121,7 @@ _EXPORTS: Final = {
         "ToolCall",
         "Usage",
     ),
+    "hubbub.agents.model_choice": ("ModelChoice",),
     "hubbub.agents.settings": ("ModelSettings",),
     "hubbub.agents.standalone.stack": (
         "AgentResponse",
@@ -192,6 +194,7 @@ if TYPE_CHECKING:
     )
     from hubbub.agents.mcp_server import McpServer, mcp
     from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+    from hubbub.agents.model_choice import ModelChoice
     from hubbub.agents.settings import ModelSettings
     from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager
     from hubbub.agents.state.registry import SubagentRegistryEntry

@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from hubbub.hub.values import Form
 
-__all__ = ["MAX_RETRIES", "MAX_WAIT", "Failure", "failure_problem", "retry_delay"]
+__all__ = ["MAX_RETRIES", "MAX_WAIT", "SETUP", "Failure", "failure_problem", "retry_delay"]
 
 MAX_RETRIES: Final = 4
 MAX_WAIT: Final = 120.0
+SETUP: Final = "setup"
+"""The kind of what fails before a model is asked, as it would with any other."""
 _FIRST: Final = 0.5
 _LONGEST: Final = 30.0
 

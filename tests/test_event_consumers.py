@@ -263,7 +263,7 @@ CONSUMERS: Final = {
         "which calls had which effects",
         "own",
         """
-        AgentThinking AgentRetry AgentRead AgentImmediate AgentRecord AgentPark AgentRestore
+        AgentThinking AgentRead AgentImmediate AgentRecord AgentPark AgentRestore
         AgentClaim AgentInterrupted AgentFailed SessionStart SessionPop SessionTaken SessionDropped
         """,
     ),

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-@pytest.mark.spec("M-02")
+@pytest.mark.spec("L-07")
 @pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
 def test_a_program_of_the_page_runs(program: str) -> None:
     exec(compile(program, str(PAGE), "exec"), {"__name__": "program"})

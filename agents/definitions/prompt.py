@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hubbub.agents.definitions.problems import (
     absent_or_named,
@@ -25,6 +26,7 @@ from hubbub.agents.definitions.variables import (
 )
 from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
+from hubbub.agents.model_choice import ModelChoice, ModelSpec, choices_of, model_problems
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import shown
@@ -131,7 +133,8 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
 class PromptDefinition(Struct, frozen=True, kw_only=True):
     """A system prompt with the model that reads it and the tools it may use.
 
-    * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``.
+    * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``; or a
+      list of these and of ``ModelChoice``s, of which the next is asked when one fails for good.
     * ``tools``: ``Tool`` objects, ``mcp(…)`` servers, names of ``Runtime(tools=…)``, names of
       exposed agents, and ``SubagentToolConfig``s.
     * ``variables``: what the prompt reads; ``{{NAME}}`` in its text is replaced by the value of
@@ -152,7 +155,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
 
     name: str
     prompt: str
-    model: str | Model
+    model: ModelSpec
     tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = ()
     agents: Sequence[str] = ()
     skills: Sequence[Skill | str] = ()
@@ -170,11 +173,8 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
         problems = list(name_problems(self.name))
         if not isinstance(self.prompt, str):
             problems.append("prompt: expected a text")
-        if isinstance(self.model, str):
-            if not self.model:
-                problems.append('model: give "provider:name", a registered name, or a Model')
-        elif not isinstance(self.model, Model):
-            problems.append(f"model: {type(self.model).__name__} has no `call`; give a Model")
+        _keep_model(self)
+        problems.extend(model_problems(self.model))
         keep_tuples(self, "tools", "agents", "skills", "variables", "hooks")
         problems.extend(_tool_problems(self.tools))
         problems.extend(listed_problems("agents", self.agents, str, "the name of an agent"))
@@ -193,6 +193,29 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
             problems.extend(_placeholder_problems(self))
         if problems:
             raise DefinitionError(f"prompt {shown(self.name)}", problems)
+
+    @property
+    def choices(self) -> tuple[ModelChoice, ...]:
+        """Its models in order, each with the settings and options that hold for it."""
+        return choices_of(self.model, self.settings, self.provider_options)
+
+
+def _keep_model(prompt: PromptDefinition) -> None:
+    """A list becomes a tuple, and one of one model the model."""
+    model: Any = prompt.model
+    if isinstance(model, ModelChoice):
+        model = (model,)
+    if isinstance(model, list | tuple) and not isinstance(model, Model):
+        model = tuple(model)
+        if len(model) == 1:
+            (model,) = model
+            if isinstance(model, ModelChoice):
+                if model.settings is not None:
+                    force_setattr(prompt, "settings", model.settings)
+                if model.provider_options is not None:
+                    force_setattr(prompt, "provider_options", model.provider_options)
+                model = model.model
+        force_setattr(prompt, "model", model)
 
 
 # ── problems ─────────────────────────────────────────────────────────────────────────────────

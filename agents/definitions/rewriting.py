@@ -35,7 +35,7 @@ class Rewriting:
     # ── what is other ────────────────────────────────────────────────────────────────────────
 
     def new_model(self, reader: PromptDefinition | Skill) -> Any:
-        """The model of the copy of a prompt or skill."""
+        """What the copy of a prompt or skill says of its model, which may be several."""
         return reader.model
 
     def new_tool(self, tool: Tool[..., Any]) -> Tool[..., Any]:

@@ -20,7 +20,7 @@ from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.mcp_server import McpServer
-from hubbub.agents.model import Model
+from hubbub.agents.model_choice import ModelSpec
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import did_you_mean, shown
@@ -78,7 +78,7 @@ def Agent(  # noqa: N802  # What it makes is an agent: it is called like a class
     name: str,
     prompt: str,
     *,
-    model: str | Model,
+    model: ModelSpec,
     tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = (),
     **options: Unpack[AgentOptions],
 ) -> AgentDefinition:

@@ -108,7 +108,7 @@ class SessionState:
         events.append(
             e.AgentStep(
                 step=step, calls=reply.calls, usage=reply.usage, stop_reason=reply.stop_reason,
-                model=reply.model, turn=turn,
+                model=reply.model, turn=turn, choice=self.thread.models.of(self.thread.side),
             )
         )  # fmt: skip
         if not reply.calls:  # Its turn is over: what the user says next begins another one.

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_PARTS",
     "AgentPart",
     "BindingPart",
+    "ChoicePart",
     "ImmediatePart",
     "MetadataPart",
     "PackageReader",
@@ -104,10 +105,16 @@ class SettingsPart(Part, frozen=True, kw_only=True):
     service_tier: str | None = None
 
 
+class ChoicePart(Part, frozen=True, kw_only=True):
+    model: str
+    settings: SettingsPart | None = None
+    provider_options: dict[str, Any] | None = None
+
+
 class PromptPart(Part, frozen=True, kw_only=True):
     name: str
     prompt: str
-    model: str
+    model: str | Annotated[tuple[str | ChoicePart, ...], _FEW]
     tools: Annotated[tuple[str | SubagentPart, ...], _FEW] = ()
     agents: _Names = ()
     skills: _Names = ()

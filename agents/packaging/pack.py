@@ -19,7 +19,7 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -53,7 +53,6 @@ from hubbub.agents.packaging.format import (
     PackageReader,
     PromptPart,
     ResumablePart,
-    SettingsPart,
     SidePart,
     SkillPart,
     SubagentPart,
@@ -62,10 +61,10 @@ from hubbub.agents.packaging.format import (
     in_place,
     written,
 )
+from hubbub.agents.packaging.models import BY_NAME, read_model, written_model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.reached import held_agents
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
 
 __all__ = ["Package", "pack", "unpack"]
@@ -148,11 +147,6 @@ def unpack(
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
-_BY_NAME: Final = (
-    "a Model object cannot be packed; give the model by name, "
-    '"provider:name" or one of Runtime(models=…)'
-)
-
 
 class _Packer:
     """Collects what is reachable; what cannot be packed is in ``problems``."""
@@ -234,7 +228,7 @@ class _Packer:
                 self._name_tool(tool)
         path = f"skills.{skill.name}"
         if not isinstance(skill.model, str):
-            self._say(f"{path}.model", _BY_NAME)
+            self._say(f"{path}.model", BY_NAME)
         names = None if skill.tools is None else tuple(map(_name_of, skill.tools))
         self._skills[skill.name] = written(
             SkillPart,
@@ -276,19 +270,16 @@ class _Packer:
 
     def _prompt(self, prompt: PromptDefinition) -> dict[str, Any]:
         path = f"prompts.{prompt.name}"
-        if not isinstance(prompt.model, str):
-            self._say(f"{path}.model", _BY_NAME)
         return written(
             PromptPart,
             prompt,
             tools=tuple(map(_tool, prompt.tools)),
             skills=tuple(map(_name_of, prompt.skills)),
-            model=prompt.model if isinstance(prompt.model, str) else "",
+            **written_model(prompt, self._say, self._json),
             variables=tuple(written(VariablePart, each) for each in prompt.variables),
             env=dict(prompt.env),
             required_schema=self._schema(f"{path}.required_schema", prompt.required_schema),
             provider_options=self._json(f"{path}.provider_options", prompt.provider_options),
-            settings=None if prompt.settings is None else written(SettingsPart, prompt.settings),
         )
 
     def _schema(self, path: str, schema: Mapping[str, Any] | type | None) -> Any:
@@ -376,9 +367,7 @@ class _Unpacker:
         fields = fields_of(
             part, tools=[each for each in tools if each], variables=_variables(part)
         )  # fmt: skip
-        if part.settings is not None:
-            where, told = f"{path}.settings", fields_of(part.settings)
-            fields["settings"] = self._make(where, ModelSettings, told)
+        fields |= read_model(path, part, self._make)
         if (made := self._make(path, PromptDefinition, fields)) is not None:
             self.prompts.append(made)
 

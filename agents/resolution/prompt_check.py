@@ -6,6 +6,7 @@ from typing import Protocol
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.variables import placeholders
 from hubbub.agents.model import Model
+from hubbub.agents.model_choice import ModelChoice, named
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.agents.settings import ModelSettings
@@ -29,21 +30,33 @@ class KnownModels(Protocol):
 def prompt_problems(definitions: Definitions, models: KnownModels) -> Iterable[str]:
     """What no run of these prompts could do without, each with its path."""
     for path, prompt in _prompts(definitions):
-        if prompt.model != CALLERS_MODEL and (problem := models.model_problem(prompt.model)):
-            yield f"{path}.model: {problem}"
-        elif prompt.settings is not None:
-            for each in models.settings_problems(prompt.model, prompt.settings):
-                yield f"{path}.settings.{each}"
+        if prompt.model != CALLERS_MODEL:
+            for index, choice in enumerate(prompt.choices):
+                yield from _model_problems(path, prompt, index, choice, models)
         if not prompt.name.startswith("skill:"):  # A skill's text may show braces to the model.
             yield from _undeclared(path, prompt)
 
 
-def used_models(definitions: Definitions) -> tuple[str, ...]:
-    """The names of the models of all sides and skills; a prompt that no agent has uses none."""
-    models = (side.prompt.model for side in definitions.sides.values())
-    named = dict.fromkeys(each for each in models if isinstance(each, str))
-    named.pop(CALLERS_MODEL, None)
-    return tuple(named)
+def used_models(definitions: Definitions) -> tuple[tuple[str | Model, ...], ...]:
+    """The models of all sides and skills, of which one each must be there; a prompt that no agent
+    has uses none."""
+    used = [tuple(each.model for each in side.choices) for side in definitions.sides.values()]
+    return tuple(
+        each for at, each in enumerate(used) if each not in used[:at] and each[0] != CALLERS_MODEL
+    )
+
+
+def _model_problems(
+    path: str, prompt: PromptDefinition, index: int, choice: ModelChoice, models: KnownModels
+) -> Iterator[str]:
+    place = f"{path}.model[{index}]" if isinstance(prompt.model, tuple) else f"{path}.model"
+    if problem := models.model_problem(choice.model):
+        yield f"{place}: {problem}"
+    elif choice.settings is not None:
+        own = f"{place}." if choice.settings is not prompt.settings else f"{path}."
+        told = f" ({named(choice.model)})" if isinstance(prompt.model, tuple) else ""
+        for each in models.settings_problems(choice.model, choice.settings):
+            yield f"{own}settings.{each}{told}"
 
 
 def _prompts(definitions: Definitions) -> Iterator[tuple[str, PromptDefinition]]:

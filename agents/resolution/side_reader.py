@@ -125,6 +125,7 @@ class SideReader:
         in_order = {*bindings, *self._handoffs, *([config.stop_tool] if config.stop_tool else ())}
         own = set(self._own())
         variables = [*prompt.variables]
+        choices = prompt.choices
         for tool in self._tools.values():
             variables += tool.variables
         return ActiveSide(
@@ -144,10 +145,12 @@ class SideReader:
             bindings=bindings,
             offered=frozenset(self._offered()) | own,
             may_hook=bool(names),  # As far as this side goes.
-            is_plain=not (self._children or self._handoffs or variables or names or own),
+            is_plain=len(choices) == 1
+            and not (self._children or self._handoffs or variables or names or own),
             acts_as=self._which,
             agents=self._agents,
             skills=self._skills,
+            choices=choices,
             may_ask=any(each.asks for each in self._called()),
             servers=tuple(self._servers.values()),
         )

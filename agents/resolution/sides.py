@@ -19,6 +19,7 @@ from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import ToolSpec, parse_arguments
+from hubbub.agents.model_choice import ModelChoice
 
 __all__ = [
     "DEFAULT_MAX_ITERATIONS", "DEFAULT_MAX_STEPS", "DEFAULT_MAX_TURNS", "FRAME", "ActiveSide",
@@ -90,6 +91,8 @@ class ActiveSide(Struct, frozen=True, eq=False):
     """Whom ``use_agent`` may call."""
     skills: Mapping[str, Skill]
     """What ``use_skill`` may call."""
+    choices: tuple[ModelChoice, ...]
+    """The prompt's models in order, one or more."""
     has_given: bool = False
     """Whether some of the tools are no part of the definitions: one run's own, or a server's."""
     may_ask: bool = False

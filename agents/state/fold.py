@@ -29,6 +29,7 @@ from hubbub.agents.state.family import (
     with_results,
     without_starts,
 )
+from hubbub.agents.state.models_in_use import FIRST, answered_by, begun, given_up, switched
 from hubbub.agents.state.open_calls import (
     awaited,
     begin_call,
@@ -71,7 +72,11 @@ def _start(thread: Thread, event: e.AgentStart) -> Thread:
 
 
 def _handoff(thread: Thread, event: e.AgentHandoff) -> Thread:
-    return replace(thread, agent=event.to, family=replace(thread.family, activated=()))
+    models = thread.models
+    if models is not FIRST:
+        models = given_up(models, thread.side)
+    family = replace(thread.family, activated=())
+    return replace(thread, agent=event.to, family=family, models=models)
 
 
 def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
@@ -131,6 +136,7 @@ def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
         turn_steps=0,
         attempt=1,
         delay=0.0,
+        models=thread.models if thread.models is FIRST else begun(thread.models),
         usage=NO_USAGE,
         last_text="",
     )
@@ -147,6 +153,7 @@ def _session_turn(thread: Thread, event: e.SessionTurn) -> Thread:
         turn_steps=0,
         attempt=1,
         delay=0.0,
+        models=thread.models if thread.models is FIRST else begun(thread.models),
     )
     if not event.content:
         return thread
@@ -157,6 +164,9 @@ def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
     unseen = thread.unseen
     if unseen and event.side:  # What its children reported was in the request that failed.
         unseen = tuple([side for side in unseen if side != event.side])
+    models = thread.models
+    if models.failed and event.outcome == "failed":
+        models = given_up(models, thread.side)
     return replace(
         thread,
         unseen=unseen,
@@ -164,6 +174,7 @@ def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
         status="idle",
         attempt=1,
         delay=0.0,
+        models=models,
         draft_text="",
         draft_thinking=(),
         outcome=Outcome(
@@ -285,10 +296,14 @@ def _thinking(thread: Thread, event: e.AgentThinking) -> Thread:
 
 
 def _retry(thread: Thread, event: e.AgentRetry) -> Thread:
+    models = thread.models
+    if event.choice != models.of(thread.side):
+        models = switched(models, thread.side, event.choice, event.attempt)
     return replace(
         thread,
         attempt=event.attempt + 1,
         delay=event.delay,
+        models=models,
         draft_text="",
         draft_thinking=(),
         restarts=0,
@@ -307,6 +322,9 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
     unseen = thread.unseen
     if unseen:
         unseen = tuple([side for side in unseen if side != thread.side])
+    models = thread.models
+    if event.choice or models is not FIRST:
+        models = answered_by(models, thread.side, event.choice)
     spoken = None if event.calls else AssistantMessage(text=step.text, thinking=step.thinking)
     if spoken is not None and thread.two_sided:
         thread, spoken = said(thread, spoken), None
@@ -316,6 +334,7 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
         turn_steps=thread.turn_steps + 1,
         attempt=1,
         delay=0.0,
+        models=models,
         has_spoken=thread.has_spoken or bool(thread.draft_text),
         draft_text="",
         draft_thinking=(),

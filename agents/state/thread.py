@@ -17,6 +17,7 @@ from msgspec import Struct
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
 from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.family import NO_FAMILY, Family
+from hubbub.agents.state.models_in_use import FIRST, ModelsInUse
 from hubbub.agents.state.prompts import Answered, OpenPrompt
 from hubbub.hub.events import NO_USAGE, GivenTool, OutcomeName, PromptKind, SessionOpen
 from hubbub.hub.values import NULL, Json, decode_value
@@ -198,6 +199,8 @@ class Thread(Struct, frozen=True, gc=False):
     turn_steps: int = 0
     attempt: int = 1
     delay: float = 0.0
+    models: ModelsInUse = FIRST
+    """Which of its models are asked."""
     transcript: tuple[ModelMessage, ...] = ()
     """As side A sees it."""
     transcript_b: tuple[ModelMessage, ...] = ()

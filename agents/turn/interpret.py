@@ -73,13 +73,15 @@ def interpret(
             side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
                 thread, definitions
             )
-            decision = replied(thread, reply, side, waiting, definitions, signal.held)
+            decision = replied(
+                thread, reply, side, waiting, definitions, signal.held, signal.models
+            )
             for call in signal.looked_up:
                 decision = also_delegated(decision, call, side, waiting, definitions)
         case ModelFailed(turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
-            decision = failed(thread, signal.failure, waiting)
+            decision = failed(thread, signal.failure, waiting, signal.models)
         case ToolFinished():
             side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
                 thread, definitions

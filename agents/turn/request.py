@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from hubbub.agents.definitions.variables import fill_prompt
 from hubbub.agents.model import AssistantMessage, ModelMessage, ModelRequest, ToolSpec, UserMessage
+from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.registry import registry_note
 from hubbub.agents.state.thread import Thread
@@ -38,11 +39,13 @@ def build_request(
     messages: tuple[ModelMessage, ...] | None = None,
     statuses: Mapping[str, str] = {},
     value_of: Callable[[str], str | None] = lambda _: None,
+    choice: ModelChoice | None = None,
 ) -> ModelRequest:
     """The request for the thread's next step; raises ``InternalError`` while calls are open.
 
     ``messages`` replace the transcript (hooks may have filtered it); ``statuses`` are those
-    of the children, ``value_of`` gives the values of variables.
+    of the children, ``value_of`` gives the values of variables; ``choice`` is the one of the side's
+    models that is asked, the first if there is none given.
     """
     if thread.open is not None:
         raise InternalError("a model was asked while calls are open", [thread.step])
@@ -51,6 +54,7 @@ def build_request(
     if not messages or (isinstance(messages[-1], AssistantMessage) and not messages[-1].calls):
         messages = (*messages, CONTINUE)
     prompt = side.prompt
+    choice = choice or side.choices[0]
     system = prompt.prompt
     if prompt.variables:
         system = fill_prompt(system, prompt.variables, value_of)
@@ -62,9 +66,9 @@ def build_request(
         tools=specs,
         tool_choice=prompt.tool_choice,
         parallel_tool_calls=prompt.parallel_tool_calls,
-        options=prompt.provider_options,
-        attempt=thread.attempt,
+        options=choice.provider_options or {},
+        attempt=thread.attempt - thread.models.attempts,
         cache=cache,
         cache_key=f"{run_id}:{thread.side}" if cache and run_id else "",
-        settings=prompt.settings,
+        settings=choice.settings,
     )

@@ -46,10 +46,14 @@ class Taken(Struct, frozen=True, gc=False):
 
 
 class ModelFailed(Struct, frozen=True, gc=False):
-    """The model call of the next step failed, in turn ``turn``."""
+    """The model call of the next step failed, in turn ``turn``.
+
+    ``models`` are the names of all models that may be asked, where they are several.
+    """
 
     failure: Failure
     turn: int
+    models: tuple[str, ...] = ()
 
 
 class ToolFinished(Struct, frozen=True, gc=False):
@@ -113,6 +117,8 @@ class ModelReplied(Struct, frozen=True, gc=False):
     looked_up: tuple[Delegated, ...] = ()
     held: tuple[Held, ...] = ()
     """Those of its calls that need a person's approval, or are carried out elsewhere."""
+    models: tuple[str, ...] = ()
+    """The names of all models that may be asked, where they are several."""
 
 
 class Restored(Struct, frozen=True, gc=False):

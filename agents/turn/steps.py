@@ -9,6 +9,8 @@ Rules
   that what has an effect is on record before it happens.
 * Every call gets exactly one result: its tool's, its child's, or an error that says what
   went wrong.
+* Where a prompt has several models, the next one is asked when one fails for good, and when one
+  refuses to answer; which one, the record of the retry says, so a restart asks the same one.
 * What a step stops is asked of the ladder (agents/turn/stop.py) as soon as its last call is
   answered.
 """
@@ -20,7 +22,7 @@ from msgspec.structs import replace
 from hubbub.agents.model import ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.retry import Failure, retry_delay
+from hubbub.agents.retry import SETUP, Failure, retry_delay
 from hubbub.agents.state.area import attachment_note
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import OpenCall, Thread
@@ -35,7 +37,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import RunStatus
 
-__all__ = ["failed", "finished", "go_on", "replied"]
+__all__ = ["failed", "finished", "go_on", "has_another", "replied"]
 
 
 def replied(
@@ -45,11 +47,15 @@ def replied(
     waiting: frozenset[Kind],
     definitions: Definitions,
     held: Sequence[Held] = (),
+    models: tuple[str, ...] = (),
 ) -> Decision:
-    """The model has answered."""
+    """The model has answered; ``models`` are the names of all that may, where they are several."""
     if reply.is_empty and reply.stop_reason not in ("refusal", "length"):
         failure = Failure(kind="empty", error="the model answered with nothing", retryable=True)
-        return failed(thread, failure, waiting)
+        return failed(thread, failure, waiting, models)
+    if models and reply.stop_reason == "refusal" and has_another(thread, models):
+        failure = Failure(kind="refusal", error="the model refused to answer", retryable=False)
+        return failed(thread, failure, waiting, models)
     step, turn, which, label = thread.step + 1, thread.turn, side.name, side.config.label
     events: list[Event] = []
     for block, thought in enumerate(reply.thinking):
@@ -68,7 +74,7 @@ def replied(
         e.AgentStep(
             step=step, attempt=thread.attempt, calls=reply.calls, usage=reply.usage,
             stop_reason=reply.stop_reason, model=reply.model, turn=turn, side=which,
-            label=label, parallel=parallel,
+            label=label, parallel=parallel, choice=thread.models.of(thread.side) if models else 0,
         )
     )  # fmt: skip
     return go_on(fold_all(thread, events), events, side, waiting, definitions, held)
@@ -112,9 +118,15 @@ def _notes(call: OpenCall, signal: ToolFinished) -> tuple[str, ...]:
     return (*notes_of_approval(call), *attached)
 
 
-def failed(thread: Thread, failure: Failure, waiting: frozenset[Kind]) -> Decision:
-    """The model call has failed: try again, or end the session."""
-    delay = retry_delay(failure, thread.attempt)
+def failed(
+    thread: Thread, failure: Failure, waiting: frozenset[Kind], models: tuple[str, ...] = ()
+) -> Decision:
+    """The model call has failed: try again, ask another of ``models``, or end the session."""
+    delay = retry_delay(failure, thread.attempt - thread.models.attempts)
+    choice, another = thread.models.of(thread.side) if models else 0, ""
+    if delay is None and failure.kind != SETUP and has_another(thread, models):
+        choice, delay = (choice + 1) % len(models), 0.0
+        another = models[choice]
     if delay is not None:
         retry = e.AgentRetry(
             step=thread.step + 1,
@@ -123,12 +135,19 @@ def failed(thread: Thread, failure: Failure, waiting: frozenset[Kind]) -> Decisi
             error=failure.error,
             delay=delay,
             turn=thread.turn,
+            choice=choice,
+            model=another,
         )
         return Decision((retry,), status="active")
     end = session_end(thread, "failed", failure.error)
     if thread.side in thread.unseen:  # That was in the request: no further turn is due for it.
         end = replace(end, side=thread.side)
     return end_session(thread, [], end, waiting, pops=True)
+
+
+def has_another(thread: Thread, models: tuple[str, ...]) -> bool:
+    """Whether one of the models has not been asked for this step."""
+    return thread.models.failed + 1 < len(models)
 
 
 def go_on(

@@ -31,6 +31,7 @@ from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_AGENT, U
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.model import ToolSpec
+from hubbub.agents.model_choice import named
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.family import failure_of, succeeded
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
@@ -217,9 +218,8 @@ def push(
 
 
 def model_name(side: ActiveSide) -> str:
-    """A side's model as it is named; a model object by its own name or its class."""
-    model = side.prompt.model
-    return model if isinstance(model, str) else getattr(model, "name", type(model).__name__)
+    """A side's model as it is named, the first of several."""
+    return named(side.choices[0].model)
 
 
 def result_of(call: OpenCall, item: e.SessionResult) -> tuple[str, bool]:

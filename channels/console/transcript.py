@@ -132,7 +132,8 @@ class Transcript:
             self._speech.void(event)
             self._speech.mark(event)
         wait = f"in {event.delay:.1f} s" if event.delay else "at once"
-        text = f"{self._prefix(event)}{event.error or event.kind}; trying again {wait}"
+        again = f"asking {event.model}" if event.model else f"trying again {wait}"
+        text = f"{self._prefix(event)}{event.error or event.kind}; {again}"
         self._screen.trouble(text, "warning")
 
     def _restore(self, event: e.AgentRestore) -> None:

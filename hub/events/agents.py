@@ -75,7 +75,10 @@ class AgentText(Event, tag="agent:text", home="own"):
 
 
 class AgentStep(Event, tag="agent:step", home="own"):
-    """One model call is over; its text and thinking are in the events before it."""
+    """One model call is over; its text and thinking are in the events before it.
+
+    ``choice`` is the place of the model that answered, among those of the prompt.
+    """
 
     step: int = 0
     attempt: int = 1
@@ -84,16 +87,23 @@ class AgentStep(Event, tag="agent:step", home="own"):
     stop_reason: str = "end"
     model: str = ""
     parallel: bool = False
+    choice: int = 0
 
 
 class AgentRetry(Event, tag="agent:retry", home="own"):
-    """A model call failed and is tried again after ``delay`` seconds."""
+    """A model call failed and is tried again after ``delay`` seconds.
+
+    ``choice`` is the place of the model that is asked then, among those of the prompt; ``model``
+    its name, where it is another one.
+    """
 
     step: int = 0
     attempt: int = 1
     kind: str = ""
     error: str = ""
     delay: float = 0.0
+    choice: int = 0
+    model: str = ""
 
 
 class AgentToolStart(Event, tag="agent:tool:start", home="own"):

@@ -101,7 +101,8 @@ def look_up_frame(
         )  # fmt: skip
         try:
             above = ((lane.run_id, lane.agent), *lane.ancestors)
-            services.catalog.model_of(target, above, services.definitions)
+            choices = services.catalog.choices_of(target, above, services.definitions)
+            services.catalog.prepare([tuple(each.model for each in choices)])
         except HubbubError as error:
             problem = f"{request.agent.removeprefix(SKILL_PREFIX)} was not started: {error}"
     return Delegated(

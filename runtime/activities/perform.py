@@ -33,8 +33,9 @@ from hubbub.agents.model import (
     garbled_words,
     reply_problem,
 )
+from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.retry import Failure, failure_problem
+from hubbub.agents.retry import SETUP, Failure, failure_problem
 from hubbub.agents.state.area import find_files
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
@@ -55,9 +56,19 @@ from hubbub.agents.turn.signals import (
     Taken,
     ToolFinished,
 )
+from hubbub.agents.turn.steps import has_another
 from hubbub.agents.turn.stop import paths_of
 from hubbub.agents.turn.takeover import request_of
-from hubbub.hub.errors import Closed, HubbubError, MissingVariable, ProviderError, UnknownAgent
+from hubbub.hub.errors import (
+    Closed,
+    HubbubError,
+    MissingExtra,
+    MissingKey,
+    MissingVariable,
+    ProviderError,
+    UnknownAgent,
+    UnknownModel,
+)
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
@@ -86,22 +97,15 @@ from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.questions import extended
 from hubbub.runtime.activities.recorder import Recorder
 from hubbub.runtime.activities.thread_state import ThreadState
+from hubbub.runtime.activities.timeouts import TIMED_OUT, chosen, names_of
 from hubbub.runtime.kernel.services import Services
 
 __all__ = [
-    "MODEL_TIMEOUT",
     "AtWork",
     "CutOff",
     "Performer",
     "perform",
-    "timed_out",
-    "timeout_of",
 ]
-
-MODEL_TIMEOUT = 600.0
-"""Seconds that one model call may take, where settings do not say it."""
-
-TIMED_OUT = "timed out: the tool did not finish within {:g} s"
 
 
 class CutOff(Exception):
@@ -328,38 +332,39 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
     if activity.delay:
         await services.hub.ports.clock.sleep(activity.delay)
     deltas = Deltas(services.hub, at.work, activity, at.thread.turn, side)
+    models: tuple[str, ...] = ()
     try:
         if side.servers:
             await services.servers.settled(side.servers)
             side = at.side = at.run.listed_side() or side
-        model = (
-            services.catalog.model(side.prompt.model)
-            if side.is_plain
-            else services.catalog.model_of(side, lane.ancestors, services.definitions)
-        )
         if side.is_plain:
+            model = services.catalog.model(side.choices[0].model)
             request = build_request(at.thread, side, services.catalog.specs_of(side))
         else:
-            request = await _request(at)
+            choice, choices = chosen(at.run, side, services)
+            if len(choices) > 1:
+                models = names_of(choices)
+            model = services.catalog.model(choice.model)
+            request = await _request(at, choice)
         answer = model.call(request, deltas)
         if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
-            return _no_reply(model, "its call is to be an async function", activity, run_id)
+            return _no_reply(model, "its call is to be an async function", activity, run_id, models)
         reply = await answer
         if not (problem := reply_problem(reply)):
             if side.hooks:
                 reply = await filtered_reply(side, at.state(), reply, run_id)
             begun = () if side.is_plain else look_up_calls(reply, at.thread, side, services, lane)
-            replied = ModelReplied(reply, activity.turn, begun)
+            replied = ModelReplied(reply, activity.turn, begun, models=models)
             return await with_held_calls(replied, at) if side.may_ask else replied
         # What cannot be kept it has not said.
         if not (garbled := garbled_words(reply)):
-            return _no_reply(model, problem, activity, run_id)
+            return _no_reply(model, problem, activity, run_id, models)
         jitter = services.hub.ports.ids.random()
         failure = Failure(kind="garbled", error=garbled, retryable=True, jitter=jitter)
     except BaseException as error:
         if not is_contained(error):
             raise
-        failure = _failure_of(error, at)
+        failure = _failure_of(error, at, models)
     finally:
         if deltas.answer is not None:
             deltas.answer.ended_at = lane.seq
@@ -367,10 +372,10 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt,
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
-    return ModelFailed(failure, activity.turn)
+    return ModelFailed(failure, activity.turn, models)
 
 
-def _failure_of(error: BaseException, at: AtWork) -> Failure:
+def _failure_of(error: BaseException, at: AtWork, models: tuple[str, ...]) -> Failure:
     """What a model's exception means; what its class says of it is asked once."""
     mask, jitter, problem = at.masker(), at.services.hub.ports.ids.random, ""
     raised: BaseException | None = error
@@ -384,8 +389,11 @@ def _failure_of(error: BaseException, at: AtWork) -> Failure:
             # What a function in the model raised, which is users' code.
             raised = error.__cause__ if error.kind == "script" else None
     elif is_of(error, HubbubError):
-        at.services.returns.keep_error(at.run.lane.run_id, error)
-        return Failure(kind="setup", error=mask(words_of(error)), retryable=False)
+        # Another model may be there.
+        kind = "model" if is_of(error, MissingKey, MissingExtra, UnknownModel) else SETUP
+        if kind == SETUP or not has_another(at.thread, models):
+            at.services.returns.keep_error(at.run.lane.run_id, error)
+        return Failure(kind=kind, error=mask(words_of(error)), retryable=False)
     if raised is not None:
         log.error("model.raised", run_id=at.run.lane.run_id, exc_info=mask.error(raised))
     if raised is not error and not problem:
@@ -394,17 +402,19 @@ def _failure_of(error: BaseException, at: AtWork) -> Failure:
     return Failure(kind="bug", error=mask(text, 2000), retryable=False)
 
 
-def _no_reply(model: Model, problem: str, activity: CallModel, run_id: str) -> Signal:
+def _no_reply(
+    model: Model, problem: str, activity: CallModel, run_id: str, models: tuple[str, ...]
+) -> Signal:
     """A model of a user's own has returned something else."""
     text = f"the model {model.name!r} returned no reply: {problem}"
     log.warning(
         "model.failed", run_id=run_id, step=activity.step, attempt=activity.attempt, kind="bug",
         error=text,
     )  # fmt: skip
-    return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
+    return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn, models)
 
 
-async def _request(at: AtWork) -> ModelRequest:
+async def _request(at: AtWork, choice: ModelChoice) -> ModelRequest:
     """What the model is shown for this step."""
     side, thread, services = at.side, at.thread, at.services
     messages: tuple[ModelMessage, ...] | None = None
@@ -420,31 +430,5 @@ async def _request(at: AtWork) -> ModelRequest:
     return build_request(
         thread, side, services.catalog.specs_with_children(side, env.is_enabled),
         messages=messages, statuses=at.others.statuses_of(at.run.lane.run_id),
-        value_of=env.find,
+        value_of=env.find, choice=choice,
     )  # fmt: skip
-
-
-def timeout_of(activity: Activity, side: ActiveSide | None) -> float | None:
-    """Seconds that an activity may take."""
-    if isinstance(activity, CallModel):
-        settings = None if side is None else side.prompt.settings
-        given = None if settings is None else settings.timeout
-        return (MODEL_TIMEOUT if given is None else given) + activity.delay
-    if side is None or not isinstance(activity, RunTool) or side.hooks:
-        return None
-    tool = side.tools.get(activity.name)
-    return tool.timeout if tool is not None else None
-
-
-def timed_out(activity: Activity, seconds: float) -> Signal:
-    """What it means that an activity took longer."""
-    match activity:
-        case CallModel():
-            text = f"the model did not answer within {seconds - activity.delay:g} s"
-            failure = Failure(kind="timeout", error=text, retryable=True)
-            return ModelFailed(failure, activity.turn)
-        case RunTool():
-            text = TIMED_OUT.format(seconds)
-            return ToolFinished(activity.step, activity.index, text, True, is_late=True)
-        case _:
-            return HooksCalled()

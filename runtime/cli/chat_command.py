@@ -189,7 +189,8 @@ def _conversation(converse: Converse, loaded: "LoadedAgents", ports: Ports, kept
         )  # fmt: skip
         name = loaded.agent.name
         if not loaded.agent.is_code:  # A missing key is reported before anything is typed.
-            runtime.services.catalog.model(runtime.definitions.side(name).prompt.model)
+            choices = runtime.definitions.side(name).choices
+            runtime.services.catalog.prepare([tuple(each.model for each in choices)])
         async with runtime:
             code = await converse(runtime.hub, name, session_key)
             with anyio.move_on_after(CLOSING_SECONDS):  # What was closed on the way out ends.

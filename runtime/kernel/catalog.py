@@ -14,6 +14,7 @@ import msgspec
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.signature import is_pydantic
 from hubbub.agents.model import Model, ToolSpec
+from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
@@ -69,24 +70,30 @@ class Catalog:
                 with anyio.CancelScope(shield=True):
                     await close()
 
-    def model_of(
+    def choices_of(
         self,
         side: ActiveSide,
         above: Iterable[tuple[str, str]],
         definitions: Definitions,
-    ) -> Model:
-        """The model of a side: its own, or that of the run that began the frame.
+    ) -> tuple[ModelChoice, ...]:
+        """The models of a side: its own, or those of the run that began the frame.
 
-        ``above`` are run id and agent of the runs above, the caller first.  Raises
-        ``UnknownModel``, ``MissingKey``, ``MissingExtra``.
+        ``above`` are run id and agent of the runs above, the caller first.
         """
-        model = side.prompt.model
+        choices = side.choices
+        if choices[0].model != CALLERS_MODEL:
+            return choices
+        options = choices[0].provider_options
         for _, agent in above:
-            if model != CALLERS_MODEL:
-                break
             caller = definitions.find_side(agent, FRAME) or definitions.find_side(agent, "side_a")
-            model = caller.prompt.model if caller is not None else model
-        return self.model(model)
+            if caller is not None and caller.choices[0].model != CALLERS_MODEL:
+                return tuple(
+                    each
+                    if each.provider_options is not caller.prompt.provider_options
+                    else ModelChoice(each.model, each.settings, options)
+                    for each in caller.choices
+                )
+        return choices
 
     def model(self, model: str | Model) -> Model:
         """Resolve a model by name, once."""
@@ -117,21 +124,26 @@ class Catalog:
 
         return settings_problems(model, settings, self._models, self._environ)
 
-    def prepare(self, models: Iterable[str]) -> None:
-        """Make the models that will be used.
+    def prepare(self, used: Iterable[tuple[str | Model, ...]]) -> None:
+        """Make the models that will be used, of each list at least one.
 
         Raises ``MissingKey`` for all keys that are not there, ``UnknownModel``, ``MissingExtra``.
         """
-        missing: dict[str, MissingKey] = {}
-        for each in models:
-            try:
-                self.model(each)
-            except MissingKey as error:
-                missing[error.variable] = error
+        missing: dict[str, str] = {}
+        for models in used:
+            keys = [self._missing_key(each) for each in models]
+            if all(keys):
+                named = {each.variable: each.provider for each in keys if each is not None}
+                missing[" or ".join(named)] = " or ".join(named.values())
         if missing:
-            raise MissingKey(
-                " and ".join(each.provider for each in missing.values()), " and ".join(missing)
-            )
+            raise MissingKey(" and ".join(missing.values()), " and ".join(missing))
+
+    def _missing_key(self, model: str | Model) -> MissingKey | None:
+        try:
+            self.model(model)
+        except MissingKey as error:
+            return error
+        return None
 
     def specs_of(self, side: ActiveSide) -> tuple[ToolSpec, ...]:
         """The tools of a side as its model is shown them."""

@@ -23,14 +23,8 @@ from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.run_hub import Closable
 from hubbub.hub.tasks.stepped import stepped
-from hubbub.runtime.activities.perform import (
-    AtWork,
-    CutOff,
-    Performer,
-    perform,
-    timed_out,
-    timeout_of,
-)
+from hubbub.runtime.activities.perform import AtWork, CutOff, Performer, perform
+from hubbub.runtime.activities.timeouts import timed_out, timeout_of
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import LiveModelRun
@@ -194,7 +188,7 @@ class ActivityTasks:
             ticket.handle.cancel()
 
     def _set_timer(self, activity: Activity, ticket: Ticket) -> None:
-        seconds = timeout_of(activity, self._run.side)
+        seconds = timeout_of(activity, self._run, self._services)
         if seconds is not None and self.running.get(activity) is ticket:
             if ticket.asking:
                 ticket.left = seconds
@@ -215,7 +209,7 @@ class ActivityTasks:
         """It waits for that one no more."""
         ticket.asking -= 1
         if not ticket.asking and ticket.left >= 0 and self.running.get(activity) is ticket:
-            seconds = timeout_of(activity, self._run.side) or 0.0
+            seconds = timeout_of(activity, self._run, self._services) or 0.0
             fire = partial(self._time_out, activity, seconds)
             ticket.timer = self._services.timers.after(ticket.left, fire)
             ticket.left = -1.0
@@ -223,7 +217,7 @@ class ActivityTasks:
     def _time_out(self, activity: Activity, seconds: float) -> None:
         if activity in self.running:
             self._stop(activity, cancel=True)
-            self._run.signals.append(timed_out(activity, seconds))
+            self._run.signals.append(timed_out(activity, seconds, self._run, self._services))
             self._run.advance()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import Tool
-from hubbub.agents.model import Model
+from hubbub.agents.model_choice import ModelSpec
 from hubbub.hub.errors import BadValue, RunEnded
 from hubbub.hub.events import AgentStatus, AgentText
 from hubbub.hub.receipt import Receipt
@@ -287,7 +287,7 @@ class RunContext:
     def session(
         self,
         *,
-        model: str | Model,
+        model: ModelSpec,
         system: str = "",
         tools: Iterable[Tool[..., Any]] = (),
         parallel_tool_calls: bool = False,

@@ -19,7 +19,7 @@ from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.mcp_server import McpServer
-from hubbub.agents.model import Model
+from hubbub.agents.model_choice import ModelSpec
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.fold import fold_all
@@ -54,7 +54,7 @@ class ModelSession:
         self,
         run: CodeScope,
         *,
-        model: str | Model,
+        model: ModelSpec,
         system: str,
         tools: tuple[Tool[..., Any], ...],
         parallel_tool_calls: bool,

@@ -30,13 +30,8 @@ from hubbub.agents.turn.signals import Concluded, Decision, Signal, Taken
 from hubbub.hub.events import InLane
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.stepped import stepped
-from hubbub.runtime.activities.perform import (
-    AtWork,
-    Performer,
-    perform,
-    timed_out,
-    timeout_of,
-)
+from hubbub.runtime.activities.perform import AtWork, Performer, perform
+from hubbub.runtime.activities.timeouts import timed_out, timeout_of
 
 __all__ = ["Rest", "TurnHost", "TurnLoop"]
 
@@ -112,12 +107,13 @@ class TurnLoop:
 
     async def _perform(self, activity: Activity) -> Signal:
         host = self._host
-        seconds = timeout_of(activity, host.side)
+        at = host.at_work(activity)
+        seconds = timeout_of(activity, at.run, at.services)
         with anyio.move_on_after(seconds):
-            work = perform(activity, host.at_work(activity))
+            work = perform(activity, at)
             return host.without_runs(await stepped(work, is_lent=self._is_lent))
         assert seconds is not None
-        return timed_out(activity, seconds)
+        return timed_out(activity, seconds, at.run, at.services)
 
 
 async def _together(

@@ -10,7 +10,7 @@ from hubbub import Agent, ModelSettings, PromptDefinition
 from hubbub.agents.settings import LEVELS
 from hubbub.hub.errors import DefinitionError
 
-pytestmark = pytest.mark.spec("M-02")
+pytestmark = pytest.mark.spec("L-07")
 
 ALL: dict[str, Any] = {
     "temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["END"], "seed": -1,

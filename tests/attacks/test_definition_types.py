@@ -24,6 +24,7 @@ from hubbub import (
     Hook,
     Immediate,
     McpServer,
+    ModelChoice,
     ModelSettings,
     PromptDefinition,
     Resumable,
@@ -114,6 +115,8 @@ MAKERS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Made]] = {
     "SubagentToolConfig": (SubagentToolConfig, {"name": "kid"},
                            lambda made: of_prompt(prompt(tools=[made]))),
     "Immediate": (Immediate, {}, lambda made: of_child(immediate=made)),
+    "ModelChoice": (ModelChoice, {"model": model()},
+                    lambda made: of_prompt(prompt(model=[made, model()]))),
     "ModelSettings": (ModelSettings, {}, lambda made: of_prompt(prompt(settings=made))),
     "Resumable": (Resumable, {"receives_messages": "side_a"},
                   lambda made: of_child(resumable=made)),
@@ -160,7 +163,12 @@ def parameters(name: str) -> list[str]:
 
 
 def test_every_public_definition_and_schedule_is_attacked() -> None:
-    rooms = ("hubbub.agents.definitions", "hubbub.agents.settings", "hubbub.runtime.schedules")
+    rooms = (
+        "hubbub.agents.definitions",
+        "hubbub.agents.settings",
+        "hubbub.agents.model_choice",
+        "hubbub.runtime.schedules",
+    )
     found = {
         name
         for name in hubbub.__all__

@@ -397,7 +397,7 @@ def _call(random: Random, kind: str, depth: int) -> list[Any]:
 # ── faults ───────────────────────────────────────────────────────────────────────────────────
 
 _MODEL: Final = (
-    "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
+    "hang", "error", "refused", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
     "duplicate_id", "slow", "crash",
 )  # fmt: skip
 

@@ -183,7 +183,18 @@ def test_what_a_fault_of_a_tool_explains_is_no_failure(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool", "slow"]
+    "kind",
+    [
+        "hang",
+        "error",
+        "refused",
+        "rate_limit",
+        "cut",
+        "empty",
+        "bad_arguments",
+        "unknown_tool",
+        "slow",
+    ],
 )
 def test_what_faults_of_a_model_explain_is_no_failure(kind: Any) -> None:
     for seconds in (0.0, 1_000.0):

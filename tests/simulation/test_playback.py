@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hubbub.__main__ import main as command
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentRetry
+from hubbub.hub.events import AgentRetry, AgentStep
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.loading.agents import CannotLoad, load_agents
@@ -128,6 +128,8 @@ writer = frame(TALK, refund, name="writer")
 check = Skill(
     name="check", description="Checks.", instructions="Check.", model=TALK, tools=(refund,)
 )
+DOWN = FunctionModel(lambda request: Fault("auth"), name="down")
+spare = Agent("spare", "x", model=[DOWN, TEXTS], expose_as_tool=True)
 main = frame(LEAD, *MODES.values(), refund, start, give, skills=[check], agents=("writer",),
              parallel_tool_calls=True)
 
@@ -370,6 +372,22 @@ def test_a_model_that_failed_fails_again_and_hears_meanwhile_what_it_heard(
     retries = [x for x in read_recording(recording).owned() if isinstance(x.event, AgentRetry)]
     assert len(retries) == 2
     project.play(recording).check()
+
+
+@pytest.mark.spec("L-06")
+def test_a_model_that_was_followed_by_another_is_so_again(project: Project) -> None:
+    async def story(rt: Runtime) -> None:
+        run = await rt.start("spare", "one")
+        await run.result()
+        await run.send("two")
+        await run.result()
+
+    recording = project.record(story)
+    owned = [x.event for x in read_recording(recording).owned()]
+    assert [x.choice for x in owned if isinstance(x, AgentRetry)] == [1]
+    assert [x.choice for x in owned if isinstance(x, AgentStep)] == [1, 1]
+    project.play(recording).check()
+    replay_recording(recording).check()
 
 
 def test_code_that_does_two_things_at_once_does_each_once(project: Project) -> None:

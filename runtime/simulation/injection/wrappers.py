@@ -131,6 +131,8 @@ def _scripted(fault: ModelFault, answer: ModelReply | None = None) -> ScriptedFa
             return ScriptedFault(
                 "rate_limit", None, status=429, retry_after=seconds or None, message=INJECTED
             )
+        case "refused":
+            return ScriptedFault("auth", None, seconds, status=401, message=INJECTED)
         case "error":
             return ScriptedFault("server", None, seconds, status=500, message=INJECTED)
         case "cut":

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import Tool
-from hubbub.agents.model import Model
+from hubbub.agents.model_choice import ModelSpec
 from hubbub.runtime.runs.context import RunContext, parts_of
 from hubbub.runtime.runs.session import ModelSession
 from hubbub.runtime.simulation.playback.replies import RecordedModel, Replies, recorded_tool
@@ -46,7 +46,7 @@ class _RecordedContext(RunContext):
         self._real_tools = real_tools
 
     def session(
-        self, *, model: str | Model, tools: Iterable[Tool[..., Any]] = (), **options: Any
+        self, *, model: ModelSpec, tools: Iterable[Tool[..., Any]] = (), **options: Any
     ) -> ModelSession:
         answering = [
             each if each.name in self._real_tools else recorded_tool(each, self._replies)

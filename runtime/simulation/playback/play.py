@@ -316,5 +316,6 @@ def _models_of(setup: Setup) -> set[str]:
         sides = (side for side in (agent.side_a, agent.side_b) if side is not None)
         prompts += (x.prompt for x in sides if isinstance(x.prompt, PromptDefinition))
     skills = [*setup.skills, *(x for p in prompts for x in p.skills if isinstance(x, Skill))]
-    found = [*(x.model for x in prompts), *(x.model for x in skills)]
+    asked = [each.model for x in prompts for each in x.choices]
+    found = [*asked, *(x.model for x in skills)]
     return {x for x in found if isinstance(x, str) and x and x != CALLERS_MODEL}

@@ -106,6 +106,8 @@ class Replies:
         self._given[run_id] = number + 1
         if (retry := answer.retry) is not None:
             problem = retry.error.removeprefix(f"{model}: ")
+            if retry.model:  # It failed for good, and another was asked.
+                raise ModelRefused(model, retry.kind, problem)
             raise ModelUnavailable(model, retry.kind, problem, retry_after=retry.delay)
         if answer.reply is None:
             name, _, problem = answer.problem.rpartition(": ")

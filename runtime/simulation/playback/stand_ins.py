@@ -62,6 +62,7 @@ class _Agent(Struct):
     """The arguments with which it was called as a tool."""
     message: str = "message"
     variables: dict[str, None] = field(default_factory=dict)
+    models: int = 1
 
     def side(self, name: str) -> _Side:
         return self.sides.setdefault(name or "side_a", _Side())
@@ -115,6 +116,8 @@ class _Reader:
                 case e.AgentStep():
                     calls |= {f"{event.step}.{n}": x for n, x in enumerate(event.calls)}
                     side.is_parallel |= event.parallel
+                case e.AgentRetry():
+                    agent.models = max(agent.models, event.choice + 1)
                 case e.AgentToolStart():
                     begun[event.call_id] = event
                 case e.AgentToolComplete():
@@ -278,7 +281,7 @@ class _Maker:
         prompt = PromptDefinition(
             name=f"{name}-{which}",
             prompt=UNKNOWN,
-            model=self._model,
+            model=[self._model] * agent.models,
             tools=[*tools, *side.children.values(), *side.handoffs],
             agents=tuple(side.agents),
             skills=tuple(side.skills),

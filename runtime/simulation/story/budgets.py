@@ -134,9 +134,16 @@ def _inboxes(history: History, budgets: Budgets) -> Iterator[str]:
 
 
 def _steps(run_id: str, own: Iterable[Event]) -> Iterator[str]:
+    choice = before = step = 0
+    """The model that is asked, and the attempts of the step that others have had."""
     for event in own:
-        if isinstance(event, e.AgentRetry) and event.attempt > MAX_RETRIES:
-            yield f"run {run_id}: step {event.step} is tried again after {event.attempt} attempts"
+        if isinstance(event, e.AgentRetry):
+            if event.step != step:
+                step, before = event.step, 0
+            if event.choice != choice:
+                choice, before = event.choice, event.attempt
+            elif (tried := event.attempt - before) > MAX_RETRIES:
+                yield f"run {run_id}: step {event.step} is tried again after {tried} attempts"
         elif isinstance(event, e.AgentToolComplete) and event.index >= MAX_CALLS and event.ran:
             yield f"run {run_id}: call {event.step}.{event.index} ran ({event.id}): too many"
 

@@ -45,7 +45,7 @@ INJECTED: Final = "injected fault"
 
 CrashMoment: TypeAlias = Literal["before", "after", "torn"]
 ModelFaultKind: TypeAlias = Literal[
-    "hang", "error", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
+    "hang", "error", "refused", "rate_limit", "cut", "empty", "bad_arguments", "unknown_tool",
     "duplicate_id", "slow", "crash",
 ]  # fmt: skip
 ToolFaultKind: TypeAlias = Literal["hang", "raise", "late", "crash"]
@@ -96,6 +96,8 @@ class ModelFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True,
 
     * ``hang``: it never returns;
     * ``error``: the provider answers with a server error, which may be retried;
+    * ``refused``: it refuses the call for good, as it does without a valid key: where a prompt has
+      several models, the next one is asked;
     * ``rate_limit``: with 429, and ``Retry-After: seconds`` unless that is 0;
     * ``cut``: the first half of its text is streamed, then the connection is lost;
     * ``empty``: the reply has neither text nor calls;

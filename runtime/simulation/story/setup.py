@@ -13,6 +13,7 @@ from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import Model
+from hubbub.agents.model_choice import changed_models
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.reached import with_reached
 from hubbub.hub.errors import BadValue
@@ -162,7 +163,7 @@ class _Wrapping(Rewriting):
         )
 
     def new_model(self, reader: PromptDefinition | Skill) -> Any:
-        return self._model(reader.model)
+        return changed_models(reader.model, self._model)
 
     def new_tool(self, tool: AnyTool) -> AnyTool:
         return self._wrap_tool(tool)

@@ -19,6 +19,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import SKILL_PREFIX, Skill
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, ToolSpec
+from hubbub.agents.model_choice import changed_models
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.turn.child_calls import child_specs
@@ -130,6 +131,8 @@ class _Replacing(Rewriting):
 
     def new_model(self, reader: PromptDefinition | Skill) -> Any:
         if isinstance(reader, PromptDefinition):
-            return self._models.get(reader.name, reader.model)
+            script = self._models.get(reader.name)
+            # As many as there were: where one fails, the next plays the same script.
+            return changed_models(reader.model, lambda model: script or model)
         known = {} if reader.is_passthrough else self._models
         return known.get(reader.agent_name, reader.model)

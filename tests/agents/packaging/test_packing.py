@@ -24,10 +24,12 @@ from hubbub.agents.definitions.short_form import Agent
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.packaging.format import (
     MAX_PACKAGE_CHARS,
     AgentPart,
     BindingPart,
+    ChoicePart,
     ImmediatePart,
     PromptPart,
     ResumablePart,
@@ -206,6 +208,7 @@ def test_prompts_given_inline_and_tools_are_packed_by_name() -> None:
         (ImmediatePart, Immediate),
         (ResumablePart, Resumable),
         (SettingsPart, ModelSettings),
+        (ChoicePart, ModelChoice),
     ],
 )
 def test_no_field_of_a_definition_is_left_out(part: Any, kind: Any) -> None:
@@ -258,6 +261,18 @@ def test_a_type_that_the_format_cannot_say_is_refused_with_a_remedy() -> None:
 
 
 # ── what cannot be packed ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("L-06")
+def test_a_list_of_models_is_packed_by_name_with_what_each_has_of_its_own() -> None:
+    seeded = ModelChoice("openai:gpt", ModelSettings(seed=7), {"x": 1})
+    file = json.loads(pack(solo(model=["anthropic:c", seeded]), "a"))
+    assert file["prompts"][0]["model"] == [
+        "anthropic:c",
+        {"model": "openai:gpt", "settings": {"seed": 7}, "provider_options": {"x": 1}},
+    ]
+    text = refusal(solo(model=["anthropic:c", ModelChoice(ScriptedModel([]))]))
+    assert "prompts.p.model[1]: a Model object cannot be packed; give the model by name" in text
 
 
 def test_a_model_object_cannot_be_packed_and_the_remedy_is_told() -> None:
@@ -417,7 +432,7 @@ def test_all_malformed_parts_and_missing_names_are_told_at_once_with_their_paths
     text = "\n".join(problems(changed(spoil), hooks=[]))
     for problem in (
         "prompts[0].tools[2]: Object contains unknown field `blockin`",
-        "prompts[1].model: Expected `str`, got `int`",
+        "prompts[1].model: Expected `str | array`, got `int`",
         "prompts[2].tools[1].resumable.receives_messages: 'side_a' or 'side_b', not 'side_c'",
         "prompts[3].tools[1]: the package has no tool or agent named 'dig'",
         "agents[0].side_a.max_steps: at least 1",
@@ -577,6 +592,14 @@ SHOWN = {"A", "B_1", "c", "C"}
 hidden = st.lists(names.filter(lambda name: name not in SHOWN)).map(tuple)
 
 
+models = st.lists(
+    names
+    | st.builds(
+        ModelChoice, names, st.none() | st.builds(ModelSettings, seed=st.integers(0, 9)),
+        st.none() | st.just({"x": [1]}),
+    ),
+    min_size=2, max_size=3,
+)  # fmt: skip
 model_settings = st.builds(
     ModelSettings, temperature=st.none() | st.floats(0, 2), top_p=st.none() | st.just(0.5),
     max_tokens=limits, stop=st.lists(names, max_size=2), seed=st.none() | st.integers(-9, 9),
@@ -637,7 +660,7 @@ def prompts(
     return PromptDefinition(
         name=name,
         prompt=draw(texts),
-        model=draw(names),
+        model=draw(names | models),
         tools=tuple(draw(st.permutations(tools))),
         agents=tuple(draw(st.lists(st.sampled_from(TALKERS), unique=True))) if talks else (),
         skills=tuple(draw(st.lists(st.sampled_from(skilled), unique=True))) if talks else (),

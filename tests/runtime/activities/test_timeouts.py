@@ -13,7 +13,7 @@ from hubbub.agents.model import ModelRequest
 from hubbub.hub.events import AgentStatus, AgentText, AgentTextDelta
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
-from hubbub.runtime.activities.perform import MODEL_TIMEOUT
+from hubbub.runtime.activities.timeouts import MODEL_TIMEOUT
 from hubbub.runtime.models.scripted import Fault, FunctionModel, ScriptedModel, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from hubbub.runtime.models.openai.model import OpenAIModel
 from hubbub.runtime.models.openai.model import request_body as openai_body
 from hubbub.runtime.models.scripted import Fault, ScriptedModel
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("M-02")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-07")]
 
 SONNET, MANUAL, NEWEST = "claude-sonnet-4-6", "claude-sonnet-4-5", "claude-opus-5-5"
 
