@@ -11,11 +11,13 @@ from hubbub.hub.conformance.steps import (
     C_RUN,
     Check,
     MakeJournal,
+    commit_of,
     deliver,
     info_of,
     open_journal,
     open_run,
     send,
+    stamp,
     write,
 )
 from hubbub.hub.events import (
@@ -30,7 +32,7 @@ from hubbub.hub.events import (
     SessionTerminate,
 )
 from hubbub.hub.message import session_message
-from hubbub.hub.store.journal import OVERTAKEN, Delivery, NewRun
+from hubbub.hub.store.journal import OVERTAKEN, Commit, Delivery, NewRun
 
 __all__ = ["INBOX_CHECKS"]
 
@@ -101,6 +103,30 @@ async def check_duplicate_of_something_accepted_is_no_rejection(make_journal: Ma
         await deliver(journal, Delivery(SessionTerminate(), A_RUN, closes="terminated"))
         again = await send(journal, A_RUN, "hello", source="chat", key="1", limit=1)
         assert again.outcome == "duplicate", again.reason
+
+
+async def check_duplicate_of_something_accepted_outlives_the_run(make_journal: MakeJournal) -> None:
+    """A repeated item is a duplicate for as long as the run is kept, also when it has ended."""
+    async with open_journal(make_journal) as journal:
+        for to in (A_RUN, B_RUN):
+            await open_run(journal, to)
+            sent = await send(journal, to, "hello", source="chat", key="1")
+            assert sent.outcome == "accepted"
+        await write(journal, A_RUN, 0, AgentComplete(), taken=(1, 2), status="ended")
+        # In one commit, too, with the end, and left over.
+        hello = session_message("hello", source="chat")
+        end = Commit(
+            B_RUN, [stamp(B_RUN, 1, AgentComplete())], status="ended",
+            deliveries=[Delivery(hello, B_RUN, source="chat", key="1")],
+        )  # fmt: skip
+        assert [x.outcome for x in (await commit_of(journal, end)).deliveries] == ["duplicate"]
+        for to in (A_RUN, B_RUN):
+            again = await send(journal, to, "hello", source="chat", key="1")
+            assert (again.outcome, again.reason) == ("duplicate", "")
+            other = await send(journal, to, "other", source="chat", key="1")
+            assert (other.outcome, other.reason) == ("rejected", "key reused")
+            late = await send(journal, to, "hello", source="chat", key="2")
+            assert (late.outcome, late.reason) == ("rejected", "ended")
 
 
 async def check_results_and_replies_are_accepted_once(make_journal: MakeJournal) -> None:
@@ -322,9 +348,9 @@ async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         assert (await info_of(journal, A_RUN)).waiting == 2
         await write(journal, A_RUN, 0, AgentComplete(), status="ended")
-        # What it was opened with is in its journal; nothing else has anybody to read it.
-        again = await deliver(journal, saying("hi", "1"))
-        assert (again.outcome, again.first) == ("duplicate", (A_RUN, "in", 1))
+        for said, seq in ((saying("hi", "1"), 1), (saying("and?", "2"), 2)):
+            again = await deliver(journal, said)
+            assert (again.outcome, again.first) == ("duplicate", (A_RUN, "in", seq))
         assert (await open_run(journal, A_RUN)).outcome == "duplicate"
         other = await deliver(journal, saying("bye", "1"))
         assert (other.outcome, other.reason) == ("rejected", "key reused")
@@ -341,6 +367,7 @@ INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_taken_items_leave_the_inbox,
     check_deduplication,
     check_duplicate_of_something_accepted_is_no_rejection,
+    check_duplicate_of_something_accepted_outlives_the_run,
     check_results_and_replies_are_accepted_once,
     check_full_inbox_refuses_messages_only,
     check_closing_inbox_refuses_messages,

@@ -9,8 +9,7 @@ as many messages wait as may                    ``inbox full``
 
 An opening is for the run that there is already (``NewRun``), unless it brings what that cannot
 have (``NewRun.refusal_of_found``): by its id it is a duplicate, unless what it says has a key of
-its own, which is judged like any other message's.  Of a run that has ended that is the opening's
-alone; whatever else it says comes too late.  A child from outside needs an open parent.
+its own, which is judged like any other message's.  A child from outside needs an open parent.
 
 The first of several endings counts, in the order of the store: after the end of a run a
 termination is refused, and after a termination no end is written that does not take it.
@@ -40,7 +39,7 @@ from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
     "can_be_left_over", "found_instead", "is_overtaken", "judge", "lenders", "moved", "numbered",
-    "opening_of", "placed", "successor_of", "take_out", "without_key",
+    "placed", "successor_of", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
@@ -70,13 +69,6 @@ def found_instead(row: LedgerRow, delivery: Delivery) -> bool:
         return False
     delivery.outcome, delivery.first = "duplicate", (row.run_id, "in", 1)
     return True
-
-
-def opening_of(event: Event, source: str, key: str) -> SessionOpen | None:
-    """The event, if it is an opening that was accepted under a source and a key."""
-    if isinstance(event, SessionOpen) and (said := event.message) is not None:
-        return event if (said.source, said.key) == (source, key) else None
-    return None
 
 
 def placed(

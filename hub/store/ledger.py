@@ -32,7 +32,6 @@ from hubbub.hub.store.inbox_rules import (
     lenders,
     moved,
     numbered,
-    opening_of,
     placed,
     successor_of,
     take_out,
@@ -74,11 +73,8 @@ class Rows(Protocol[R]):
         ...
 
     def known(self, row: R, source: str, key: str) -> InLane | None:
-        """What the run's inbox has accepted under a source and key, as far as it is kept."""
-        ...
-
-    def opening(self, row: R) -> Event | None:
-        """The first item of a run's in lane, as far as it is kept; asked of ended runs."""
+        """What the run's inbox has accepted under a source and key, for as long as the run is
+        kept; asked of ended runs, too."""
         ...
 
     def readdress(self, row: R) -> None:
@@ -97,7 +93,7 @@ class Writes(Struct, Generic[R]):
     taken: list[tuple[R, int]] = field(default_factory=list)
     """Numbers of items that wait no more."""
     accepted: dict[tuple[R, str, str], InLane] = field(default_factory=dict)
-    """By run, source and key; of no use once the run is ended."""
+    """By run, source and key."""
     notes: dict[str, str] = field(default_factory=dict)
 
 
@@ -258,17 +254,8 @@ class Ledger(Generic[R]):
         delivery.outcome = "accepted"
 
     def _known(self, row: R, delivery: Delivery) -> InLane | None:
-        if row.status == "ended":
-            return self._opening_again(row, delivery) if delivery.new is not None else None
         known = self.writes.accepted.get((row, delivery.source, delivery.key))
         return known or self._rows.known(row, delivery.source, delivery.key)
-
-    def _opening_again(self, row: R, delivery: Delivery) -> InLane | None:
-        """What has opened an ended run, if the delivery says it again."""
-        opening = self._rows.opening(row) or next(
-            items[0] for of, items in self.writes.events if of is row and items[0].lane == "in"
-        )
-        return opening_of(opening, delivery.source, delivery.key)
 
     def _addressed(self, delivery: Delivery) -> R | None:
         if delivery.by == "run":

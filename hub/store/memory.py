@@ -106,7 +106,6 @@ class MemoryJournal:
                 row.keys[source, key] = item
         for row in writes.rows:
             if row.status == "ended":
-                row.keys = None
                 self._ended.append(row.run_id)
                 if len(self._ended) > self._keep_runs:
                     self._forget_run(self._ended.popleft())

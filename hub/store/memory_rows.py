@@ -85,9 +85,6 @@ class MemoryRows:
     def known(self, row: MemoryRow, source: str, key: str) -> InLane | None:
         return row.keys.get((source, key)) if row.keys is not None else None
 
-    def opening(self, row: MemoryRow) -> Event | None:
-        return next((event for event in row.events if event.lane == "in"), None)
-
     def candidates(self, to: str, by: Addressing) -> Sequence[str]:
         match by:
             case "run":

@@ -221,7 +221,7 @@ class Model:
         return (*self._accept(run, sent), sorted(found))
 
     def _accept(self, run: dict[str, Any], sent: Sent) -> tuple[str, str]:
-        known = run["accepted"].get(sent.key) if sent.key and run["status"] != "ended" else None
+        known = run["accepted"].get(sent.key) if sent.key else None
         if known is not None:
             same = known[0] == "result" or known == (sent.kind, sent.text)
             return ("duplicate", "") if same else ("rejected", "key reused")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event, InLane
+from hubbub.hub.events import InLane
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import (
     encode_descriptor,
@@ -91,10 +91,6 @@ class StoredRows:
     def known(self, row: Row, source: str, key: str) -> InLane | None:
         found = self._db.execute(_SELECT_ACCEPTED, (row.number, source, key)).fetchone()
         return decode_event(found[0]) if found is not None else None  # type: ignore[return-value]
-
-    def opening(self, row: Row) -> Event | None:
-        found = self._db.execute(_SELECT_OPENING, (row.number,)).fetchone()
-        return decode_event(found[0]) if found is not None else None
 
     def readdress(self, row: Row) -> None:
         """The database knows, once it is given the row."""
@@ -186,9 +182,6 @@ _SELECT_WAITING: Final = (
 _SELECT_ACCEPTED: Final = (
     "SELECT body FROM event WHERE position = "
     "(SELECT position FROM accepted WHERE run = ? AND source = ? AND key = ?)"
-)
-_SELECT_OPENING: Final = (
-    "SELECT body FROM event WHERE run = ? AND lane = 'in' ORDER BY position LIMIT 1"
 )
 _PUT_ROW: Final = (
     "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
