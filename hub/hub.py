@@ -11,7 +11,7 @@ Everything that happens and everything that is said goes through here, in one or
 * ``emit``, ``send_to_run``, ``open`` and ``reply`` are plain functions that act at the call.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,7 +19,6 @@ from typing import Any, Final, Self
 import anyio
 from msgspec import Struct
 
-from hubbub.hub.asking import Asking
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Owner
@@ -29,31 +28,19 @@ from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Subscribing, check_enders, read_pattern
 from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
-from hubbub.hub.events import (
-    Event,
-    GivenTool,
-    HistoryMessage,
-    InLane,
-    SessionAbort,
-    SessionClose,
-    SessionReset,
-    SessionTerminate,
-)
-from hubbub.hub.events.given_tools import ExternalTool
+from hubbub.hub.events import Event
 from hubbub.hub.masking import Masker
-from hubbub.hub.message import Sayable, opening_event, session_message
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
-from hubbub.hub.receipt import Receipt
+from hubbub.hub.sending import Sending
 from hubbub.hub.store.cursor import cursor_of, read_all
-from hubbub.hub.store.journal import Addressing as By
-from hubbub.hub.store.journal import Delivery, Selection
+from hubbub.hub.store.journal import Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import defer_interrupts
-from hubbub.hub.texts import check_label, check_labels, check_text
+from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 
 __all__ = ["Handler", "Hub", "HubStatistics"]
@@ -74,7 +61,7 @@ class HubStatistics(Struct, frozen=True, kw_only=True):
     uncommitted: int
 
 
-class Hub(Asking, Subscribing):
+class Hub(Sending, Subscribing):
     """The hub.  ``async with Hub() as hub:`` opens it, and closes it at the end.
 
     ``journal`` keeps what is durable (default: memory), ``buffer`` bounds each stream and
@@ -280,123 +267,6 @@ class Hub(Asking, Subscribing):
         Nests, merges, and is undone on leaving; what an event itself says wins.
         """
         return scope.scoped(fields)
-
-    # ── sending ──────────────────────────────────────────────────────────────────────────────
-
-    def send_to_run(self, run_id: str, message: Sayable, *, source: str = "") -> Receipt:
-        """Put a message into a run's inbox.
-
-        The message is accepted durably, reported as a duplicate, or rejected with a reason;
-        awaiting the receipt tells which.  Raises ``BadValue`` for what is no message.
-        """
-        return self.pipeline.deliver(session_message(message, source=source), to=run_id)
-
-    def send_to(self, agent_name: str, message: Sayable, *, source: str = "") -> Receipt:
-        """Send to the one live run of an agent; rejected when there is none or more."""
-        event = session_message(message, source=source)
-        return self.pipeline.deliver(event, to=agent_name, by="name")
-
-    def send(
-        self, message: Sayable, *, session_key: str | None = None, source: str = ""
-    ) -> Receipt:
-        """Send to a conversation by its key, or to the only open one."""
-        event = session_message(message, source=source)
-        if session_key is None:
-            return self.pipeline.deliver(event, to="", by="only")
-        return self.pipeline.deliver(event, to=session_key, by="key")
-
-    def open(
-        self,
-        agent: str = "",
-        input: object = None,
-        *,
-        run_id: str | None = None,
-        session_key: str = "",
-        correlation_id: str = "",
-        name: str = "",
-        once: bool = False,
-        timeout: float | None = None,
-        descriptor: object = None,
-        env: dict[str, str] | None = None,
-        source: str = "",
-        history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
-        tools: Sequence[ExternalTool | GivenTool] | None = None,
-    ) -> Receipt:
-        """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor``.
-
-        Without a name the agent is the runtime's ``default_agent``.  A ``descriptor`` (a struct of
-        ``hubbub.hub.events.descriptors`` or its JSON) of a user, cron task or heartbeat finds the
-        agent that represents it; a user's key spells the same (``telegram_123_456``).  One of a
-        subagent starts a child of an open run, and is rejected without one.
-
-        Idempotent by ``run_id``: without a key a later opening of it is a duplicate whatever it
-        says, and its input is dropped; to be sure that what it says arrives, give it a key, or
-        ``send_to_run`` it.  In a run found otherwise ``input`` becomes a message.  An ``input``
-        that is a ``Message`` is one from the start: the run gets its text as input, and its ``key``
-        counts (per run and ``source``) whether the run is new or found, also by its id: again it is
-        a duplicate, other content is rejected, a new key brings a live run a message and is
-        rejected by an ended one.  Openings without address make new runs.
-
-        ``history`` is what was said before, for a new run of a model agent: the user's and the
-        assistant's messages, calls with their results (``HistoryMessage``, or mappings of the chat
-        completions form).  Its model sees it before ``input``.  ``tools`` are external ones
-        (``external_tool``) that this run has beside its agent's.  Both are durable with the
-        opening.  A run that is found keeps its own, and these are not used: the receipt's
-        ``created`` is false then, and a warning is logged, once per hub.
-
-        The receipt's ``run_id`` may be sent to at once.  Values of ``env`` are in the ``Secrets``
-        port alone, until the run ends.  A run that is found gets those that it lacks; if it has
-        another value of one, the opening is rejected.  ``timeout`` bounds the run (seconds).
-        Raises ``BadValue`` for an input that cannot be encoded, a timeout that is none, a
-        ``run_id`` with anything but letters, digits, ``-`` and ``_``, a name or key that holds NUL
-        or no Unicode, a descriptor or a history that is none, or a key that spells another one.
-        """
-        if run_id is not None:
-            check_label("run_id", run_id)
-        event = opening_event(
-            agent, input, run_id=run_id or "", session_key=session_key,
-            correlation_id=correlation_id, name=name, once=once, timeout=timeout,
-            descriptor=descriptor, env=env, source=source, history=history,
-            tools=tools,
-        )  # fmt: skip
-        receipt = self.pipeline.open(event, is_new=not (run_id or session_key or descriptor))
-        if history or tools:
-            self._unused_history.watch(receipt)
-        return receipt
-
-    def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
-        """Interrupt the turn at work of one run, or of all of them.
-
-        The blocking children that a run waits for are interrupted with it, others continue; the
-        receipt's ``run_ids`` lists every run that is reached.
-        """
-        if run_id is not None:
-            check_label("run_id", run_id)
-        check_text("reason", reason)
-        event = SessionAbort(reason=reason)
-        return self.pipeline.deliver(event, to=run_id or "", by="run" if run_id else "every")
-
-    def close_run(self, run_id: str, reason: str = "") -> Receipt:
-        """Accept no more messages, handle what waits, then end the run."""
-        check_text("reason", reason)
-        return self.pipeline.deliver(SessionClose(reason=reason), to=run_id)
-
-    def terminate(self, run_id: str, reason: str = "") -> Receipt:
-        """End a run and its live descendants now and permanently; the receipt's ``run_ids`` lists
-        them.  From its acceptance on nothing reaches the run, and no other end of it counts; a run
-        that has ended before rejects it."""
-        check_text("reason", reason)
-        return self.pipeline.deliver(SessionTerminate(reason=reason), to=run_id)
-
-    def reset(self, run_id: str, message: str = "") -> Receipt:
-        """Interrupt the turn at work and begin anew: the model sees nothing of what was said, but
-        for ``message``.  What waits, children, files and variables stay, and so does the record."""
-        check_text("message", message)
-        return self.pipeline.deliver(SessionReset(message=message), to=run_id)
-
-    def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
-        """Address ``event``, for an owner's own commits."""
-        return self.addressing.delivery(event, to=to, by=by)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

@@ -50,7 +50,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.cursor import cursor_behind, cursor_of
-from hubbub.hub.store.journal import OVERTAKEN, Commit, Journal
+from hubbub.hub.store.journal import OVERTAKEN, Commit, Journal, RequestKey
 from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_label
@@ -240,6 +240,7 @@ class Pipeline:
         *,
         to: str | None = None,
         by: By = "run",
+        request: RequestKey | None = None,
     ) -> Receipt:
         """Put an event into the inbox of whom ``to`` and ``by`` name, or the event itself.
 
@@ -255,6 +256,7 @@ class Pipeline:
         if to is not None and to != "":
             check_label(ARGUMENTS.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
+        delivery.request = request
         receipt.run_id, receipt.key = delivery.to, delivery.key
         owner = self.dispatcher.owner
         refused = ""
@@ -278,12 +280,14 @@ class Pipeline:
         self.submit(commit)
         return receipt
 
-    def open(self, event: SessionOpen, *, is_new: bool = False) -> Receipt:
+    def open(
+        self, event: SessionOpen, *, is_new: bool = False, request: RequestKey | None = None
+    ) -> Receipt:
         """Deliver an opening.  ``is_new``: nobody can have used its ``run_id`` before.
 
         Then the owner of runs expects it at once, so that it may begin while the store writes.
         """
-        receipt = self.deliver(event)
+        receipt = self.deliver(event, request=request)
         owner = self.dispatcher.owner
         if is_new and receipt.status == "pending" and owner is not None:
             (delivery,) = self._uncommitted[receipt.run_id].deliveries
@@ -381,7 +385,9 @@ class Pipeline:
         new = delivery.new
         if new is not None and delivery.run_ids and delivery.run_ids != (new.run_id,):
             # Another run was found instead: it gets what it has no value of.
-            is_taken = delivery.outcome in ("accepted", "duplicate")
+            is_taken = delivery.outcome == "accepted" or (
+                delivery.outcome == "duplicate" and delivery.request is None
+            )
             self.addressing.move_values(new.run_id, delivery.run_ids[0] if is_taken else None)
         owner = self.dispatcher.owner
         if delivery.event.__class__ is SessionAbort and owner is not None:

@@ -20,8 +20,8 @@ REMEDIES: Final = {
     "terminated": "the run has been terminated; open a new one",
     "inbox full": "as many messages wait as may; send again when the run has taken some, or give "
     "Runtime(max_inbox=…)",
-    "key reused": "the key was used before in this run, by the same source, for another message; "
-    "to repeat a message send it unchanged, and give a new one a key of its own",
+    "key reused": "the key was used before, by the same source, for something else; "
+    "to repeat what was said send it unchanged, and give what is new a key of its own",
     "ambiguous": "several runs are found by this address; send_to_run one of receipt.run_ids",
     "answered": "the prompt has its answer; only the first reply counts",
     "expired": "the prompt was to be answered sooner; its timeout is set where it is asked",

@@ -32,7 +32,7 @@ from hubbub.hub.events import (
     SessionTerminate,
 )
 from hubbub.hub.message import session_message
-from hubbub.hub.store.journal import OVERTAKEN, Commit, Delivery, NewRun
+from hubbub.hub.store.journal import OVERTAKEN, Commit, Delivery, NewRun, RequestKey
 
 __all__ = ["INBOX_CHECKS"]
 
@@ -127,6 +127,47 @@ async def check_duplicate_of_something_accepted_outlives_the_run(make_journal: M
             assert (other.outcome, other.reason) == ("rejected", "key reused")
             late = await send(journal, to, "hello", source="chat", key="2")
             assert (late.outcome, late.reason) == ("rejected", "ended")
+
+
+async def check_request_counts_once_wherever_it_leads(make_journal: MakeJournal) -> None:
+    """A request is accepted once, whoever its address leads to by now, and that is told; what was
+    rejected has not counted."""
+
+    def asked(name: str, to: str, digest: str = "d", content: str = "hello") -> Delivery:
+        made = Delivery(session_message(content), to, by="key")
+        made.request = RequestKey(name, digest)
+        return made
+
+    def opening(run_id: str, digest: str = "d") -> Delivery:
+        new = NewRun(
+            run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="echo", session_key="chat",
+            found=session_message("hi"),
+        )  # fmt: skip
+        event = SessionOpen(open_agent="echo", session_key="chat", at=1)
+        return Delivery(event, run_id, new=new, request=RequestKey("open", digest))
+
+    async with open_journal(make_journal) as journal:
+        nobody = await deliver(journal, asked("one", "chat"))
+        assert (nobody.outcome, nobody.reason) == ("rejected", "unknown")
+        twice = (opening(A_RUN), opening(B_RUN))
+        await commit_of(journal, Commit(deliveries=twice))
+        assert [(x.outcome, x.run_ids) for x in twice] == [
+            ("accepted", (A_RUN,)), ("duplicate", (A_RUN,)),
+        ]  # fmt: skip
+        # What was rejected has not counted.
+        assert (await deliver(journal, asked("one", "chat"))).outcome == "accepted"
+        await write(journal, A_RUN, 0, AgentComplete(), status="ended")
+        await open_run(journal, C_RUN, session_key="chat")
+        for again, seq in ((asked("one", "chat"), 2), (asked("one", "x"), 2), (opening(B_RUN), 1)):
+            await deliver(journal, again)
+            assert (again.outcome, again.run_ids) == ("duplicate", (A_RUN,))
+            assert again.first == (A_RUN, "in", seq)
+        for other in (asked("one", "chat", "other"), opening(B_RUN, "other")):
+            await deliver(journal, other)
+            assert (other.outcome, other.reason) == ("rejected", "key reused")
+        assert (await info_of(journal, C_RUN)).waiting == 1
+        assert await journal.info(B_RUN) is None
+        assert (await deliver(journal, asked("two", "chat"))).run_ids == (C_RUN,)
 
 
 async def check_results_and_replies_are_accepted_once(make_journal: MakeJournal) -> None:
@@ -368,6 +409,7 @@ INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_deduplication,
     check_duplicate_of_something_accepted_is_no_rejection,
     check_duplicate_of_something_accepted_outlives_the_run,
+    check_request_counts_once_wherever_it_leads,
     check_results_and_replies_are_accepted_once,
     check_full_inbox_refuses_messages_only,
     check_closing_inbox_refuses_messages,

@@ -34,12 +34,12 @@ from hubbub.hub.events import (
     SessionTerminate,
     SessionVariables,
 )
-from hubbub.hub.store.journal import Commit, Delivery, NewRun
+from hubbub.hub.store.journal import Commit, Delivery, NewRun, RequestKey
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
-    "can_be_left_over", "found_instead", "is_overtaken", "judge", "lenders", "moved", "numbered",
-    "placed", "successor_of", "take_out", "without_key",
+    "can_be_left_over", "found_instead", "is_overtaken", "judge", "lenders", "moved", "noted",
+    "numbered", "placed", "read_noted", "successor_of", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
@@ -149,6 +149,19 @@ def numbered(row: LedgerRow, event: E) -> E:
         lane="in",
         seq=row.in_seq,
     )
+
+
+def noted(item: InLane, request: RequestKey) -> str:
+    """What is noted of a request: where its item stands, and what it said."""
+    return f"{item.run_id} {item.seq} {request.digest}"
+
+
+def read_noted(note: str) -> tuple[str, int, str] | None:
+    """The run, the number of the item, and the digest; ``None`` where none of our notes is."""
+    run_id, seq, digest = (*note.split(" ", 2), "", "")[:3]
+    if not (seq.isascii() and seq.isdecimal() and len(seq) < 19):
+        return None
+    return run_id, int(seq), digest
 
 
 def can_be_left_over(item: InLane) -> bool:

@@ -29,6 +29,7 @@ __all__ = [
     "Journal",
     "LoadedRun",
     "NewRun",
+    "RequestKey",
     "RunInfo",
     "RunStatus",
     "Selection",
@@ -87,11 +88,25 @@ class NewRun(Struct, frozen=True, kw_only=True):
     can.  Called where the store decides, in whichever thread that is."""
 
 
+class RequestKey(Struct, frozen=True):
+    """Under which a request of a client counts once in a store, whoever it is addressed to.
+
+    What is accepted with it is noted in the same commit.  The same ``name`` again is a duplicate,
+    or, with another ``digest`` of what it says, rejected as ``key reused``; for as long as the run
+    that has accepted it is kept, whether or not it has ended or the address leads elsewhere now.
+    A message's own key counts in its run; this is for what may be retried by who knows no run.
+    """
+
+    name: str
+    digest: str = ""
+
+
 class Delivery:
     """One item for one inbox.  The store fills in the last four fields."""
 
     __slots__ = (
         "agents", "by", "closes", "event", "first", "key", "limit", "new", "outcome", "reason",
+        "request",
         "run_ids", "source", "to", "touches",
     )  # fmt: skip
 
@@ -108,6 +123,7 @@ class Delivery:
         new: NewRun | None = None,
         touches: bool = False,
         agents: Container[str] | None = None,
+        request: RequestKey | None = None,
     ) -> None:
         self.event: InLane = event
         self.to = to
@@ -122,6 +138,7 @@ class Delivery:
         """Whether its acceptance counts for how recently a user spoke to the run."""
         self.agents = agents
         """Refused as ``agent gone`` by a run that is none of these agents'."""
+        self.request = request
         self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
         self.reason = ""
         self.run_ids: tuple[str, ...] = ()

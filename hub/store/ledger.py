@@ -31,13 +31,15 @@ from hubbub.hub.store.inbox_rules import (
     judge,
     lenders,
     moved,
+    noted,
     numbered,
     placed,
+    read_noted,
     successor_of,
     take_out,
     without_key,
 )
-from hubbub.hub.store.journal import OVERTAKEN, Addressing, Commit, Delivery, NewRun
+from hubbub.hub.store.journal import OVERTAKEN, Addressing, Commit, Delivery, NewRun, RequestKey
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = ["Ledger", "Rows", "Writes"]
@@ -77,6 +79,10 @@ class Rows(Protocol[R]):
         kept; asked of ended runs, too."""
         ...
 
+    def requested(self, name: str) -> str:
+        """What was noted of a request (``RequestKey``); empty where nothing was."""
+        ...
+
     def readdress(self, row: R) -> None:
         """Its agent, status, inbox, or how recently a user spoke to it has changed."""
         ...
@@ -95,6 +101,8 @@ class Writes(Struct, Generic[R]):
     accepted: dict[tuple[R, str, str], InLane] = field(default_factory=dict)
     """By run, source and key."""
     notes: dict[str, str] = field(default_factory=dict)
+    requests: dict[str, tuple[R, str]] = field(default_factory=dict)
+    """By name: the run that has accepted it, and what is noted of it."""
 
 
 class Ledger(Generic[R]):
@@ -211,6 +219,8 @@ class Ledger(Generic[R]):
         if delivery.by in _TO_MANY:
             self._deliver_to_many(commit, delivery)
             return
+        if delivery.request is not None and self._is_repeated(delivery, delivery.request):
+            return
         new = delivery.new
         row = self._open(new, delivery) if new is not None else self._addressed(delivery)
         if row is None:
@@ -226,6 +236,8 @@ class Ledger(Generic[R]):
         self._put(commit, row, event)
         if delivery.key:
             self.writes.accepted[row, delivery.source, delivery.key] = event
+        if (request := delivery.request) is not None:
+            self.writes.requests[request.name] = row, noted(event, request)
         closes = delivery.closes if row.inbox != "terminated" else ""
         if closes:
             row.inbox = delivery.closes
@@ -244,6 +256,25 @@ class Ledger(Generic[R]):
         self.writes.rows[row] = None
         self.writes.events.append((row, (item,)))
         commit.written.append(item)
+
+    def _is_repeated(self, delivery: Delivery, request: RequestKey) -> bool:
+        """Settle what was accepted before with the same request, as long as that run is kept."""
+        noted = self.writes.requests.get(request.name)
+        found = read_noted(self._rows.requested(request.name) if noted is None else noted[1])
+        row = self._rows.find(found[0]) if found is not None else None
+        if found is None or row is None:
+            return False
+        run_id, seq, digest = found
+        delivery.run_ids = (run_id,)
+        problem = "key reused" if digest != request.digest else ""
+        refuse = delivery.new.refusal_of_found if delivery.new is not None else None
+        if refuse is not None and not problem and row.status != "ended":
+            problem = refuse(run_id)
+        if problem:
+            delivery.outcome, delivery.reason = "rejected", problem
+        else:
+            delivery.outcome, delivery.first = "duplicate", (run_id, "in", seq)
+        return True
 
     def _deliver_to_many(self, commit: Commit, delivery: Delivery) -> None:
         for run_id in self._rows.candidates(delivery.to, delivery.by):

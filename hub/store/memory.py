@@ -104,6 +104,8 @@ class MemoryJournal:
                 if row.keys is None:
                     row.keys = {}
                 row.keys[source, key] = item
+        if writes.requests:
+            self._rows.note(writes.requests)
         for row in writes.rows:
             if row.status == "ended":
                 self._ended.append(row.run_id)

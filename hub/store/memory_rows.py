@@ -1,7 +1,7 @@
 """The rows of the memory store, and by what they are found."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from hubbub.hub.events import Event, InLane
@@ -22,12 +22,14 @@ __all__ = ["MemoryRow", "MemoryRows"]
 class MemoryRow(LedgerRow):
     """A run with its events of both lanes."""
 
-    __slots__ = ("events", "keys", "named", "positions", "recency", "spoken_to")
+    __slots__ = ("events", "keys", "named", "positions", "recency", "requests", "spoken_to")
 
     events: list[Event]
     positions: "array[int]"
     keys: dict[tuple[str, str], InLane] | None
     """What was accepted, by source and key."""
+    requests: list[str] | None
+    """The names of the requests that it has accepted."""
     named: str
     """The agent by whose name it is found; empty once it is ended."""
     recency: str
@@ -48,6 +50,8 @@ class MemoryRows:
         """Open runs by descriptor; children are not asked for by it."""
         self._recent: dict[str, dict[str, None]] = {"user": {}, "heartbeat": {}}
         """Open runs by type of descriptor, the one a user spoke to last at the end."""
+        self.requests: dict[str, str] = {}
+        """What is noted of requests, by name."""
         self._trees: dict[str, list[str]] = {}
         """The runs of each tree of more than one, by creation."""
 
@@ -56,7 +60,7 @@ class MemoryRows:
     def create(self, new: NewRun, at: int) -> MemoryRow:
         row = MemoryRow(new, at)
         run_id = new.run_id
-        row.events, row.positions, row.keys = [], array("Q"), None
+        row.events, row.positions, row.keys, row.requests = [], array("Q"), None, None
         row.named, row.recency, row.spoken_to = new.agent, "", 0
         if new.descriptor is not None:
             if is_identity(new.descriptor):
@@ -84,6 +88,9 @@ class MemoryRows:
 
     def known(self, row: MemoryRow, source: str, key: str) -> InLane | None:
         return row.keys.get((source, key)) if row.keys is not None else None
+
+    def requested(self, name: str) -> str:
+        return self.requests.get(name, "")
 
     def candidates(self, to: str, by: Addressing) -> Sequence[str]:
         match by:
@@ -158,9 +165,17 @@ class MemoryRows:
         """The runs of a tree that are kept or have been, by creation."""
         return self._trees.get(root_run_id, (root_run_id,))
 
+    def note(self, requests: Mapping[str, tuple[MemoryRow, str]]) -> None:
+        """Keep what is noted of requests, as long as the runs that have accepted them."""
+        for name, (row, noted) in requests.items():
+            self.requests[name] = noted
+            row.requests = [*(row.requests or ()), name]
+
     def forget(self, run_id: str) -> MemoryRow:
         """Release an ended run."""
         gone = self.by_id.pop(run_id)
         if gone.parent_run_id is None:
             self._trees.pop(run_id, None)
+        for name in gone.requests or ():
+            self.requests.pop(name, None)
         return gone

@@ -44,7 +44,7 @@ from hubbub.hub.errors import (
 from hubbub.hub.events import CATALOGUE, Event, HistoryCall, HistoryMessage
 from hubbub.hub.ports import Ports
 from hubbub.hub.run_hub import RunHub
-from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.journal import Journal, RequestKey
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.kernel.handle import Run
@@ -60,7 +60,7 @@ REFUSALS = (BadValue, BadPath, BadPattern, DefinitionError, VariablesRefused)
 LABELS = frozenset((
     "address", "after", "agent", "agent_id", "agent_name", "before", "call_id", "correlation_id",
     "folder", "key", "kind",
-    "name", "parent_run_id", "path", "pattern", "prompt_id", "reference", "request_id",
+    "name", "parent_run_id", "path", "pattern", "prompt_id", "reference", "request", "request_id",
     "root_run_id", "run_id", "session_key", "source", "strategy", "type_", "types",
 ))  # fmt: skip
 """Parameters that name something: NUL is refused, too."""
@@ -139,6 +139,8 @@ def hostile(parameter: str, text: str) -> Iterator[Any]:
             yield Message("hi", attachments=(text,))
         case "descriptor":
             yield {"type": "user", "connector": text, "userId": "u", "channelId": "c"}
+        case "request":
+            yield from (RequestKey(text), RequestKey("name", text), RequestKey(3), text)
         case "pattern" | "kind":
             yield from (text, [text])
         case _:

@@ -67,10 +67,10 @@ def client_of(app: Any, **options: Any) -> AsyncOpenAI:
 
 @asynccontextmanager
 async def with_client(
-    ports: Any, *agents: Any, **options: Any
+    ports: Any, *agents: Any, store: Any = "memory", **options: Any
 ) -> AsyncIterator[tuple[Runtime, HttpApp, AsyncOpenAI]]:
     """A runtime, its app, and a client."""
-    rt = Runtime([*(agents or (talker(),))], store="memory", ports=ports)
+    rt = Runtime([*(agents or (talker(),))], store=store, ports=ports)
     app = HttpApp(rt.hub, **options)
     async with rt, app, client_of(app) as client:
         yield rt, app, client

@@ -38,8 +38,10 @@ async def show_agent(call: HttpCall) -> HttpAnswer:
 
 async def send_to_agent(call: HttpCall) -> HttpAnswer:
     """Send to the one live run of an agent."""
-    message = keyed(call, call.body)
-    receipt = call.hub.send_to(call.path["name"], message, source=SOURCE)
+    name = call.path["name"]
+    receipt = call.hub.send_to(
+        name, keyed(call, call.body), source=SOURCE, request=call.request("agents", name)
+    )
     return await answer_of(receipt, unknown="unknown-agent")
 
 

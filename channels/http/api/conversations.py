@@ -44,14 +44,16 @@ async def show_conversation(call: HttpCall) -> HttpAnswer:
 
 async def send_to_conversation(call: HttpCall) -> HttpAnswer:
     """Send to the conversation of a key."""
-    message = keyed(call, call.body)
-    receipt = call.hub.send(message, session_key=call.path["key"], source=SOURCE)
+    key, message = call.path["key"], keyed(call, call.body)
+    request = call.request("conversations", key)
+    receipt = call.hub.send(message, session_key=key, source=SOURCE, request=request)
     return await answer_of(receipt, unknown="unknown-conversation")
 
 
 async def send_to_only(call: HttpCall) -> HttpAnswer:
     """Send to the only open conversation."""
-    receipt = call.hub.send(keyed(call, call.body), source=SOURCE)
+    message = keyed(call, call.body)
+    receipt = call.hub.send(message, source=SOURCE, request=call.request("messages"))
     return await answer_of(receipt, unknown="unknown-conversation")
 
 

@@ -78,7 +78,9 @@ async def terminate(call: HttpCall) -> HttpAnswer:
 
 async def reset(call: HttpCall) -> HttpAnswer:
     """Begin a run's conversation anew."""
-    return await answer_of(call.hub.reset(call.path["run_id"], call.body.message))
+    run_id = call.path["run_id"]
+    receipt = call.hub.reset(run_id, call.body.message, request=call.request("reset", run_id))
+    return await answer_of(receipt)
 
 
 ROUTES: Final = (
@@ -101,6 +103,6 @@ ROUTES: Final = (
     ),
     Route(
         method="POST", path="/api/runs/{run_id}/reset", summary="Begin its conversation anew",
-        handler=reset, body=ResetBody, answers=RECEIPTS, problems=REJECTIONS,
+        handler=reset, body=ResetBody, is_keyed=True, answers=RECEIPTS, problems=REJECTIONS,
     ),
 )  # fmt: skip

@@ -50,7 +50,8 @@ class OpenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     what was said before (chat completions form), ``tools`` are external ones that it has beside its
     agent's.
 
-    With the header ``Idempotency-Key`` the same opening again is a duplicate.
+    With the header ``Idempotency-Key`` the same opening again is a duplicate, also when the run is
+    over, and another one is refused.
     """
 
     agent: str = ""
@@ -82,8 +83,6 @@ async def open_run(call: HttpCall) -> HttpAnswer:
     said = body.input if body.message is None else keyed(call, body.message)
     if key and isinstance(said, str):
         said = Message(content=said, key=key)
-    elif key and said is body.input is not None and (body.session_key or body.descriptor):
-        raise Refusal("invalid-value", "with an Idempotency-Key the input is a text or a message")
     run_id = body.run_id
     if key and not (run_id or body.session_key or body.descriptor):
         run_id = _id_of(key)
@@ -93,6 +92,7 @@ async def open_run(call: HttpCall) -> HttpAnswer:
         descriptor=body.descriptor, source=SOURCE,
         env={name: value.reveal() or "" for name, value in body.env.items()} or None,
         history=body.history or None, tools=_tools(body.tools) or None,
+        request=call.request("runs"),
     )  # fmt: skip
     await receipt
     if receipt.reason.startswith("no agent named"):

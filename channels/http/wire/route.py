@@ -12,7 +12,9 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Scope
 
 from hubbub.channels.http.wire.host import Host
+from hubbub.channels.http.wire.request_keys import request_key
 from hubbub.hub.hub import Hub
+from hubbub.hub.store.journal import RequestKey
 
 __all__ = ["JSON", "Content", "Handler", "HttpAnswer", "HttpCall", "Route", "header_of"]
 
@@ -54,6 +56,10 @@ class HttpCall:
     def key(self) -> str:
         """The header ``Idempotency-Key``; empty where there is none."""
         return self.header(b"idempotency-key")
+
+    def request(self, *path: str) -> RequestKey | None:
+        """Under which it counts once; ``path`` is where it was sent to."""
+        return request_key(self.key, path, self.body)
 
     def header(self, name: bytes) -> str:
         """The value of a header, its name in lower case; empty where there is none."""

@@ -16,10 +16,13 @@ from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 from hubbub.runtime.stores.sqlite.addresses import candidates, found_for, is_key_free
 
-__all__ = ["Depths", "Row", "StoredRows", "check_row", "depths_of"]
+__all__ = ["REQUESTS", "Depths", "Row", "StoredRows", "check_row", "depths_of"]
 
 Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
+
+REQUESTS: Final = "request/"
+"""Begins the keys of notes of requests."""
 
 KEPT_ROWS: Final = 256
 """Rows of runs with nothing to do that are kept in memory; those of runs at work always are."""
@@ -91,6 +94,10 @@ class StoredRows:
     def known(self, row: Row, source: str, key: str) -> InLane | None:
         found = self._db.execute(_SELECT_ACCEPTED, (row.number, source, key)).fetchone()
         return decode_event(found[0]) if found is not None else None  # type: ignore[return-value]
+
+    def requested(self, name: str) -> str:
+        found = self._db.execute(_SELECT_NOTE, (f"{REQUESTS}{name}",)).fetchone()
+        return found[0] if found is not None else ""
 
     def readdress(self, row: Row) -> None:
         """The database knows, once it is given the row."""
@@ -183,6 +190,7 @@ _SELECT_ACCEPTED: Final = (
     "SELECT body FROM event WHERE position = "
     "(SELECT position FROM accepted WHERE run = ? AND source = ? AND key = ?)"
 )
+_SELECT_NOTE: Final = "SELECT value FROM note WHERE key = ?"
 _PUT_ROW: Final = (
     "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (number) DO UPDATE SET agent = excluded.agent, status = excluded.status, "

@@ -20,7 +20,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.store.journal import Commit, NewRun, RunInfo
 from hubbub.hub.store.ledger import Ledger, Writes
-from hubbub.runtime.stores.sqlite.rows import Depths, Row, StoredRows, depths_of
+from hubbub.runtime.stores.sqlite.rows import REQUESTS, Depths, Row, StoredRows, depths_of
 
 __all__ = ["Applied", "Depths", "Operation", "SecretChange", "SqliteWriter"]
 
@@ -226,6 +226,9 @@ class SqliteWriter:
             many("DELETE FROM waiting WHERE run = ? AND seq = ?", taken)
         if writes.notes:
             many(_PUT_NOTE, writes.notes.items())
+        if writes.requests:
+            noted = writes.requests.items()
+            many(_PUT_NOTE, [(f"{REQUESTS}{name}", note) for name, (_, note) in noted])
 
     def _append(self, writes: Writes[Row]) -> None:
         """Write events, at the next positions, and what in lanes have beside them."""

@@ -60,13 +60,6 @@ async def test_a_run_is_opened_once_by_its_key_or_its_idempotency_key(ports):
         assert (await rt.hub.ask("runtime", "runs")).__len__() == 3
 
 
-async def test_an_input_that_no_key_could_make_safe_to_repeat_is_refused(ports):
-    async with served(ports) as (_, _, client):
-        body = {"agent": "support", "session_key": "k", "input": {"order": 7}}
-        answer = await client.post("/api/runs", json=body, headers={"Idempotency-Key": "a"})
-        assert problem(answer) == (400, "invalid-value")
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

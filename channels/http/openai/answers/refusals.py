@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ class Refused(CopiedWhole, Exception):
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None
     ) -> None:
+        message = message or HTTPStatus(status).phrase  # A client shows nothing else.
         super().__init__(message)
         self.status = status
         self.message = message
@@ -114,7 +116,7 @@ def refused_by(receipt: Receipt) -> Refused:
     """Why something that was sent was rejected."""
     if receipt.failed_store:
         return Refused(503, "the store has failed")
-    status, message = _REJECTIONS.get(receipt.reason, (400, receipt.reason))
+    status, message = _REJECTIONS.get(receipt.reason, (400, receipt.explanation))
     return Refused(status, message)
 
 

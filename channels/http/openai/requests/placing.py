@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.channels.http.openai.answers.identifiers import prompt_id_of, read_response_id
 from hubbub.channels.http.openai.answers.question import (
@@ -33,11 +33,10 @@ from hubbub.channels.http.openai.requests.wanted import (
     split,
 )
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.request_keys import request_key
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
 from hubbub.hub.events import (
     HistoryMessage,
-    SessionMessage,
-    SessionOpen,
     SessionReply,
 )
 from hubbub.hub.hub import Hub
@@ -75,6 +74,8 @@ class _Placing:
         self._where = where
         self._split: Split = split(wanted.entries, where)
         self._ignored = list(wanted.ignored)
+        said = structs.replace(wanted, key="", stream=False, has_usage=False)
+        self._request = request_key(wanted.key, ("v1", where), said)
 
     async def place(self) -> RequestPlace:
         """Find the run, and tell it."""
@@ -118,7 +119,10 @@ class _Placing:
         for prompt_id, result in given.items():
             receipt = await self._hub.reply(prompt_id, result, source=SOURCE)
             if receipt.rejected:
-                raise Refused(409, f"the result was not taken: {receipt.reason}")
+                before = await self._replied_before(run_id, given)
+                if before is not None:  # Told by another of the same request, at the same time.
+                    return before
+                raise Refused(409, f"the result was not taken: {receipt.explanation}")
             seq = seq_of(receipt.cursor)
         if self._split.text is None:
             return self._placed(run_id, seq)
@@ -152,8 +156,6 @@ class _Placing:
                 400, f"Previous response with id '{wanted.previous[:100]}' not found.",
                 param="previous_response_id", code="previous_response_not_found",
             )  # fmt: skip
-        if (before := await self._said_before(question.run_id)) is not None:
-            return before
         text = self._new_text()
         fits = text is not None and await is_latest(hub, question) and await self._fits(question)
         if fits and text is not None:
@@ -173,8 +175,6 @@ class _Placing:
         if info is None:
             return await self._open(self._given_history(), session_key=wanted.session_key)
         run_id = info["run_id"]
-        if (before := await self._said_before(run_id)) is not None:
-            return before
         state = await state_of(hub, run_id)
         is_whole = wanted.is_whole or any(x.role == "assistant" for x in wanted.entries)
         text = self._split.text if is_whole else self._new_text()
@@ -207,9 +207,9 @@ class _Placing:
         if (approval := await self._approval(run_id, text)) is not None:
             return approval
         message = Message(text, key=key or None, metadata={NOTES: dict(self._wanted.notes)})
-        receipt = await self._hub.send_to_run(run_id, message, source=SOURCE)
-        if receipt.accepted:
-            return self._placed(run_id, seq_of(receipt.cursor))
+        receipt = await self._hub.send_to_run(run_id, message, source=SOURCE, request=self._request)
+        if receipt.accepted or (receipt.duplicate and self._request is not None):
+            return self._placed(receipt.run_id, seq_of(receipt.cursor))
         if receipt.reason in ("ended", "terminated", "unknown"):
             return None
         if key != self._wanted.key and (receipt.duplicate or receipt.reason == "key reused"):
@@ -227,23 +227,6 @@ class _Placing:
                 if receipt.accepted and prompt.run_id == run_id:
                     return self._placed(run_id, seq_of(receipt.cursor))
                 return None  # What a child asked is answered; the conversation hears it, too.
-        return None
-
-    async def _said_before(self, run_id: str) -> RequestPlace | None:
-        """Where the run was told this request before, by its key.
-
-        Raises ``Refused`` where that was something else.
-        """
-        if not self._wanted.key:
-            return None
-        for event in await self._hub.read(run_id, types=("session:open", "session:message")):
-            said = event.message if isinstance(event, SessionOpen) else event
-            if not isinstance(said, SessionMessage):
-                continue
-            if (said.source, said.key) == (SOURCE, self._wanted.key):
-                if said.content in (self._split.text, self._joined()):
-                    return self._placed(run_id, event.seq)
-                raise Refused(409, "the Idempotency-Key was used for something else")
         return None
 
     def _joined(self) -> str:
@@ -280,7 +263,7 @@ class _Placing:
         message = Message(text, key=wanted.key or None, metadata={NOTES: notes})
         how: dict[str, Any] = {
             "session_key": session_key, "once": once, "run_id": run_id, "source": SOURCE,
-            "timeout": None if session_key else LIFE,
+            "timeout": None if session_key else LIFE, "request": self._request,
         }  # fmt: skip
         receipt = await self._hub.open(
             wanted.model, message, history=history or None, tools=wanted.tools or None, **how
@@ -293,14 +276,8 @@ class _Placing:
                 self._ignored.append("history")
         if receipt.rejected:
             raise refused_by(receipt)
-        if receipt.accepted:
-            return self._placed(receipt.run_id, seq_of(receipt.cursor))
-        if run_id is not None:
-            return self._placed(run_id, 1)
-        before = await self._said_before(receipt.run_id)
-        if before is None:
-            raise Refused(409, "the Idempotency-Key was used elsewhere")
-        return before
+        # A duplicate, too, says where it was recorded: by its request, or by the message's key.
+        return self._placed(receipt.run_id, seq_of(receipt.cursor))
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────
 

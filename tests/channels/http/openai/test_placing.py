@@ -7,6 +7,7 @@ from support.agents import model_agent
 from support.openai_face import CHAT_WEATHER, WEATHER, talker, with_client
 
 from hubbub import FunctionModel, agent
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-05")]
 
@@ -163,7 +164,10 @@ async def test_a_request_that_is_repeated_with_its_key_counts_once(ports):
         ]
         said = [
             await client.responses.create(
-                model="talker", input="b", conversation="c", extra_headers=key
+                model="talker",
+                input="b",
+                conversation="c",
+                extra_headers={"Idempotency-Key": "k4"},
             )
             for _ in range(3)
         ]
@@ -180,6 +184,84 @@ async def test_a_request_that_is_repeated_with_its_key_counts_once(ports):
         assert more[0].output_text == more[1].output_text == "c (3)"
         with pytest.raises(openai.ConflictError):
             await client.responses.create(model="talker", input="other", extra_headers=key)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"model": "other"}, {"input": "b"}, {"conversation": "d"}, {"conversation": None},
+        {"tools": [WEATHER]}, {"instructions": "Be brief."}, {"background": True},
+        {"metadata": {"a": "b"}}, {"input": [user("x"), assistant("y"), user("a")]},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_another_request_under_the_same_key_is_refused(ports, more):
+    async with with_client(ports, talker(), talker("other")) as (rt, _, client):
+        body = {"model": "talker", "input": "a", "conversation": "c"}
+        how = {"extra_headers": {"Idempotency-Key": "k"}}
+        await client.responses.create(**body, **how)
+        with pytest.raises(openai.ConflictError, match="used for something else"):
+            await client.responses.create(**(body | more), **how)
+        assert await opened(rt) == 1
+
+
+async def test_a_request_that_is_repeated_later_is_told_what_was_said_then(ports):
+    """Though its conversation has gone on, or is over: streamed or not is the same request."""
+    async with with_client(ports) as (rt, _, client):
+        body = {"model": "talker", "input": "a", "conversation": "c"}
+        how = {"extra_headers": {"Idempotency-Key": "k"}}
+        await client.responses.create(**(body | {"input": "before"}))
+        first = await client.responses.create(**body, **how)
+        later = await client.responses.create(**(body | {"input": "more"}))
+        assert (await client.responses.create(**body, **how)) == first
+        (await rt.hub.close_run((await rt.find("c")).run_id)).raise_if_rejected()
+        await anyio.sleep(1)
+        assert (await client.responses.create(**body, **how)) == first
+        raw = await client.responses.with_raw_response.create(**body, **how, stream=True)
+        assert first.id in (await raw.http_response.aread()).decode() and first.id != later.id
+        assert await opened(rt) == 1
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_the_same_request_at_once_is_one(ports, store, tmp_path):
+    store = "memory" if store == "memory" else sqlite_store(tmp_path)
+    async with with_client(ports, store=store) as (rt, _, client):
+        before = await client.responses.create(model="talker", input="a", conversation="c")
+        for n, more in enumerate(({"conversation": "c"}, {"previous_response_id": before.id}, {})):
+            found = []
+
+            async def ask(more=more, key=f"k{n}", found=found):
+                made = await client.responses.create(
+                    model="talker", input="more", extra_headers={"Idempotency-Key": key}, **more
+                )
+                found.append((made.id, made.output_text))
+
+            async with anyio.create_task_group() as group:
+                for _ in range(8):
+                    group.start_soon(ask)
+            assert len(set(found)) == 1
+        assert len(await rt.hub.read(types=("session:open", "session:message"))) == 4
+
+
+async def test_results_of_a_call_that_are_sent_at_once_are_taken_once(ports):
+    async with with_client(ports) as (rt, _, client):
+        how = {"model": "talker", "conversation": "c", "tools": [WEATHER]}
+        asked = await client.responses.create(input="@Rome", **how)
+        (wanted,) = [x for x in asked.output if x.type == "function_call"]
+        result = {"type": "function_call_output", "call_id": wanted.call_id, "output": "sunny"}
+        found = []
+
+        async def answer():
+            made = await client.responses.create(
+                input=[result], extra_headers={"Idempotency-Key": "k"}, **how
+            )
+            found.append((made.id, made.output_text))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(answer)
+        assert len(set(found)) == 1 and "sunny" in found[0][1]
+        assert await opened(rt) == 1
 
 
 async def test_instructions_are_heard_when_a_run_begins(ports):
