@@ -22,7 +22,7 @@ from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 from hubbub.hub.values import Secret
 
-__all__ = ["ApprovesTools", "McpServer", "mcp"]
+__all__ = ["ApprovesTools", "ListedTools", "McpServer", "mcp"]
 
 ApprovesTools: TypeAlias = bool | Sequence[str] | Callable[[str, Mapping[str, Any]], Any]
 """Whose calls a person is asked about: all, those of these names, or where a function of the
@@ -41,6 +41,12 @@ _LAUNCHERS: Final = frozenset(
 """Words of a command that start a server and do not name it."""
 
 _OBJECT: Final = "server"
+
+
+class ListedTools(Struct, frozen=True, eq=False):
+    """Stands in for a server, as its ``target``: these are its tools; nothing is connected to."""
+
+    tools: tuple[Any, ...] = ()
 
 
 class McpServer(Struct, frozen=True, kw_only=True):

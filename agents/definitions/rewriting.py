@@ -18,6 +18,7 @@ from hubbub.agents.definitions.agent import AgentDefinition, AgentTool, SideConf
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 
 __all__ = ["Rewriting"]
 
@@ -41,6 +42,10 @@ class Rewriting:
     def new_tool(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         """The copy of a tool."""
         return tool
+
+    def new_server(self, server: McpServer) -> McpServer:
+        """The copy of a server."""
+        return server
 
     def new_agent(self, agent: AgentDefinition) -> AgentDefinition:
         """The copy of an agent; called with sides that are copies already."""
@@ -68,9 +73,11 @@ class Rewriting:
         return self._alike(skill, self._skill) if isinstance(skill, Skill) else skill
 
     def tool(self, tool: Any) -> Any:
-        """The copy of a tool, or of an agent that is held as one."""
+        """The copy of a tool, of a server of tools, or of an agent that is held as one."""
         if isinstance(tool, AgentTool):
             return structs.replace(tool, agent=self.agent(tool.agent))
+        if isinstance(tool, McpServer):
+            return self._alike(tool, self.new_server)
         return self.once(tool, self.new_tool) if isinstance(tool, Tool) else tool
 
     def once(self, thing: Any, make: Callable[[Any], Any]) -> Any:

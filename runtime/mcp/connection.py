@@ -57,6 +57,10 @@ LIST_CHANGED: Final = "notifications/tools/list_changed"
 MAYBE: Final = "it may or may not have had its effect"
 
 
+class SessionGone(ToolError):
+    """The server does not know the session any more: the call was not made."""
+
+
 class ServerConnection:
     """Opens, follows and calls one server."""
 
@@ -88,6 +92,7 @@ class ServerConnection:
         self._settled_doubts = 0
         """How many of these the last list has answered."""
         self._has_ended = False
+        self._told = Told(self._ended, self._notified, self._elicit)
         self._closing = anyio.Event()
         self._is_exclusive = False
         """Whether one call is made at a time: else nobody could say for which one it asks."""
@@ -118,6 +123,12 @@ class ServerConnection:
 
     async def call(self, tool: str, arguments: Mapping[str, Any], state: RunState) -> ToolResult:
         """Have the server carry a call out; raises ``ToolError``."""
+        try:
+            return await self._call(tool, arguments, state)
+        except SessionGone:  # The server has refused it as one of a session that it has forgotten.
+            return await self._call(tool, arguments, state)
+
+    async def _call(self, tool: str, arguments: Mapping[str, Any], state: RunState) -> ToolResult:
         await self._opened()
         if self._group is None:
             why = f": {self.problem}" if self.problem else ""
@@ -138,7 +149,7 @@ class ServerConnection:
         """Wait for the connection where it is being made; make it where it is down."""
         is_tried = False
         with anyio.move_on_after(self.server.start_timeout):
-            while self.state not in ("open", "closed"):
+            while self.state not in ("open", "closed") or self._has_ended:
                 if self.state == "down":
                     if is_tried:
                         return
@@ -188,7 +199,7 @@ class ServerConnection:
         """Be connected once; returns why it is over."""
         self._move("starting")
         self._has_ended = False
-        told = Told(self._ended, self._notified, self._elicit)
+        self._told = told = Told(self._ended, self._notified, self._elicit)
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
                 async with opened(self.server, told, is_old=self._is_old) as client:
@@ -324,6 +335,9 @@ class ServerConnection:
                 self._doubt()  # What is cancelled may have been waited for in vain.
                 if not is_contained(error):
                     raise
+                if isinstance(error, MCPError) and self._told.has_forgotten:
+                    self._ended()
+                    call.finish(SessionGone(self._failed(error)))
                 call.finish(ToolError(self._failed(error)))
             finally:
                 call.finish(_ended())

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -25,6 +26,7 @@ __all__ = ["Told", "opened", "target_problem"]
 
 CONNECT_SECONDS: Final = 30.0
 READ_SECONDS: Final = 300.0
+SESSION_HEADER: Final = "mcp-session-id"
 MAX_TAIL: Final = 2_000
 
 Streams = Any
@@ -34,7 +36,7 @@ Streams = Any
 class Told:
     """What a client tells its connection."""
 
-    __slots__ = ("ask", "ended", "notified", "tail")
+    __slots__ = ("ask", "ended", "has_forgotten", "notified", "tail")
 
     def __init__(
         self, ended: Callable[[], None], notified: Callable[[str], None], ask: ElicitationFnT
@@ -44,6 +46,8 @@ class Told:
         self.notified = notified
         """It has sent a notification of this method."""
         self.ask = ask
+        self.has_forgotten = False
+        """Whether the server has refused something as of a session that it does not know."""
         self.tail = ""
         """The last words of a command on its standard error."""
 
@@ -87,7 +91,9 @@ async def _reached(server: McpServer, told: Told) -> AsyncIterator[Any]:
         headers = {name: _plain(value) for name, value in server.headers.items()}
         patience = None if server.timeout is None else max(READ_SECONDS, server.timeout + 30.0)
         timeout = httpx2.Timeout(CONNECT_SECONDS, read=patience)
-        async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
+        hooks: dict[str, list[Callable[..., Any]]] = {"response": [partial(_look, told)]}
+        http = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
+        async with http:
             yield _Watched(streamable_http_client(server.url, http_client=http), told)
     elif server.command:
         command, *words = server.command
@@ -99,6 +105,11 @@ async def _reached(server: McpServer, told: Told) -> AsyncIterator[Any]:
         yield server.target
     else:
         yield _Watched(server.target, told)
+
+
+async def _look(told: Told, response: httpx2.Response) -> None:
+    if response.status_code == 404 and SESSION_HEADER in response.request.headers:
+        told.has_forgotten = True
 
 
 def _plain(value: str | Secret) -> str:

@@ -1,12 +1,13 @@
 """``McpServers``: the servers of one runtime, and which tools there are just now."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from msgspec import Struct
 
-from hubbub.agents.mcp_server import McpServer
+from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import ListedTools, McpServer
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.listed_tools import clashes_of
 from hubbub.hub.errors import DefinitionError, MissingExtra
@@ -45,8 +46,12 @@ class McpServers:
     """Connects what the definitions need (``ToolServers``)."""
 
     def __init__(self, definitions: Definitions, hub: Hub) -> None:
-        self.definitions = definitions
         self._base = definitions
+        used = {x.name: x for side in definitions.sides.values() for x in side.servers}
+        self._used = {n: x for n, x in used.items() if not isinstance(x.target, ListedTools)}
+        stands = {n: x.target.tools for n, x in used.items() if n not in self._used}
+        self._given: dict[str, tuple[Tool[..., Any], ...]] = stands
+        self.definitions = definitions.with_listed(stands) if stands else definitions
         self._hub = hub
         self._connections: dict[str, ServerConnection] = {}
         self._tasks: list[TaskHandle[None, None]] = []
@@ -56,6 +61,8 @@ class McpServers:
     def prepare(self) -> None:
         """Make the connections; raises ``MissingExtra``, and ``DefinitionError`` for an object that
         can be no server."""
+        if not self._used:
+            return
         try:
             from hubbub.runtime.mcp.connection import ServerConnection
             from hubbub.runtime.mcp.opening import target_problem
@@ -63,7 +70,7 @@ class McpServers:
             if (missing.name or "").startswith("hubbub"):
                 raise
             raise MissingExtra("an MCP server among the tools", "mcp") from None
-        used = {x.name: x for side in self._base.sides.values() for x in side.servers}
+        used = self._used
         wrong = {name: target_problem(each.target) for name, each in used.items()}
         if problems := [f"mcp {name!r}: {text}" for name, text in wrong.items() if text]:
             raise DefinitionError("runtime", problems)
@@ -119,6 +126,7 @@ class McpServers:
     def _changed(self) -> None:
         """Some list is another one."""
         listed = {name: each.listing.tools for name, each in self._connections.items()}
+        listed |= self._given
         self.definitions = self._base.with_listed(listed)
         sides = self._base.sides.values()
         clashes = frozenset(text for side in sides for text in clashes_of(side, listed))

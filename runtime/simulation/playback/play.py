@@ -20,6 +20,7 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
@@ -41,7 +42,7 @@ from hubbub.runtime.simulation.playback.recording import (
     read_recording,
 )
 from hubbub.runtime.simulation.playback.replies import RecordedModel, Replies, recorded_tool
-from hubbub.runtime.simulation.playback.stand_ins import stand_ins
+from hubbub.runtime.simulation.playback.stand_ins import recorded_server, stand_ins
 from hubbub.runtime.simulation.story.setup import Setup
 
 __all__ = ["Playback", "WentOtherwise", "replay_recording"]
@@ -138,7 +139,12 @@ class _Player:
         def wrap_code(code: AgentDefinition) -> AgentDefinition:
             return recorded_code(code, self._replies, agents.real_tools)
 
-        wrapped = setup.wrapped(lambda _: model, wrap, wrap_code)
+        def wrap_server(server: McpServer) -> McpServer:
+            real = set(filter(server.claims, agents.real_tools))
+            left.difference_update(real)
+            return server if real else recorded_server(server, self._recording, self._replies)
+
+        wrapped = setup.wrapped(lambda _: model, wrap, wrap_code, wrap_server)
         if left:
             raise BadValue("real_tools", f"{agents.spec} has no tool {', '.join(sorted(left))}")
         return structs.replace(wrapped, models=named)

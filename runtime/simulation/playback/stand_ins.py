@@ -19,6 +19,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition, Resumable, Subage
 from hubbub.agents.definitions.skills import SKILL_PREFIX, Skill
 from hubbub.agents.definitions.tools import Tool, tool
 from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.mcp_server import ListedTools, McpServer
 from hubbub.agents.model import Model, ToolSpec, parse_arguments
 from hubbub.hub import events as e
 from hubbub.hub.events import ToolCall
@@ -27,7 +28,7 @@ from hubbub.runtime.simulation.playback.recording import RecordedRun, Recording,
 from hubbub.runtime.simulation.playback.replies import Replies, recorded_tool
 from hubbub.runtime.simulation.story.setup import Setup
 
-__all__ = ["stand_ins"]
+__all__ = ["recorded_server", "stand_ins"]
 
 UNKNOWN: Final = "(made from a recording: the prompt is not known)"
 TOLD: Final = (e.AgentText, e.AgentStatus, e.AgentStep, e.AgentToolStart, e.AgentToolComplete,
@@ -327,6 +328,24 @@ class _Maker:
                 case _:
                     pass
         return await anyio.sleep_forever()
+
+
+def recorded_server(server: McpServer, recording: Recording, replies: Replies) -> McpServer:
+    """``server`` with the tools of it that were called, and their recorded results; nothing is
+    connected to."""
+    steps = (x.event for run in recording.runs.values() for x in run.own)
+    called = {call.name for step in steps if isinstance(step, e.AgentStep) for call in step.calls}
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    tools = [
+        replace(
+            recorded_tool(replace(_template, name=name), replies),
+            schema=schema,
+            spec=ToolSpec(name=name, description=UNKNOWN, schema=schema),
+            _arguments=_Anything(name, ()),
+        )
+        for name in sorted(filter(server.claims, called))
+    ]
+    return structs.replace(server, target=ListedTools(tuple(tools)))
 
 
 def _one_each(bound: Mapping[str, SessionToolBinding]) -> dict[str, Any]:

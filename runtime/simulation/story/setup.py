@@ -12,6 +12,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.model_choice import changed_models
 from hubbub.agents.resolution.definitions import Definitions
@@ -42,7 +43,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 
     agents: Sequence[AgentDefinition] = ()
     prompts: Sequence[PromptDefinition] = ()
-    tools: Sequence[AnyTool] = ()
+    tools: Sequence[AnyTool | McpServer] = ()
     hooks: Sequence[Hook] = ()
     skills: Sequence[Skill] = ()
     models: Mapping[str, Model] = {}
@@ -99,13 +100,14 @@ class Setup(Struct, frozen=True, kw_only=True):
         wrap_model: Callable[[Model], Model],
         wrap_tool: Callable[[AnyTool], AnyTool],
         wrap_code: Callable[[AgentDefinition], AgentDefinition] = lambda agent: agent,
+        wrap_server: Callable[[McpServer], McpServer] = lambda server: server,
     ) -> "Setup":
-        """The same with other models, tools and code agents, wherever they stand.
+        """The same with other models, tools, code agents and servers, wherever they stand.
 
         The same object is wrapped once: where two prompts share a tool, they still do, and an
         agent that is given and held by another one (``as_tool``) is still one agent.
         """
-        return _Wrapping(wrap_model, wrap_tool, wrap_code).setup(self)
+        return _Wrapping(wrap_model, wrap_tool, wrap_code, wrap_server).setup(self)
 
     def reached(self) -> tuple[AgentDefinition, ...]:
         """The agents, and after them those that they hold (``as_tool``)."""
@@ -145,11 +147,13 @@ class _Wrapping(Rewriting):
         wrap_model: Callable[[Model], Model],
         wrap_tool: Callable[[AnyTool], AnyTool],
         wrap_code: Callable[[AgentDefinition], AgentDefinition],
+        wrap_server: Callable[[McpServer], McpServer],
     ) -> None:
         super().__init__()
         self._wrap_model = wrap_model
         self._wrap_tool = wrap_tool
         self._wrap_code = wrap_code
+        self._wrap_server = wrap_server
 
     def setup(self, setup: Setup) -> Setup:
         return structs.replace(
@@ -167,6 +171,9 @@ class _Wrapping(Rewriting):
 
     def new_tool(self, tool: AnyTool) -> AnyTool:
         return self._wrap_tool(tool)
+
+    def new_server(self, server: McpServer) -> McpServer:
+        return self._wrap_server(server)
 
     def new_agent(self, agent: AgentDefinition) -> AgentDefinition:
         return self._wrap_code(agent) if agent.is_code else agent
