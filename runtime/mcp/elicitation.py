@@ -43,7 +43,8 @@ def elicitation_of(server: str, asked: types.ElicitRequestParams) -> Elicitation
     if isinstance(asked, types.ElicitRequestURLParams):
         url = readable(asked.url[:MAX_QUESTION])
         return Elicitation(f"{text}\nIt wants you to visit {url}", (ACCEPT, DECLINE))
-    given = asked.requested_schema.get("properties", {})
+    given = asked.requested_schema.get("properties")
+    given = given if isinstance(given, dict) else {}
     fields = {str(name): _field(each) for name, each in given.items() if isinstance(each, dict)}
     if not fields:
         return Elicitation(text, (ACCEPT, DECLINE), is_form=True)

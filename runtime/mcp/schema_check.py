@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 from jsonschema import Draft202012Validator, validators  # type: ignore[import-untyped]
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, BadArguments
 from hubbub.agents.model import parse_arguments
@@ -50,12 +49,12 @@ class ServerArguments:
             value = parse_arguments(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
             raise self._bad(f"not one complete JSON object: {problem}") from problem
-        if self._find is None:
-            self._find = _finder(_without_patterns(self._schema))
         try:
+            if self._find is None:
+                self._find = _finder(_without_patterns(self._schema))
             found = list(islice(self._find(value), MAX_PROBLEMS))
-        except (_TooLong, RecursionError, Unresolvable):
-            found = []  # The server will say what is wrong.
+        except Exception:  # It takes too long, or is no schema: the server says what is wrong.
+            found = []
         if found:
             raise BadArguments(self._tool, map(_said, found))
         return {"arguments": value}

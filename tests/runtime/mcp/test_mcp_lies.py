@@ -1,0 +1,246 @@
+"""MCP servers that lie: about their tools, about results, about what they want to know."""
+
+import builtins
+import sys
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from support.mcp_servers import ERAS, Results, listing_server, mcp_agent, mcp_in, tool_of
+
+from hubbub import Runtime, ScriptedModel, mcp
+from hubbub.agents.definitions.answers import AnswerReader
+from hubbub.agents.definitions.arguments import BadArguments
+from hubbub.agents.mcp_server import McpServer
+from hubbub.hub.errors import BadValue, MissingExtra
+from hubbub.hub.ports import Ports
+from hubbub.runtime.mcp.elicitation import elicitation_of
+from hubbub.runtime.mcp.listing import ListedTool, listing_of
+from hubbub.runtime.mcp.schema_check import ServerArguments
+from hubbub.runtime.models.scripted import call
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+async def never(tool: str, arguments: Any, state: Any) -> Any:
+    raise AssertionError("nothing is called")
+
+
+def listed(*tools: ListedTool, **options: Any) -> Any:
+    server: McpServer = mcp("x", name="it", **options)
+    return listing_of(server, tools, never)
+
+
+def described(name: str = "a", description: str = "", schema: Any = None) -> ListedTool:
+    return ListedTool(name, description, {"type": "object"} if schema is None else schema, False)
+
+
+def deep(levels: int) -> Any:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return {"type": "object", **schema}
+
+
+@pytest.mark.parametrize(
+    ("tool", "problem"),
+    [
+        (described(schema="x"), "not one of an object"),
+        (described(schema={"type": "string"}), "not one of an object"),
+        (described(schema={"type": "object", "properties": []}), "no mapping"),
+        (described(schema=deep(200)), "nested more than"),
+        (described(schema={"type": "object", "x": float("nan")}), "is not JSON"),
+        (described(schema={"type": "object", "title": "x" * 70_000}), "longer than"),
+        (described(schema={"type": "object", "$ref": "http://evil.example/s"}), "elsewhere"),
+        (described(schema={"type": "object", "title": "\ud800"}), ""),
+        (described(description="\ud800"), "half of a surrogate pair"),
+        (described(name=""), "it has no name"),
+    ],
+)
+def test_a_tool_that_cannot_be_used_is_left_out_and_said(tool: ListedTool, problem: str) -> None:
+    found = listed(tool, described("fine"))
+    assert [each.name for each in found.tools] == ["it_fine"]
+    assert problem in found.problems[0]
+
+
+def test_of_two_tools_with_one_name_the_first_is_taken() -> None:
+    found = listed(described(description="one"), described(description="two"))
+    assert [each.description for each in found.tools] == ["one"]
+    assert "another tool's name already" in found.problems[0]
+
+
+def test_ten_thousand_tools_become_the_first_by_name() -> None:
+    found = listed(*(described(f"t{n:05}") for n in range(10_000, 0, -1)), max_tools=3)
+    assert [each.name for each in found.tools] == ["it_t00001", "it_t00002", "it_t00003"]
+    assert found.problems == (
+        "10,000 tools are too many: those after the first 3 by name are left out; choose by "
+        "allow=…, or give max_tools=…",
+    )
+
+
+BOMB = {
+    "type": "object",
+    "$ref": "#/$defs/n0",
+    "$defs": {f"n{n}": {"allOf": [{"$ref": f"#/$defs/n{n + 1}"}] * 2} for n in range(60)}
+    | {"n60": {}},
+}
+"""Two to the sixty steps."""
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        BOMB,
+        {"type": "object", "$ref": "#"},
+        {"type": "object", "$ref": "#/nowhere"},
+        {"type": "object", "properties": {"a": {"pattern": "(a+)+$"}}},
+        {"type": "object", "patternProperties": {"(a+)+$": {}}, "additionalProperties": False},
+        {"type": "object", "properties": {"a": {"format": "regex"}}},
+        {"type": "object", "properties": {"a": {"type": "strange"}}},
+        {"type": "object", "required": 3},
+        {"type": "object", "minProperties": "x"},
+        {"type": "object", "allOf": {"a": 1}},
+    ],
+)
+def test_no_schema_keeps_the_loop_busy_or_breaks_a_call(schema: Any) -> None:
+    """The server has the last word on what it means."""
+    found = ServerArguments("t", schema).parse('{"a": "' + "a" * 40 + '!"}')
+    assert found["arguments"]["a"].endswith("!")
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '"x"', "\ud800", "[" * 5_000, "x" * 2_000_000])
+def test_arguments_that_are_no_object_are_refused(text: str) -> None:
+    with pytest.raises(BadArguments):
+        ServerArguments("t", {"type": "object"}).parse(text)
+
+
+async def test_a_schema_that_changes_between_list_and_call_is_the_servers_to_judge(
+    era: str, ports: Ports, eventually: Any
+) -> None:
+    shapes = [{"type": "object", "properties": {"city": {"type": "string"}}}]
+    asked: list[Any] = []
+
+    async def answer(name: str, arguments: dict[str, Any]) -> Any:
+        asked.append(arguments)
+        return types.CallToolResult(
+            content=[types.TextContent(text="now it is called town")], is_error=True
+        )
+
+    server = mcp_in(era, listing_server(lambda: [tool_of("look", shapes[-1])], answer))
+    model = ScriptedModel([call("it_look", city="Rome"), "Done."])
+    async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
+        await eventually(lambda: rt.mcp_servers[0].state == "open")
+        shapes.append({"type": "object", "required": ["town"]})
+        results = Results(rt.hub)
+        await rt.run("helper", "Go.")
+        assert results.outputs == ["now it is called town"]
+    assert asked == [{"city": "Rome"}]
+
+
+async def test_a_tool_that_is_gone_at_the_call_is_an_error_result(era: str, ports: Ports) -> None:
+    tools = [tool_of("look")]
+
+    async def answer(name: str, arguments: dict[str, Any]) -> Any:
+        tools.clear()
+        raise RuntimeError("unknown tool")
+
+    server = mcp_in(era, listing_server(lambda: tools, answer))
+    model = ScriptedModel([call("it_look"), call("it_look"), "Done."])
+    async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
+        results = Results(rt.hub)
+        await rt.run("helper", "Go.")
+        assert results.failures == [True, True]
+        assert "lists no tool 'it_look' now" in results.outputs[1]
+
+
+async def test_a_server_that_always_wants_to_know_more_is_left(ports: Ports) -> None:
+    async def answer(name: str, arguments: dict[str, Any]) -> Any:
+        return types.InputRequiredResult(request_state="again")
+
+    server = mcp_in("2026", listing_server(lambda: [tool_of("ask")], answer))
+    model = ScriptedModel([call("it_ask"), "Done."])
+    async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
+        results = Results(rt.hub)
+        await rt.run("helper", "Go.")
+        assert "InputRequiredResult for more than 10 rounds" in results.outputs[0]
+
+
+async def test_a_result_that_does_not_keep_its_own_promise_is_an_error(
+    era: str, ports: Ports
+) -> None:
+    promised = tool_of("count")
+    promised.output_schema = {"type": "object", "required": ["many"]}
+
+    async def answer(name: str, arguments: dict[str, Any]) -> Any:
+        return types.CallToolResult(content=[], structured_content={"few": 1})
+
+    server = mcp_in(era, listing_server(lambda: [promised], answer))
+    model = ScriptedModel([call("it_count"), "Done."])
+    async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
+        results = Results(rt.hub)
+        await rt.run("helper", "Go.")
+        assert "Invalid structured content" in results.outputs[0]
+        assert results.failures == [True]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {}, {"properties": []}, {"properties": {"a": 3}}, {"properties": {"a": {"enum": "x"}}},
+        {"properties": {"a": {"oneOf": 3}, "b": {"items": {"anyOf": [{"const": 1}]}}}},
+        {"properties": {"a": {"type": "strange"}}, "required": "a"},
+        {"properties": {"a" * 9_000: {"description": "x" * 9_000, "type": "string"}}},
+    ],
+)  # fmt: skip
+def test_whatever_a_server_asks_for_is_a_question(schema: Any) -> None:
+    params = types.ElicitRequestFormParams(message="What?", requested_schema=schema)
+    asked = elicitation_of("it", params)
+    assert asked.text.startswith("it asks: What?")
+    if asked.schema is not None:
+        with suppress(BadValue):  # Then it is asked without.
+            AnswerReader(asked.schema)
+
+
+def test_a_question_of_a_server_is_a_text_of_bounded_length() -> None:
+    schema = {"properties": {"\ud800": {"type": "string", "description": "\ud800" * 9_000}}}
+    for many in (schema, {"properties": {**schema["properties"], "b" * 9_000: {}}}):
+        params = types.ElicitRequestFormParams(message="\ud800" * 9_000, requested_schema=many)
+        text = elicitation_of("it", params).text
+        assert text.encode()
+        assert len(text) < 20_000
+
+
+def test_without_the_extra_it_says_in_one_line_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def lacking(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("mcp", "mcp_types"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest, **more)
+
+    for module in [x for x in sys.modules if x.startswith("hubbub.runtime.mcp.")]:
+        if module != "hubbub.runtime.mcp.servers":
+            monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(builtins, "__import__", lacking)
+
+    async def main() -> None:
+        agents = [mcp_agent(ScriptedModel(["x"]), mcp("uvx x"))]
+        async with Runtime(agents, store="memory"):
+            pass
+
+    with pytest.raises(MissingExtra) as error:
+        anyio.run(main)
+    assert str(error.value) == (
+        "an MCP server among the tools needs the extra 'mcp'; in the checkout of hubbub: "
+        "uv sync --extra mcp, or pip install '.[mcp]'"
+    )
