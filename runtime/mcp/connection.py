@@ -202,7 +202,9 @@ class ServerConnection:
         self._told = told = Told(self._ended, self._notified, self._elicit)
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
-                async with opened(self.server, told, is_old=self._is_old) as client:
+                async with opened(
+                    self.server, told, self._ports.own_offload, is_old=self._is_old
+                ) as client:
                     await self._serve(client, starting)
             problem = "the connection has ended"
         except TimeoutError:

@@ -131,7 +131,7 @@ def _approval(server: McpServer, tool: str) -> Approval | None:
 
 
 def _tool(server: McpServer, name: str, tool: ListedTool, call: Call) -> Tool[..., Any]:
-    given = {key: each for key, each in plain_json(tool.schema, "").items() if key != "$schema"}
+    given = plain_json(tool.schema, "")
     schema = {**given, "type": "object", "properties": given.get("properties", {})}
     description = tool.description[:MAX_DESCRIPTION]
 

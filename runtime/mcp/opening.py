@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import Implementation, JSONRPCNotification, ToolListChangedNotification
 
 from hubbub.agents.mcp_server import McpServer
+from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import Secret
 
@@ -60,12 +61,14 @@ def target_problem(target: Any) -> str:
 
 
 @asynccontextmanager
-async def opened(server: McpServer, told: Told, *, is_old: bool) -> AsyncIterator[Client]:
+async def opened(
+    server: McpServer, told: Told, offload: Offload, *, is_old: bool
+) -> AsyncIterator[Client]:
     """A client that is connected; opened and closed in one task.
 
     ``is_old``: by the protocol of 2025, without asking for a newer one.
     """
-    async with _reached(server, told) as reached:
+    async with _reached(server, told, offload) as reached:
 
         async def said(message: IncomingMessage) -> None:
             is_watched = isinstance(reached, _Watched)
@@ -85,14 +88,17 @@ async def opened(server: McpServer, told: Told, *, is_old: bool) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _reached(server: McpServer, told: Told) -> AsyncIterator[Any]:
+async def _reached(server: McpServer, told: Told, offload: Offload) -> AsyncIterator[Any]:
     """What the SDK's client speaks to."""
     if server.url:
         headers = {name: _plain(value) for name, value in server.headers.items()}
         patience = None if server.timeout is None else max(READ_SECONDS, server.timeout + 30.0)
         timeout = httpx2.Timeout(CONNECT_SECONDS, read=patience)
         hooks: dict[str, list[Callable[..., Any]]] = {"response": [partial(_look, told)]}
-        http = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
+        # Certificates are loaded, which takes long.
+        http = await offload.run(
+            partial(httpx2.AsyncClient, headers=headers, timeout=timeout, event_hooks=hooks)
+        )
         async with http:
             yield _Watched(streamable_http_client(server.url, http_client=http), told)
     elif server.command:

@@ -50,7 +50,7 @@ class Node:
         """What the command of an installed package came to, with its output."""
         home = self.folder / "node_modules" / package
         names = json.loads((home / "package.json").read_text())["bin"]
-        path = names if isinstance(names, str) else names[package]
+        path = names if isinstance(names, str) else names[package.rpartition("/")[2]]
         return self._node(str(home / path), *args, seconds=seconds, environ=environ)
 
     def _node(
