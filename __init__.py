@@ -19,9 +19,12 @@ __all__ = [
     "AgentResponse",
     "AgentStack",
     "AgentStackManager",
+    "Audio",
     "ChildActivated",
+    "ContentPart",
     "Cron",
     "CustomEvent",
+    "Document",
     "Event",
     "ExecutableAgent",
     "FunctionModel",
@@ -30,6 +33,7 @@ __all__ = [
     "Hook",
     "Hub",
     "HubbubError",
+    "Image",
     "Immediate",
     "McpServer",
     "Message",
@@ -131,11 +135,17 @@ _EXPORTS: Final = {
     "hubbub.agents.state.registry": ("SubagentRegistryEntry",),
     "hubbub.hub.errors": ("HubbubError",),
     "hubbub.hub.events": (
+        "ContentPart",
         "CustomEvent",
         "Event",
     ),
     "hubbub.hub.hub": ("Hub",),
     "hubbub.hub.message": ("Message",),
+    "hubbub.hub.events.parts": (
+        "Audio",
+        "Document",
+        "Image",
+    ),
     "hubbub.hub.receipt": ("Receipt",),
     "hubbub.hub.store.cursor": ("START",),
     "hubbub.hub.values": ("Secret",),
@@ -199,7 +209,8 @@ if TYPE_CHECKING:
     from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager
     from hubbub.agents.state.registry import SubagentRegistryEntry
     from hubbub.hub.errors import HubbubError
-    from hubbub.hub.events import CustomEvent, Event
+    from hubbub.hub.events import ContentPart, CustomEvent, Event
+    from hubbub.hub.events.parts import Audio, Document, Image
     from hubbub.hub.hub import Hub
     from hubbub.hub.message import Message
     from hubbub.hub.receipt import Receipt

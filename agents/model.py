@@ -18,19 +18,21 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.agents.settings import ModelSettings
-from hubbub.hub.events import NO_USAGE, ToolCall, Usage
+from hubbub.hub.events import NO_USAGE, ContentPart, PartKind, ToolCall, Usage
 from hubbub.hub.values import Form
 
 __all__ = [
     "AnsweredCall",
     "AssistantMessage",
     "CallDelta",
+    "ContentPart",
     "Delta",
     "Model",
     "ModelMessage",
     "ModelReply",
     "ModelRequest",
     "OnDelta",
+    "PartKind",
     "TextDelta",
     "Thinking",
     "ThinkingDelta",
@@ -47,7 +49,7 @@ __all__ = [
 class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A call with its one result; ``id`` is unique within its request.
 
-    ``notes`` follow the output, each as a content block of its own.
+    ``notes`` follow the output, each as a content block of its own, and so do ``parts``.
     """
 
     id: str
@@ -56,6 +58,7 @@ class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     output: str
     is_error: bool = False
     notes: tuple[str, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
 
 
 class Thinking(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -69,12 +72,14 @@ class Thinking(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 class UserMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="user"):
     """What the model sees as said to it; ``role="system"`` marks a note of the system's.
 
-    ``notes`` follow the content, each as a content block of its own (attachments, a reason).
+    ``notes`` follow the content, each as a content block of its own (attachments, a reason), and
+    so do ``parts``: images, documents, recordings.
     """
 
     content: str
     role: str = "user"
     notes: tuple[str, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
 
 
 class AssistantMessage(
@@ -130,6 +135,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """For how long the provider may keep what it read, for the next request; empty: not at all."""
     cache_key: str = ""
     """The same in all requests that continue one another: those of one side of a run."""
+    contents: Mapping[str, bytes] = {}
+    """What the parts of the messages hold, by digest; one that is not kept any more is missing."""
     settings: ModelSettings | None = None
     """How to answer; a model of your own reads of it what it has."""
 

@@ -1,6 +1,6 @@
 """``Message``: what one says to a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -9,6 +9,15 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionMessage, SessionOpen, Variable
 from hubbub.hub.events.given_tools import read_given_tools
 from hubbub.hub.events.history import read_history
+from hubbub.hub.events.parts import (
+    Audio,
+    Document,
+    GivenParts,
+    Image,
+    contents_of,
+    read_parts,
+    split_said,
+)
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
 from hubbub.hub.values import (
     NULL,
@@ -22,8 +31,8 @@ from hubbub.hub.values import (
 )
 
 __all__ = [
-    "MAX_MESSAGE_CHARS", "Message", "Sayable", "opening_event", "opening_message",
-    "session_message", "variables_of",
+    "MAX_MESSAGE_CHARS", "Message", "Sayable", "contents_said", "opening_event",
+    "opening_message", "session_message", "variables_of",
 ]  # fmt: skip
 
 MAX_MESSAGE_CHARS = 4_000_000
@@ -35,6 +44,7 @@ class Message(Struct, frozen=True):
 
     ``key`` makes sending idempotent: per run and source a key is accepted once.
     ``silent`` hides it from people; the model sees it and it triggers a turn all the same.
+    ``parts`` are images, documents and recordings that the model is shown beside the text.
     """
 
     content: str
@@ -43,9 +53,11 @@ class Message(Struct, frozen=True):
     silent: bool = False
     metadata: Mapping[str, Any] = {}
     key: str | None = None
+    parts: GivenParts = ()
 
 
-Sayable: TypeAlias = str | Message
+Sayable: TypeAlias = str | Message | Sequence[str | Image | Document | Audio]
+"""A text, a ``Message``, or texts and parts in a list: ``["What is on it?", Image(data)]``."""
 
 
 def session_message(
@@ -63,10 +75,12 @@ def session_message(
         return SessionMessage(
             content=content, source=source, triggers=triggers, prompt_id=prompt_id
         )
-    if not isinstance(message, Message):
+    said = _as_message(message)
+    if not isinstance(said, Message):
         raise BadValue(
-            "message", f"expected a str or Message, not {type(message).__name__}; use str(...)"
+            "message", f"expected a str or Message, not {type(said).__name__}; use str(...)"
         )
+    message = said
     check_text("message.content", message.content)
     if len(message.content) > MAX_MESSAGE_CHARS:
         raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
@@ -83,7 +97,27 @@ def session_message(
         metadata_json=encode_mapping("message.metadata", message.metadata)
         if message.metadata
         else NULL,
+        parts=read_parts("message.parts", message.parts) if message.parts else (),
     )
+
+
+def contents_said(said: object, history: object = None) -> Mapping[str, bytes]:
+    """What the parts of a message hold, and those of a history, by digest; events have only the
+    digests."""
+    message = _as_message(said)
+    contents = contents_of(message.parts) if isinstance(message, Message) else {}
+    for each in history if isinstance(history, list | tuple) else ():
+        parts = each.get("parts") if isinstance(each, Mapping) else getattr(each, "parts", ())
+        contents |= contents_of(parts)
+    return contents
+
+
+def _as_message(said: object) -> object:
+    """A message, for a list of texts and parts; what is something else stays as it is."""
+    if isinstance(said, str | Message):
+        return said
+    split = split_said(said)
+    return said if split is None else Message(split[0], parts=split[1])
 
 
 def opening_event(
@@ -131,9 +165,10 @@ def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
 
 def opening_message(input: object, source: str = "") -> tuple[Json, SessionMessage | None]:
     """What a run is started with: the input, and the message that it comes from, if it is one."""
-    if not isinstance(input, Message):
-        return encode_given("input", input), None
-    return encode_given("input", input.content), session_message(input, source=source)
+    said = _as_message(input)
+    if not isinstance(said, Message):
+        return encode_given("input", said), None
+    return encode_given("input", said.content), session_message(said, source=source)
 
 
 def _check_parts(message: Message) -> None:

@@ -19,12 +19,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from os import getpid
 from threading import get_ident
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import structs
 
 from hubbub.hub.addressing import ARGUMENTS, Addressing
 from hubbub.hub.delivery import scope
+from hubbub.hub.delivery.contents import Contents, ContentsUnderWay
 from hubbub.hub.delivery.dead_letters import dead_letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
 from hubbub.hub.delivery.pending_prompt import ANSWERED
@@ -44,7 +45,7 @@ from hubbub.hub.events import (
     SessionVariables,
 )
 from hubbub.hub.events.codec import check_event, check_texts
-from hubbub.hub.events.event import OutcomeName, ending_words, home_of
+from hubbub.hub.events.event import ending_words, home_of
 from hubbub.hub.home_loop import running_loop
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -86,9 +87,8 @@ class Pipeline:
     """
 
     __slots__ = (
-        "_dispatch", "_mail_under_way", "_uncommitted",
-        "_unwatch", "addressing", "dispatcher", "home", "in_flight", "is_closed", "journal",
-        "ports", "prompts",
+        "_dispatch", "_mail_under_way", "_uncommitted", "_unwatch", "addressing", "contents",
+        "dispatcher", "home", "in_flight", "is_closed", "journal", "ports", "prompts",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost, max_inbox: int) -> None:
@@ -96,6 +96,7 @@ class Pipeline:
         self.ports = ports
         self.home = tasks.home
         self.addressing = Addressing(ports, max_inbox)
+        self.contents = ContentsUnderWay(journal, ports.blobs, tasks)
         self.dispatcher = Dispatcher(journal, ports, tasks)
         self.prompts: OpenPrompts
         """Set by who composes: prompts themselves go through the pipeline."""
@@ -241,12 +242,11 @@ class Pipeline:
         to: str | None = None,
         by: By = "run",
         request: RequestKey | None = None,
+        contents: Contents | None = None,
     ) -> Receipt:
-        """Put an event into the inbox of whom ``to`` and ``by`` name, or the event itself.
-
-        The receipt tells what became of it; what is rejected and somebody counts on becomes a
-        ``hub:dead_letter``.  From ``close`` on it is rejected.  Raises as ``check`` does.
-        """
+        """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and
+        ``by`` name, or the event itself.  The receipt tells what became of it; what is rejected, as
+        all is from ``close`` on, and somebody counts on is a dead letter.  Raises as ``check``."""
         receipt = Receipt()
         if self.is_closed:
             receipt.settle("rejected", "hub closed")
@@ -256,7 +256,7 @@ class Pipeline:
         if to is not None and to != "":
             check_label(ARGUMENTS.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
-        delivery.request = request
+        delivery.request, delivery.contents = request, contents
         receipt.run_id, receipt.key = delivery.to, delivery.key
         owner = self.dispatcher.owner
         refused = ""
@@ -271,23 +271,18 @@ class Pipeline:
         if done is not None:
             commit.after = lambda _commit: done()
         if isinstance(event, SessionAbort | SessionTerminate):
-            outcome: OutcomeName = (
-                "terminated" if isinstance(event, SessionTerminate) else "interrupted"
-            )
-            why = ending_words(outcome, event.reason)
+            is_end = isinstance(event, SessionTerminate)
+            why = ending_words("terminated" if is_end else "interrupted", event.reason)
             stopped = self.prompts.stopping(delivery.to, why)
             commit.after = _both(commit.after, partial(self.dispatcher.after_mail, stopped))
         self.submit(commit)
         return receipt
 
-    def open(
-        self, event: SessionOpen, *, is_new: bool = False, request: RequestKey | None = None
-    ) -> Receipt:
-        """Deliver an opening.  ``is_new``: nobody can have used its ``run_id`` before.
-
-        Then the owner of runs expects it at once, so that it may begin while the store writes.
+    def open(self, event: SessionOpen, *, is_new: bool = False, **how: Any) -> Receipt:
+        """Deliver an opening (``how`` as for ``deliver``).  ``is_new``: nobody can have used its
+        ``run_id``; then the owner of runs expects it at once, and may begin while the store writes.
         """
-        receipt = self.deliver(event, request=request)
+        receipt = self.deliver(event, **how)
         owner = self.dispatcher.owner
         if is_new and receipt.status == "pending" and owner is not None:
             (delivery,) = self._uncommitted[receipt.run_id].deliveries
@@ -316,6 +311,9 @@ class Pipeline:
             if event.secret_fields:
                 commit.events = [_without_secrets(each) for each in commit.events]
                 break
+        for delivery in commit.deliveries:
+            if delivery.contents:
+                self.contents.hold(delivery.contents)
         # For ``emit_ephemeral``: what is emitted of this run before the commit is done follows it.
         about = commit.about = commit.about or _about(commit)
         self._uncommitted[about] = commit
@@ -332,6 +330,9 @@ class Pipeline:
             commit.lane.in_flight -= 1
         if self._uncommitted.get(commit.about) is commit:
             del self._uncommitted[commit.about]
+        for each in commit.deliveries:
+            if each.contents:
+                self.contents.settle(each)
         if commit.error:
             self._refused(commit)
         if commit.before is not None:

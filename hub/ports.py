@@ -283,6 +283,10 @@ class MemoryBlobs:
         self._trees: dict[str, dict[str, bytes]] = {}
 
     async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
+        self.put_nowait(root_run_id, digest, content)
+
+    def put_nowait(self, root_run_id: str, digest: str, content: bytes) -> None:
+        """``put``, for whom nothing is to be waited for."""
         self._trees.setdefault(root_run_id, {}).setdefault(digest, content)
 
     async def get(self, root_run_id: str, digest: str) -> bytes | None:

@@ -31,9 +31,10 @@ from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.events.event import home_of
 from hubbub.hub.hub import Hub, HubStatistics
 from hubbub.hub.logs import log
-from hubbub.hub.message import Sayable, session_message
+from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.texts import check_label
 
 __all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
@@ -244,22 +245,22 @@ class RunHub(Subscribing):
 
     def send_to_run(self, run_id: str, message: Sayable) -> Receipt:
         """Put a message into a run's inbox, in this run's name."""
-        return self._pipeline.deliver(self._said(message), to=run_id)
+        return self._deliver(message, run_id, "run")
 
     def send_to(self, agent_name: str, message: Sayable) -> Receipt:
         """Send to the one live run of an agent, in this run's name."""
-        return self._pipeline.deliver(self._said(message), to=agent_name, by="name")
+        return self._deliver(message, agent_name, "name")
 
     def send(self, message: Sayable, *, session_key: str | None = None) -> Receipt:
         """Send to a conversation by its key, or to the only open one."""
-        if session_key is None:
-            return self._pipeline.deliver(self._said(message), to="", by="only")
-        return self._pipeline.deliver(self._said(message), to=session_key, by="key")
+        return self._deliver(message, session_key or "", "only" if session_key is None else "key")
 
-    def _said(self, message: Sayable) -> SessionMessage:
-        """A message in the run's own name."""
+    def _deliver(self, message: Sayable, to: str, by: By) -> Receipt:
+        """Send a message in the run's own name."""
         event = session_message(message, source=self._run.lane.run_id)
-        return structs.replace(event, from_run=True)
+        contents = contents_said(message) if event.parts else None
+        event = structs.replace(event, from_run=True)
+        return self._pipeline.deliver(event, to=to, by=by, contents=contents)
 
     def open(self, agent: str, input: object = None, **options: Any) -> Receipt:
         """Start an independent run; ``ctx.spawn`` starts a child."""

@@ -17,7 +17,7 @@ from hubbub.hub.events import (
     SessionTerminate,
 )
 from hubbub.hub.events.given_tools import ExternalTool
-from hubbub.hub.message import Sayable, opening_event, session_message
+from hubbub.hub.message import Sayable, contents_said, opening_event, session_message
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
@@ -56,7 +56,8 @@ class Sending:
         awaiting the receipt tells which.  Raises ``BadValue`` for what is no message.
         """
         event = session_message(message, source=source)
-        return self.pipeline.deliver(event, to=run_id, request=checked(request))
+        contents = contents_said(message) if event.parts else None
+        return self.pipeline.deliver(event, to=run_id, request=checked(request), contents=contents)
 
     def send_to(
         self,
@@ -68,7 +69,10 @@ class Sending:
     ) -> Receipt:
         """Send to the one live run of an agent; rejected when there is none or more."""
         event = session_message(message, source=source)
-        return self.pipeline.deliver(event, to=agent_name, by="name", request=checked(request))
+        contents = contents_said(message) if event.parts else None
+        return self.pipeline.deliver(
+            event, to=agent_name, by="name", request=checked(request), contents=contents
+        )
 
     def send(
         self,
@@ -80,8 +84,11 @@ class Sending:
     ) -> Receipt:
         """Send to a conversation by its key, or to the only open one."""
         event = session_message(message, source=source)
+        contents = contents_said(message) if event.parts else None
         by: By = "only" if session_key is None else "key"
-        return self.pipeline.deliver(event, to=session_key or "", by=by, request=checked(request))
+        return self.pipeline.deliver(
+            event, to=session_key or "", by=by, request=checked(request), contents=contents
+        )
 
     def open(
         self,
@@ -140,7 +147,10 @@ class Sending:
             tools=tools,
         )  # fmt: skip
         is_new = not (run_id or session_key or descriptor or request)
-        receipt = self.pipeline.open(event, is_new=is_new, request=checked(request))
+        contents = contents_said(input, history) if event.message or history else None
+        receipt = self.pipeline.open(
+            event, is_new=is_new, request=checked(request), contents=contents
+        )
         if history or tools:
             self._unused_history.watch(receipt)
         return receipt

@@ -34,8 +34,9 @@ from hubbub.agents.definitions.signature import plain_function, read_signature
 from hubbub.agents.definitions.variables import VariableDefinition, variable_problems
 from hubbub.agents.model import ToolSpec
 from hubbub.agents.state.family import NO_RESULT
-from hubbub.hub.errors import DefinitionError
+from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.errors.copied import CopiedWhole
+from hubbub.hub.events.parts import GivenParts, read_parts, split_said
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
@@ -75,11 +76,14 @@ class ToolResult(Struct, frozen=True):
     """What a tool call came to, for a tool that wants to say it exactly.
 
     ``content`` that is not a str is sent as JSON; ``attachments`` are ids or paths of files.
+    ``parts`` are images, documents and recordings that the model is shown beside it; a tool that
+    simply returns one, or texts and parts in a list, means the same.
     """
 
     content: Any = ""
     is_error: bool = False
     attachments: tuple[str, ...] = ()
+    parts: GivenParts = ()
 
 
 RESULT: Final = Form(ToolResult)
@@ -330,13 +334,29 @@ def _rendered(value: Any, max_chars: int) -> ToolResult:
             text = f"The tool ran, but returned no text: {problem}"
             return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
         return ToolResult(_bounded(value, max_chars, "result"))
+    if (split := split_said(value)) is not None:
+        text, parts = split
+        return _with_parts(ToolResult(_bounded(text, max_chars, "result")), parts)
     return ToolResult(_bounded(encoded_value(value).decode(), max_chars, "result"))
+
+
+def _with_parts(result: ToolResult, parts: object) -> ToolResult:
+    """A result with what a tool shows beside it, which is said where there is no text."""
+    try:
+        read = read_parts("parts", parts)
+    except BadValue as problem:
+        text = f"The tool ran, but what it returned is nothing to show: {problem}"
+        return ToolResult(_bounded(text, MAX_ERROR_CHARS, "error"), is_error=True)
+    text = result.content or "\n".join(part.words for part in read)
+    # Those with a content keep it: whoever records the result keeps that first.
+    given = parts if isinstance(parts, list | tuple) else (parts,)
+    return structs.replace(result, content=text, parts=tuple(given))
 
 
 def _render_parts(result: ToolResult, max_chars: int) -> ToolResult:
     """What a tool that says it exactly returned, in the words that the model reads."""
     inner = render_result(result.content, max_chars=max_chars)
-    made = structs.replace(result, content=inner.content)
+    made = structs.replace(result, content=inner.content, parts=())
     if isinstance(made.attachments, list):
         made = structs.replace(made, attachments=tuple(made.attachments))
     text = ""
@@ -346,7 +366,8 @@ def _render_parts(result: ToolResult, max_chars: int) -> ToolResult:
         text = f"The tool ran, but named a file wrongly: {problem}"
     if text:
         return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
-    return ToolResult(inner.content, made.is_error or inner.is_error, made.attachments)
+    made = ToolResult(inner.content, made.is_error or inner.is_error, made.attachments)
+    return _with_parts(made, result.parts) if result.parts else made
 
 
 def render_failure(problem: BaseException, mask: Callable[[str], str] = str) -> ToolResult:

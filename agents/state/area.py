@@ -19,7 +19,8 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.events import AgentFile, AgentKey, ContentPart, FileRef
+from hubbub.hub.events.media_types import MAX_BYTES, kind_of_type, type_of_name
 from hubbub.hub.texts import label_problem
 from hubbub.hub.values import Json
 
@@ -34,6 +35,7 @@ __all__ = [
     "find_files",
     "key_problem",
     "named",
+    "parts_of_files",
     "path_problem",
     "place_files",
     "place_files_again",
@@ -167,6 +169,20 @@ def attachment_note(paths: Iterable[str]) -> tuple[str, ...]:
     """What a model reads of files that came with a text; nothing when none did."""
     lines = "\n".join(f"- {path}" for path in paths)
     return (f"Attachments:\n{lines}",) if lines else ()
+
+
+def parts_of_files(files: Iterable[FileRef]) -> tuple[ContentPart, ...]:
+    """The files that a model may be able to read, by what their names say they are."""
+    found = []
+    for ref in files:
+        media_type = type_of_name(ref.path)
+        kind = kind_of_type(media_type)
+        if kind is not None and 0 < ref.size <= MAX_BYTES[kind]:
+            part = ContentPart(
+                kind=kind, media_type=media_type, name=ref.path, digest=ref.digest, size=ref.size
+            )
+            found.append(part)
+    return tuple(found)
 
 
 def _free(path: str, taken: set[str]) -> str:

@@ -12,7 +12,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
-from hubbub.agents.state.area import attachment_note, place_files, with_file, with_files, with_key
+from hubbub.agents.state.area import (
+    parts_of_files,
+    with_file,
+    with_files,
+    with_key,
+)
 from hubbub.agents.state.commands import is_not_for_model
 from hubbub.agents.state.family import (
     FAILURE,
@@ -38,13 +43,14 @@ from hubbub.agents.state.open_calls import (
     end_prompt,
     open_prompt,
 )
+from hubbub.agents.state.received import placed_files, received
 from hubbub.agents.state.thread import OpenCall, OpenStep, Outcome, Thread, origin_of
 from hubbub.agents.state.transcript import before_it_began, hear, said, tell, with_unseen
 from hubbub.hub import events as e
-from hubbub.hub.events import NO_USAGE, Event, FileRef
+from hubbub.hub.events import NO_USAGE, Event
 from hubbub.hub.values import NULL
 
-__all__ = ["fold", "fold_all", "placed_files"]
+__all__ = ["fold", "fold_all"]
 
 
 def fold(thread: Thread, event: Event) -> Thread:
@@ -204,17 +210,18 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
             thread,
             tools=item.tools,
             transcript=(*thread.transcript, *before_it_began(item.history)),
+            has_parts=thread.has_parts or any(each.parts for each in item.history),
         )
     notes: tuple[str, ...] = ()
     message = item.message
-    attached = () if message is None else message.attachments
-    if item.files or attached:
-        thread, notes = _received(thread, item.files, attached)
+    attached, parts = ((), ()) if message is None else (message.attachments, message.parts)
+    if item.files or attached or parts:
+        thread, notes, parts = received(thread, item.files, attached, parts)
     if item.input_json is NULL or (said := item.input) is None:
         return thread
     text = said if isinstance(said, str) else bytes(item.input_json).decode()
     role = "user" if message is None else message.role
-    return hear(thread, UserMessage(content=text, role=role, notes=notes))
+    return hear(thread, UserMessage(content=text, role=role, notes=notes, parts=parts))
 
 
 def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
@@ -224,26 +231,11 @@ def _take_message(thread: Thread, item: e.SessionMessage) -> Thread:
     if item.key and origin.reports and item.source == origin.parent_run_id:
         thread = replace(thread, answering=(*thread.answering, item.key))
     notes: tuple[str, ...] = ()
-    if item.files or item.attachments:
-        thread, notes = _received(thread, item.files, item.attachments)
-    message = UserMessage(content=item.content, role=item.role, notes=notes)
+    parts = item.parts
+    if item.files or item.attachments or parts:
+        thread, notes, parts = received(thread, item.files, item.attachments, parts)
+    message = UserMessage(content=item.content, role=item.role, notes=notes, parts=parts)
     return hear(thread, message, origin.receives)
-
-
-def _received(
-    thread: Thread, files: tuple[FileRef, ...], named: tuple[str, ...] = ()
-) -> tuple[Thread, tuple[str, ...]]:
-    """Files that came with words: they get names of this run's own."""
-    if files:
-        placed = place_files(thread.area, files)
-        thread = replace(thread, area=with_files(thread.area, placed))
-        named = (*named, *(ref.path for ref in placed))
-    return thread, attachment_note(named)
-
-
-def placed_files(thread: Thread, item: e.SessionResult) -> tuple[FileRef, ...]:
-    """The files of a result under the names they get here."""
-    return place_files(thread.area, item.files) if item.files else ()
 
 
 def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
@@ -257,7 +249,10 @@ def _take_result(thread: Thread, item: e.SessionResult) -> Thread:
         thread = change_call(thread, index, status="started")
     if child is None:
         return thread
-    thread = tell(thread, describe(item, tuple(ref.path for ref in placed)), child.side)
+    message = describe(item, tuple(ref.path for ref in placed))
+    if parts := parts_of_files(placed):
+        thread, message = replace(thread, has_parts=True), replace(message, parts=parts)
+    thread = tell(thread, message, child.side)
     return with_unseen(thread, child.side)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hubbub.agents.state.area import find_files, parts_of_files
 from hubbub.agents.state.family import with_results
 from hubbub.agents.state.prompts import with_answer, with_prompt, without_prompt
 from hubbub.agents.state.thread import OpenCall, Thread
@@ -69,6 +70,8 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
         decided = {"read": "handle", "call": "message"}
         family = with_results(thread.family, decided, f"{event.step}.{event.index}")
         thread = replace(thread, family=family)
+    if event.parts or event.attachments:
+        thread = _with_parts(thread, event)
     thread = change_call(
         thread, event.index, status="done", output=event.output, is_error=event.is_error,
         ran=event.ran, notes=event.notes,
@@ -79,6 +82,15 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
     if thread.answers:
         thread = replace(thread, answers=())
     return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
+
+
+def _with_parts(thread: Thread, event: e.AgentToolComplete) -> Thread:
+    """The thread with the parts of a result, and the files of its own that models can read."""
+    files = find_files(thread.area, event.attachments)[0] if event.attachments else ()
+    parts = (*event.parts, *parts_of_files(files))
+    if not parts:
+        return thread
+    return change_call(replace(thread, has_parts=True), event.index, parts=parts)
 
 
 def open_prompt(thread: Thread, event: e.SessionPrompt) -> Thread:

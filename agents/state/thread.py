@@ -19,7 +19,14 @@ from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.models_in_use import FIRST, ModelsInUse
 from hubbub.agents.state.prompts import Answered, OpenPrompt
-from hubbub.hub.events import NO_USAGE, GivenTool, OutcomeName, PromptKind, SessionOpen
+from hubbub.hub.events import (
+    NO_USAGE,
+    ContentPart,
+    GivenTool,
+    OutcomeName,
+    PromptKind,
+    SessionOpen,
+)
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
@@ -45,6 +52,7 @@ class OpenCall(Struct, frozen=True, gc=False):
     is_error: bool = False
     ran: bool = False
     notes: tuple[str, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
     child: str = ""
     key: str = ""
     takeover: bool = False
@@ -118,6 +126,7 @@ class OpenStep(Struct, frozen=True, gc=False):
                         output=call.output,
                         is_error=call.is_error,
                         notes=call.notes,
+                        parts=call.parts,
                     )
                     for call in self.calls
                 ]
@@ -232,6 +241,8 @@ class Thread(Struct, frozen=True, gc=False):
     """Those that it was opened with."""
     prompts: tuple[OpenPrompt, ...] = ()
     """What its calls, tools and hooks have asked and nobody has answered yet."""
+    has_parts: bool = False
+    """Whether anything that its models see has parts."""
     answers: tuple[Answered, ...] = ()
     """What the questions of tools at work came to, which they may ask again after a crash."""
 

@@ -86,7 +86,7 @@ def before_it_began(history: Iterable[HistoryMessage]) -> tuple[ModelMessage, ..
     number = 0
     for message in history:
         if message.role != "assistant":
-            found.append(UserMessage(content=message.content))
+            found.append(UserMessage(content=message.content, parts=message.parts))
             continue
         calls = tuple(
             [

@@ -24,7 +24,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.state.area import attachment_note
+from hubbub.agents.state.area import attachment_note, find_files, parts_of_files
 from hubbub.agents.state.commands import CANCELLED, SENT_BACK, command_of
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.open_calls import waiting_for
@@ -37,7 +37,7 @@ from hubbub.agents.turn.signals import Decision
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
 from hubbub.hub.delivery.pending_prompt import end_of
-from hubbub.hub.events import Event
+from hubbub.hub.events import ContentPart, Event
 
 __all__ = ["answers_by_closing", "answers_by_reply", "apply_command"]
 
@@ -110,8 +110,9 @@ def _answers_by_message(thread: Thread, said: e.SessionMessage) -> list[Event]:
         elif call.asks == "question":
             notes = attachment_note(said.attachments)
             events += _answered(
-                thread, call, said.content, is_error=False, reason="answered", notes=notes
-            )
+                thread, call, said.content, is_error=False, reason="answered", notes=notes,
+                parts=(*said.parts, *parts_of_files(find_files(thread.area, said.attachments)[0])),
+            )  # fmt: skip
         else:
             events += _answered(thread, call, _refused(call, said.content), reason="denied")
     return events
@@ -158,10 +159,14 @@ def _answered(
     reason: str,
     is_error: bool = True,
     notes: tuple[str, ...] = (),
+    parts: tuple[ContentPart, ...] = (),
 ) -> list[Event]:
     """The result of a call that waited for an answer; channels take the question away."""
     step = thread.open
     assert step is not None
     closing = given_up(thread, step, call, reason)
     ran = call.asks != "approval"
-    return [*closing, answer(thread, step, call, text, is_error=is_error, ran=ran, notes=notes)]
+    result = answer(
+        thread, step, call, text, is_error=is_error, ran=ran, notes=notes, parts=parts
+    )  # fmt: skip
+    return [*closing, result]

@@ -13,7 +13,7 @@ from hubbub.agents.model import ModelReply
 from hubbub.agents.retry import Failure
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import Budget, ChildRequest
-from hubbub.hub.events import Event, InLane, PromptKind, SessionReply, Variable
+from hubbub.hub.events import ContentPart, Event, InLane, PromptKind, SessionReply, Variable
 from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
@@ -70,6 +70,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
     attachments: tuple[str, ...] = ()
     ran: bool = True
     is_late: bool = False
+    parts: tuple[ContentPart, ...] = ()
 
 
 class Delegated(Struct, frozen=True, gc=False, kw_only=True):

@@ -98,6 +98,7 @@ def finished(
             label=side.config.label,
             attachments=signal.attachments,
             notes=_notes(call, signal) if signal.attachments or call.given else (),
+            parts=signal.parts,
         )
     ]  # fmt: skip
     binding = side.bindings.get(call.name)

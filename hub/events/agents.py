@@ -4,7 +4,15 @@ from typing import Any
 
 import msgspec
 
-from hubbub.hub.events.event import NO_USAGE, Event, FileRef, OutcomeName, ToolCall, Usage
+from hubbub.hub.events.event import (
+    NO_USAGE,
+    ContentPart,
+    Event,
+    FileRef,
+    OutcomeName,
+    ToolCall,
+    Usage,
+)
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
@@ -119,7 +127,7 @@ class AgentToolComplete(Event, tag="agent:tool:complete", home="own"):
     """A call has its one result.
 
     ``ran`` is False where its tool was never called (unknown, bad arguments, skipped).
-    ``notes`` are shown to the model behind the output.
+    ``notes`` and ``parts`` are shown to the model behind the output.
     """
 
     step: int = 0
@@ -130,6 +138,7 @@ class AgentToolComplete(Event, tag="agent:tool:complete", home="own"):
     attachments: tuple[str, ...] = ()
     ran: bool = True
     notes: tuple[str, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
 
 
 class AgentStatus(Event, tag="agent:status", home="own"):

@@ -13,6 +13,7 @@ from hubbub.hub.values import NULL, Json, Secret, decode_value, encode_value
 __all__ = [
     "KNOWN_TYPES",
     "NO_USAGE",
+    "ContentPart",
     "CustomEvent",
     "DecisionName",
     "Event",
@@ -20,6 +21,7 @@ __all__ = [
     "FileRef",
     "Home",
     "OutcomeName",
+    "PartKind",
     "PromptKind",
     "ToolCall",
     "Usage",
@@ -36,6 +38,8 @@ OutcomeName: TypeAlias = Literal[
 """How a run can end."""
 PromptKind: TypeAlias = Literal["question", "approval", "external"]
 """What a prompt asks a person for: an answer, a permission, or the result of a tool."""
+PartKind: TypeAlias = Literal["image", "document", "audio"]
+"""What a part of a message is, for a model."""
 DecisionName: TypeAlias = Literal["", "approve", "deny"]
 """What a reply decides, where it is not simply an answer."""
 
@@ -250,3 +254,33 @@ class FileRef(Struct, frozen=True, gc=False, kw_only=True):
     path: str
     digest: str
     size: int
+
+
+class ContentPart(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What a message or a tool's result has beside its text: an image, a document, a recording.
+
+    Its content is kept by ``digest`` (SHA-256), as those of files are; or it is behind ``url``,
+    which the provider of a model reads, and hubbub never does.
+    """
+
+    kind: PartKind
+    media_type: str = ""
+    name: str = ""
+    digest: str = ""
+    size: int = 0
+    url: str = ""
+
+    @property
+    def words(self) -> str:
+        """It in words, for people and for models that cannot read it: ``image a.png (image/png,
+        12.3 kB)``."""
+        facts = (self.media_type, _size_words(self.size) if self.size else "")
+        said = " ".join(filter(None, (self.kind, self.name, self.url)))
+        about = ", ".join(filter(None, facts))
+        return f"{said} ({about})" if about else said
+
+
+def _size_words(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"

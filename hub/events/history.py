@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.events.parts import part_problem, read_parts
 from hubbub.hub.events.sessions import HistoryCall, HistoryMessage
 from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
@@ -27,7 +29,7 @@ MAX_HISTORY_BYTES: Final = 8_000_000
 """What the texts of one history take, as UTF-8."""
 
 _KEYS: Final = {
-    "user": frozenset(("role", "content")),
+    "user": frozenset(("role", "content", "parts")),
     "assistant": frozenset(("role", "content", "tool_calls")),
     "tool": frozenset(("role", "content", "tool_call_id")),
 }
@@ -77,8 +79,12 @@ def _problem_of(message: HistoryMessage) -> str:
         return f"content: {problem}"
     if message.role == "user" and message.calls:
         return "only an assistant makes calls"
-    if not message.content.strip() and not message.calls:
+    if message.parts and message.role != "user":
+        return "only a user's message has parts"
+    if not message.content.strip() and not message.calls and not message.parts:
         return "it says nothing"
+    if problem := next(filter(None, map(part_problem, message.parts)), ""):
+        return f"parts: {problem}"
     for at, call in enumerate(message.calls):
         if problem := _call_problem(call):
             return f"calls[{at}]: {problem}"
@@ -140,7 +146,8 @@ class _Reader:
         for at, call in enumerate(calls):
             self._call(f"{where}.tool_calls[{at}]", call)
         if not calls:
-            said = HistoryMessage(role=message["role"], content=self._content)
+            parts = read_parts(f"{where}.parts", message["parts"]) if "parts" in message else ()
+            said = HistoryMessage(role=message["role"], content=self._content, parts=parts)
             self.found.append(_sound(where, said))
 
     def _call(self, where: str, call: object) -> None:
@@ -187,6 +194,8 @@ def _text(where: str, text: object) -> str:
 
 def _sound(where: str, message: HistoryMessage) -> HistoryMessage:
     """The message as it will be read back: structs hold whatever they are built with."""
+    if message.parts:
+        message = structs.replace(message, parts=read_parts(f"{where}.parts", message.parts))
     try:
         return _decoder.decode(msgspec.json.encode(message))
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:

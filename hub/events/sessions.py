@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hubbub.hub.events.agents import Ending
 from hubbub.hub.events.event import (
+    ContentPart,
     DecisionName,
     Event,
     FileRef,
@@ -87,11 +88,12 @@ class HistoryCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tru
 
 class HistoryMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A message of a history that a run is opened with: the ``user`` or the ``assistant``, which
-    may have made calls."""
+    may have made calls.  ``parts`` are the user's."""
 
     role: str = "user"
     content: str = ""
     calls: tuple[HistoryCall, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
 
 
 class GivenTool(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -163,6 +165,8 @@ class SessionMessage(Event, tag="session:message", home="in"):
     from_run: bool = False
     """Whether a run said it, in its own name (``ctx.hub``, ``state``)."""
     metadata_json: Json = msgspec.field(name="metadata", default=NULL)
+    parts: tuple[ContentPart, ...] = ()
+    """Images, documents and recordings that the model is shown beside the text."""
 
     @property
     def metadata(self) -> Any:

@@ -105,9 +105,8 @@ class Delivery:
     """One item for one inbox.  The store fills in the last four fields."""
 
     __slots__ = (
-        "agents", "by", "closes", "event", "first", "key", "limit", "new", "outcome", "reason",
-        "request",
-        "run_ids", "source", "to", "touches",
+        "agents", "by", "closes", "contents", "event", "first", "key", "limit", "new", "outcome",
+        "reason", "request", "run_ids", "source", "to", "touches",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +138,9 @@ class Delivery:
         self.agents = agents
         """Refused as ``agent gone`` by a run that is none of these agents'."""
         self.request = request
+        self.contents: Mapping[str, bytes] | None = None
+        """What the event's parts hold, by digest.  A store that keeps contents itself
+        (``Store.blobs``) has them, durably, before it has the event."""
         self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
         self.reason = ""
         self.run_ids: tuple[str, ...] = ()

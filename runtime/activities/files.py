@@ -1,7 +1,8 @@
-"""``FileArea`` and ``KeyArea``: what a run keeps beside its conversation.
+"""``FileArea`` and ``KeyArea``: what a run keeps beside its conversation; and what the parts of
+that hold, which is kept as contents of files are.
 
-Both are part of the run's journal: a write is on record when it returns, and comes back with the
-run.  Which names may be used is decided in ``hubbub.agents.state.area``.
+Both areas are part of the run's journal: a write is on record when it returns, and comes back with
+the run.  Which names may be used is decided in ``hubbub.agents.state.area``.
 """
 
 import hashlib
@@ -9,8 +10,10 @@ from collections.abc import Callable
 from typing import Final, TypeVar, overload
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from hubbub.agents.definitions.tools import ToolResult
+from hubbub.agents.model import AssistantMessage, ModelRequest
 from hubbub.agents.state.area import (
     MAX_FILE_BYTES,
     MAX_FILES,
@@ -22,14 +25,20 @@ from hubbub.agents.state.area import (
     path_problem,
     without_root,
 )
-from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile
+from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile, StoreFailed
 from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.events.media_types import type_of_content
+from hubbub.hub.events.parts import contents_of, read_parts
+from hubbub.hub.hub import Hub
+from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
+from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import JsonValue, decode_value, encode_given
 from hubbub.runtime.activities.recorder import Recorder
 
-__all__ = ["FileArea", "FileStat", "KeyArea"]
+__all__ = ["FileArea", "FileStat", "KeyArea", "kept_parts", "with_contents"]
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -215,3 +224,43 @@ def _encoded(content: str) -> bytes:
         return content.encode()
     except UnicodeEncodeError as error:
         raise BadValue("content", f"{error.reason}; write bytes instead") from error
+
+
+# ── what parts hold ──────────────────────────────────────────────────────────────────────────
+
+
+async def kept_parts(hub: Hub, lane: OwnLane, result: ToolResult) -> ToolResult:
+    """A result whose parts events can name: what they hold is kept, durably."""
+    contents = contents_of(result.parts)
+    try:
+        await hub.pipeline.contents.put(lane.root_run_id, contents)
+    except Exception as error:  # A full disk, or a place of a user's own.
+        log.error("contents.not_kept", run_id=lane.run_id, exc_info=error)
+        text = f"The tool ran, but what it returned could not be kept: {words_of(error)}"
+        return ToolResult(text, is_error=True)
+    return structs.replace(result, parts=read_parts("parts", result.parts))
+
+
+async def with_contents(hub: Hub, lane: OwnLane, request: ModelRequest) -> ModelRequest:
+    """A request with what its parts hold; what is gone, or is not what it claims, is left out."""
+    contents: dict[str, bytes] = {}
+    seen: set[str] = set()
+    for message in request.messages:
+        shown = message.calls if isinstance(message, AssistantMessage) else (message,)
+        for part in [part for each in shown for part in each.parts]:
+            if not part.digest or part.digest in seen:
+                continue
+            seen.add(part.digest)
+            content = await _content(hub, lane, part.digest)
+            # Of files nobody has looked into: what they are, only their names have said.
+            if content is not None and type_of_content(content) == part.media_type:
+                contents[part.digest] = content
+    return structs.replace(request, contents=contents) if contents else request
+
+
+async def _content(hub: Hub, lane: OwnLane, digest: str) -> bytes | None:
+    try:
+        return await hub.pipeline.contents.get(lane.root_run_id, digest)
+    except StoreFailed as error:
+        log.error("contents.unreadable", run_id=lane.run_id, exc_info=error)
+        return None

@@ -26,13 +26,7 @@ from hubbub.agents.definitions.tools import (
     render_failure,
 )
 from hubbub.agents.frames.activation import activated_in, first_message
-from hubbub.agents.model import (
-    Model,
-    ModelMessage,
-    ModelRequest,
-    garbled_words,
-    reply_problem,
-)
+from hubbub.agents.model import Model, ModelMessage, ModelRequest, garbled_words, reply_problem
 from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import SETUP, Failure, failure_problem
@@ -85,6 +79,7 @@ from hubbub.runtime.activities.child_lookup import (
 )
 from hubbub.runtime.activities.deltas import Deltas
 from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.activities.files import kept_parts, with_contents
 from hubbub.runtime.activities.hooks import (
     filtered_items,
     filtered_reply,
@@ -272,13 +267,16 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
             raise
         request = request_of(frame.agent_name, first_message(frame))
         return look_up_frame(activity, request, side, at.services, at.run.lane)
+    if result.parts:
+        result = await kept_parts(at.services.hub, at.run.lane, result)
     if result.is_error:  # Clients quote what they were called with.
         result = structs.replace(result, content=at.masker()(result.content))
     if side.hooks:
         result = await filtered_result(side, state, result, at.run.lane.run_id)
     return ToolFinished(
-        activity.step, activity.index, result.content, result.is_error, result.attachments, ran
-    )
+        activity.step, activity.index, result.content, result.is_error, result.attachments, ran,
+        parts=result.parts,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 async def _run_tool(
@@ -346,6 +344,8 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
                 models = names_of(choices)
             model = services.catalog.model(choice.model)
             request = await _request(at, choice)
+        if at.thread.has_parts:
+            request = await with_contents(services.hub, lane, request)
         answer = model.call(request, deltas)
         if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
             return _no_reply(model, "its call is to be an async function", activity, run_id, models)

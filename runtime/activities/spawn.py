@@ -3,7 +3,7 @@
 from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.hub import events as e
 from hubbub.hub.errors import LimitExceeded, RunEnded, UnknownRun
-from hubbub.hub.message import opening_message
+from hubbub.hub.message import contents_said, opening_message
 from hubbub.hub.texts import check_labels
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.live import LiveRuns
@@ -65,6 +65,8 @@ class Spawner:
             tags=(f"name:{name}",) if name else (),
         )
         delivery = services.hub.delivery(opening, to="")
+        if message is not None and message.parts:
+            delivery.contents = contents_said(input)
         budgets.started(lane.root_run_id)
         child_id = delivery.to
         event = e.AgentChild(

@@ -18,7 +18,7 @@ from hubbub.hub.errors import BadValue, CallerError, NoSuchFile
 from hubbub.hub.events import AgentRead, AgentStatus, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.masking import Masker
-from hubbub.hub.message import Message, Sayable, session_message
+from hubbub.hub.message import Message, Sayable, contents_said, session_message
 from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
@@ -183,7 +183,8 @@ class ThreadState:
             if absent:
                 raise NoSuchFile(absent[0], "nothing was sent; list() shows the files there are")
             event = structs.replace(event, attachments=(), files=files)
-        return self._services.hub.pipeline.deliver(event, to=self.run_id)
+        contents = contents_said(message) if event.parts else None
+        return self._services.hub.pipeline.deliver(event, to=self.run_id, contents=contents)
 
     def notify_parent(self, content: str) -> Receipt:
         self._record.check_here("notify_parent")

@@ -11,8 +11,8 @@ Everything here blocks, so it is called through ``Offload``.
   NUL byte, or is neither UTF-8 nor free of control characters, in its first 8 KiB.
 * Bounded: ``MAX_DOCUMENTS`` text files, ``MAX_ENTRIES`` names looked at, and of each file the
   first ``MAX_BYTES``; each bound that was reached is reported.
-* Names may be any bytes.  ``Document.path`` is for people: what cannot be printed, terminal
-  escapes and text direction marks among it, is written ``\\x1b``.  ``Document.uri`` is exact.
+* Names may be any bytes.  ``FoundDocument.path`` is for people: what cannot be printed, terminal
+  escapes and text direction marks among it, is written ``\\x1b``.  ``FoundDocument.uri`` is exact.
 """
 
 import codecs
@@ -33,8 +33,8 @@ __all__ = [
     "MAX_BYTES",
     "MAX_DOCUMENTS",
     "MAX_ENTRIES",
-    "Document",
     "DocumentFacts",
+    "FoundDocument",
     "Listing",
     "SkippedFile",
     "document_facts",
@@ -55,7 +55,7 @@ _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__"})
 _DOCUMENTS: Final = frozenset({"readme", "license", "copying", "changelog", "authors", "notice"})
 
 
-class Document(Struct, frozen=True, kw_only=True):
+class FoundDocument(Struct, frozen=True, kw_only=True):
     """A text file: its name for people, its exact address, its size."""
 
     path: str
@@ -73,7 +73,7 @@ class SkippedFile(Struct, frozen=True, kw_only=True):
 class Listing(Struct, frozen=True, kw_only=True):
     """What a folder holds.  ``notes`` tell which bounds were met."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[FoundDocument, ...]
     skipped: tuple[SkippedFile, ...]
     skipped_count: int
     notes: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def list_documents(
     Never raises for what lies in the folder; a folder that cannot be listed is *skipped*.
     """
     root = os.path.abspath(folder)
-    documents: list[Document] = []
+    documents: list[FoundDocument] = []
     skipped: list[SkippedFile] = []
     notes: tuple[str, ...] = ()
     count = 0
@@ -131,7 +131,7 @@ def list_documents(
             notes = (f"there are more than {max_documents:,} text files; the others are not read",)
             break
         else:
-            documents.append(Document(path=name, uri=_uri(path), size=found))
+            documents.append(FoundDocument(path=name, uri=_uri(path), size=found))
         if number + 1 >= max_entries:
             notes = (f"only the first {max_entries:,} files were looked at",)
             break
@@ -204,7 +204,7 @@ def _is_binary(head: bytes) -> bool:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
 
-def document_facts(document: Document, *, max_bytes: int = MAX_BYTES) -> DocumentFacts:
+def document_facts(document: FoundDocument, *, max_bytes: int = MAX_BYTES) -> DocumentFacts:
     """Read a document and count; raises ``OSError`` when it cannot be read any more."""
     path = path_of(document.uri)
     data, size = read_head(path, max_bytes)

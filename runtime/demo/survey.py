@@ -33,8 +33,8 @@ from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.store import Store
 from hubbub.runtime.demo.documents import (
     MAX_DOCUMENTS,
-    Document,
     DocumentFacts,
+    FoundDocument,
     Listing,
     document_facts,
     is_document,
@@ -138,7 +138,7 @@ def own_documents() -> tuple[Path, Callable[[str], bool]]:
 # ── the code agent ───────────────────────────────────────────────────────────────────────────
 
 
-async def _read(input: Document, ctx: RunContext) -> DocumentFacts:
+async def _read(input: FoundDocument, ctx: RunContext) -> DocumentFacts:
     """Read one document and tell what is in it."""
 
     async def read() -> DocumentFacts:
@@ -272,7 +272,7 @@ class Survey:
         return self._listing
 
 
-def _totals(document: Document, outcome: SpawnedOutcome) -> Totals:
+def _totals(document: FoundDocument, outcome: SpawnedOutcome) -> Totals:
     """What one reader's end adds."""
     if not outcome.success:
         return Totals(failures=1, failed=(f"{document.path} ({printable(outcome.reason)})",))

@@ -13,12 +13,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hubbub.runtime.models.http.provider import Provider
-from hubbub.runtime.models.openai.dialect import EFFORTS, Dialect
+from hubbub.runtime.models.openai.dialect import EFFORTS, OPENAI_DIALECT, Dialect
 from hubbub.runtime.models.openai.provider import OPENAI
 
 __all__ = ["SERVICES"]
 
 _NO_TIER: Final = frozenset(["service_tier"])
+_NOTHING: Final[frozenset[str]] = frozenset()
+"""What models are shown beside texts, where they read texts alone."""
 
 
 def _levels(*names: str, **others: str) -> Mapping[str, str]:
@@ -52,7 +54,7 @@ _URL_VARIABLES: Final = {"azure": "AZURE_OPENAI_BASE_URL", "bedrock": "AWS_BEDRO
 _HOSTED: Final = (
     _service(
         "gemini", "Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
-        "GEMINI_API_KEY", lacks=_NO_TIER, signs_calls=True,
+        "GEMINI_API_KEY", lacks=_NO_TIER, signs_calls=True, takes=frozenset(("image", "audio")),
         efforts=_levels("off", "minimal", "low", "medium", "high"),
     ),
     _service(
@@ -70,12 +72,12 @@ _HOSTED: Final = (
     ),
     _service(
         "deepseek", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY",
-        lacks=_NO_TIER | {"seed"}, thinking="switch", returns_thinking=True,
+        lacks=_NO_TIER | {"seed"}, thinking="switch", returns_thinking=True, takes=_NOTHING,
         efforts=_levels("off", "low", "high", "max", minimal="low", medium="high", xhigh="high"),
     ),
     _service(
         "openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
-        lacks=_NO_TIER, thinking="reasoning",
+        lacks=_NO_TIER, thinking="reasoning", takes=OPENAI_DIALECT.takes,
     ),
     _service(
         "together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY",
@@ -88,6 +90,7 @@ _HOSTED: Final = (
     _service(
         "cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY",
         max_tokens="max_completion_tokens", efforts=_levels("off", "low", "medium", "high"),
+        takes=_NOTHING,
     ),
     _service(
         "azure", "Azure OpenAI", "{AZURE_OPENAI_ENDPOINT}/openai/v1", "AZURE_OPENAI_API_KEY",

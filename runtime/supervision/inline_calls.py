@@ -9,7 +9,7 @@ from msgspec import structs
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed
-from hubbub.hub.message import Message, opening_message, variables_of
+from hubbub.hub.message import contents_said, opening_message, variables_of
 from hubbub.hub.values import NULL, encode_given
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
@@ -48,9 +48,9 @@ class InlineCalls:
         if input is None and not definition.is_code:
             raise BadValue("input", _NOTHING_SAID)
         input_json, message = (
-            opening_message(input)
-            if isinstance(input, Message)
-            else (encode_given("input", input), None)
+            (encode_given("input", input), None)
+            if input.__class__ is str
+            else opening_message(input)
         )
         variables = variables_of(env) if env else ()
         hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
@@ -66,7 +66,8 @@ class InlineCalls:
                 once=True,
                 variables=variables,
             )
-            receipt = hub.pipeline.open(opening, is_new=True)
+            contents = contents_said(input) if message is not None else None
+            receipt = hub.pipeline.open(opening, is_new=True, contents=contents)
             if receipt.status == "rejected" or (
                 receipt.status == "pending" and runs.get(run_id) is None
             ):

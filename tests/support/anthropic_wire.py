@@ -109,7 +109,7 @@ def anthropic_problems(body: dict[str, Any]) -> list[str]:
                 problems.append("a blank text block")
             if block["type"] == "tool_result" and isinstance(block["content"], list):
                 texts = texts_of(block["content"])
-                if not texts or not all(map(str.strip, texts)):
+                if not block["content"] or not all(map(str.strip, texts)):
                     problems.append("a blank text block in a result")
             if block["type"] == "thinking" and not block["signature"]:
                 problems.append("unsigned thinking")

@@ -7,6 +7,9 @@ import anyio
 
 from hubbub import (
     CustomEvent,
+    Document,
+    Image,
+    Message,
     RunContext,
     RunState,
     Runtime,
@@ -176,4 +179,28 @@ async def control(store: Any, ports: Ports) -> None:
         await rt.hub.send_to_run(other.run_id, "gone")
 
 
-FEATURES: Final[dict[str, Story]] = {x.__name__: x for x in (people, variables, code, control)}
+async def parts(store: Any, ports: Ports) -> None:
+    """Images and documents in messages, results, histories and files."""
+    picture = Image(b"\x89PNG\r\n\x1a\n picture", name="a.png")
+    paper, far = Document(b"%PDF-1.7 paper"), Image.from_url("https://example.com/a.png")
+
+    @tool
+    async def draw(state: RunState) -> Any:
+        """Draw."""
+        await state.files.write("b.png", picture.data)
+        return ["Drawn.", Image(b"GIF89a drawn")]
+
+    echo = model_agent(ScriptedModel([call("draw"), "Yes.", "No."]), draw, name="echo")
+    talk = [
+        {"role": "user", "content": "", "parts": [paper]},
+        HistoryMessage(role="assistant", content="A paper."),
+    ]
+    async with Runtime([echo], store=store, ports=ports) as rt:
+        run = await rt.start("echo", ["Look.", picture, far], history=talk, session_key="web_ada")
+        await run.result()
+        await run.ask(Message("And?", parts=[Image(b"GIF87a other")]))
+
+
+FEATURES: Final[dict[str, Story]] = {
+    x.__name__: x for x in (people, variables, code, control, parts)
+}

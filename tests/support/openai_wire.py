@@ -122,8 +122,12 @@ def openai_problems(body: dict[str, Any], service: str = "") -> list[str]:
         if role in ("user", "assistant") and role == before and not used:
             problems.append(f"two {role} messages in a row")
         texts = texts_of(message["content"])
-        if role in ("user", "system") and not (texts and all(map(str.strip, texts))):
+        shown = isinstance(message["content"], list) and len(message["content"]) > len(texts)
+        is_said = all(map(str.strip, texts)) and (texts or shown)
+        if role in ("user", "system") and not is_said:
             problems.append("a blank message")
+        if role != "user" and shown:
+            problems.append(f"a {role} message shows something")
         if role == "assistant" and not message["content"] and not message.get("tool_calls"):
             problems.append("an empty assistant message")
         for call in message.get("tool_calls", ()):

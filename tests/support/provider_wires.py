@@ -33,5 +33,5 @@ def read_strictly(adapter: TypeAdapter[Any], value: Any) -> None:
 def texts_of(content: Any) -> list[str]:
     """The texts of a content, be it a string, a list of blocks, or nothing."""
     if isinstance(content, list):
-        return [block["text"] for block in content]
+        return [block["text"] for block in content if "text" in block]
     return [content or ""]

@@ -103,7 +103,7 @@ def responses_problems(body: dict[str, Any]) -> list[str]:
             problems.append(f"no output for {open_calls}")
         if kind == "message":
             texts = texts_of(item["content"])
-            if not texts or not all(map(str.strip, texts)):
+            if not item["content"] or not all(map(str.strip, texts)):
                 problems.append("a blank message")
             if pending and item["role"] != "assistant":
                 problems.append("a thought that nothing follows")

@@ -8,6 +8,8 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * a system note within the conversation is user text between ``<system>`` tags;
 * notes are text blocks behind what they belong to, a message or a result, of which the latter is
   a plain string without them; those of the system stand behind all messages, between the same tags;
+* parts come ahead of the text that they were given with, as Anthropic advises, and behind the
+  output of a result: images and documents (``parts``); what is neither is named in words;
 * ``cache`` puts marks where the next request begins in the same way (``cache``), unless ``options``
   holds such marks;
 * settings become what a model's family has (``settings``);
@@ -38,6 +40,7 @@ from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
 from hubbub.runtime.models.anthropic.cache import has_marks, mark_cache
+from hubbub.runtime.models.anthropic.parts import part_blocks
 from hubbub.runtime.models.anthropic.provider import ANTHROPIC
 from hubbub.runtime.models.anthropic.settings import (
     default_tokens,
@@ -190,16 +193,21 @@ def _messages(request: ModelRequest) -> list[dict[str, Any]]:
         if isinstance(turn, AssistantMessage):
             messages.append({"role": "assistant", "content": _assistant_blocks(turn)})
             if turn.calls:
-                messages.append({"role": "user", "content": _result_blocks(turn)})
+                blocks = _result_blocks(turn, request.contents)
+                messages.append({"role": "user", "content": blocks})
         elif messages and messages[-1]["role"] == "user":
-            messages[-1]["content"].extend(_user_blocks(turn))
+            messages[-1]["content"].extend(_user_blocks(turn, request.contents))
         else:
-            messages.append({"role": "user", "content": _user_blocks(turn)})
+            messages.append({"role": "user", "content": _user_blocks(turn, request.contents)})
     return messages
 
 
-def _user_blocks(turn: UserTurn) -> list[dict[str, Any]]:
-    return _text_blocks(text for message in turn.messages for text in _user_texts(message))
+def _user_blocks(turn: UserTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for message in turn.messages:
+        blocks += part_blocks(message.parts, contents)
+        blocks += _text_blocks(_user_texts(message))
+    return blocks
 
 
 def _user_texts(message: UserMessage) -> tuple[str, ...]:
@@ -228,19 +236,22 @@ def _assistant_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
     return blocks
 
 
-def _result_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
+def _result_blocks(turn: AssistantMessage, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for call in turn.calls:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id}
-        block["content"] = _result_content(call)
+        block["content"] = _result_content(call, contents)
         if call.is_error:
             block["is_error"] = True
         blocks.append(block)
     return blocks
 
 
-def _result_content(call: AnsweredCall) -> str | list[dict[str, Any]]:
-    if call.notes:
-        return _text_blocks((call.output, *call.notes))
+def _result_content(
+    call: AnsweredCall, contents: Mapping[str, bytes]
+) -> str | list[dict[str, Any]]:
+    if call.notes or call.parts:
+        texts = _text_blocks((call.output, *call.notes))
+        return [*texts, *part_blocks(call.parts, contents)]
     # An error without a text is refused.
     return call.output or ("error" if call.is_error else "")

@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING, Final
 from hubbub.hub.exports import exports_of
 
 __all__ = [
+    "CONTENTS",
     "CONVERSATION",
     "HELLO",
     "HISTORIES",
+    "ILLUSTRATED",
     "NOTED",
+    "PARTS",
     "PROVIDER_CHECKS",
     "REPLY",
     "REQUESTS",
@@ -28,9 +31,12 @@ _EXPORTS: Final = {
     "hubbub.runtime.models.conformance.checks": ("PROVIDER_CHECKS",),
     "hubbub.runtime.models.conformance.histories": ("HISTORIES", "REQUESTS"),
     "hubbub.runtime.models.conformance.samples": (
+        "CONTENTS",
         "CONVERSATION",
         "HELLO",
+        "ILLUSTRATED",
         "NOTED",
+        "PARTS",
         "REPLY",
         "SETTINGS",
         "WEATHER",
@@ -53,9 +59,12 @@ if TYPE_CHECKING:
     from hubbub.runtime.models.conformance.checks import PROVIDER_CHECKS
     from hubbub.runtime.models.conformance.histories import HISTORIES, REQUESTS
     from hubbub.runtime.models.conformance.samples import (
+        CONTENTS,
         CONVERSATION,
         HELLO,
+        ILLUSTRATED,
         NOTED,
+        PARTS,
         REPLY,
         SETTINGS,
         WEATHER,

@@ -11,7 +11,14 @@ from hubbub.agents.model import (
     UserMessage,
 )
 from hubbub.hub.errors import MissingExtra
-from hubbub.runtime.models.conformance.samples import CONVERSATION, NOTED, WEATHER
+from hubbub.runtime.models.conformance.samples import (
+    CONTENTS,
+    CONVERSATION,
+    ILLUSTRATED,
+    NOTED,
+    PARTS,
+    WEATHER,
+)
 
 try:
     from hypothesis import example, given, settings
@@ -25,6 +32,7 @@ _texts = st.one_of(
     st.sampled_from(["", " ", "\n\t", "hello", "half \ud83d", "a\x00b"]), st.text(max_size=8)
 )
 _notes = st.one_of(st.just(()), st.lists(_texts, max_size=3).map(tuple))
+_parts = st.one_of(st.just(()), st.lists(st.sampled_from(PARTS), max_size=2).map(tuple))
 _answered_calls = st.builds(
     AnsweredCall,
     id=st.one_of(
@@ -41,6 +49,7 @@ _answered_calls = st.builds(
     output=_texts,
     is_error=st.booleans(),
     notes=_notes,
+    parts=_parts,
 )
 _thoughts = st.builds(
     Thinking,
@@ -55,6 +64,7 @@ HISTORIES: Final = st.lists(
             content=_texts,
             role=st.sampled_from(["user", "user", "system"]),
             notes=_notes,
+            parts=_parts,
         ),
         st.builds(
             AssistantMessage,
@@ -78,6 +88,7 @@ REQUESTS: Final = st.builds(
     parallel_tool_calls=st.booleans(),
     cache=st.sampled_from(["", "5m", "1h"]),
     cache_key=st.sampled_from(["", "0190-run:side_a"]),
+    contents=st.sampled_from([CONTENTS, {}]),
 )
 """Whole requests."""
 
@@ -89,6 +100,7 @@ def for_requests(holds: Callable[[ModelRequest], None]) -> None:
     @given(REQUESTS)
     @example(CONVERSATION)
     @example(NOTED)
+    @example(ILLUSTRATED)
     def check(request: ModelRequest) -> None:
         holds(request)
 

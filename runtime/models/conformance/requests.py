@@ -1,16 +1,20 @@
 """What a model sends: bodies that its provider accepts, for whatever history."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
 
-from hubbub.agents.model import AssistantMessage, ModelRequest
+from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
 from hubbub.hub.errors import MissingKey, ModelRefused
 from hubbub.runtime.models.conformance.samples import (
+    CONTENTS,
     HELLO,
+    ILLUSTRATED,
+    PARTS,
     REPLY,
     SETTINGS,
     with_notes,
@@ -39,6 +43,20 @@ async def check_blank_notes_change_no_byte(wire: ProviderWire) -> None:
         assert wire.body(with_notes(request, "", "\n")) == wire.body(with_notes(request))
 
     for_requests(is_equal)
+
+
+async def check_every_part_is_shown_or_named(wire: ProviderWire) -> None:
+    """What a model is not shown it is told of; a content is the same text in each request."""
+    body = wire.body(ILLUSTRATED)
+    assert wire.problems(json.loads(body)) == []
+    assert body == wire.body(ILLUSTRATED)
+    for part in PARTS:
+        request = ModelRequest(
+            messages=(UserMessage(content="Look.", parts=(part,)),), contents=CONTENTS
+        )
+        text = wire.body(request).decode()
+        content = b64encode(CONTENTS.get(part.digest, b"")).decode()
+        assert (content and content in text) or (part.name or part.url or part.kind) in text, part
 
 
 async def check_given_words_are_the_assistants_own(wire: ProviderWire) -> None:
@@ -136,6 +154,7 @@ def _decoded(wire: ProviderWire, request: ModelRequest) -> Any:
 REQUEST_CHECKS: Final[tuple[ProviderCheck, ...]] = (
     check_every_history_makes_a_valid_request,
     check_blank_notes_change_no_byte,
+    check_every_part_is_shown_or_named,
     check_given_words_are_the_assistants_own,
     check_without_tools_nothing_is_said_of_them,
     check_options_come_last_and_win,

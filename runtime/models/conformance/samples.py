@@ -1,5 +1,6 @@
 """The requests and the reply that the checks of a provider are made of."""
 
+from hashlib import sha256
 from typing import Final
 
 from msgspec.structs import replace
@@ -7,8 +8,10 @@ from msgspec.structs import replace
 from hubbub.agents.model import (
     AnsweredCall,
     AssistantMessage,
+    ContentPart,
     ModelReply,
     ModelRequest,
+    PartKind,
     Thinking,
     ToolCall,
     ToolSpec,
@@ -17,7 +20,10 @@ from hubbub.agents.model import (
 )
 from hubbub.agents.settings import ModelSettings
 
-__all__ = ["CONVERSATION", "HELLO", "NOTED", "REPLY", "SETTINGS", "WEATHER", "with_notes"]
+__all__ = [
+    "CONTENTS", "CONVERSATION", "HELLO", "ILLUSTRATED", "NOTED", "PARTS", "REPLY", "SETTINGS",
+    "WEATHER", "with_notes",
+]  # fmt: skip
 
 HELLO: Final = ModelRequest(messages=(UserMessage(content="hello"),))
 """The shortest request."""
@@ -102,6 +108,55 @@ NOTED: Final = ModelRequest(
 )
 """A history in which everything that can have notes has some."""
 
+
+def _kept(kind: PartKind, media_type: str, name: str, content: bytes) -> ContentPart:
+    digest = sha256(content).hexdigest()
+    return ContentPart(
+        kind=kind, media_type=media_type, name=name, digest=digest, size=len(content)
+    )
+
+
+_PNG: Final = b"\x89PNG\r\n\x1a\n picture"
+_PDF: Final = b"%PDF-1.7 document"
+_WAV: Final = b"RIFF\x10\x00\x00\x00WAVEfmt sound"
+_OGG: Final = b"OggS sound"
+PARTS: Final = (
+    _kept("image", "image/png", "shot.png", _PNG),
+    _kept("image", "image/jpeg", "", b"\xff\xd8\xff picture"),
+    _kept("image", "image/png", "gone.png", b"\x89PNG\r\n\x1a\n no longer kept"),
+    ContentPart(kind="image", url="https://example.com/a.png"),
+    _kept("document", "application/pdf", "report.pdf", _PDF),
+    ContentPart(kind="document", url="https://example.com/a.pdf", name="a.pdf"),
+    _kept("audio", "audio/wav", "talk.wav", _WAV),
+    _kept("audio", "audio/ogg", "talk.ogg", _OGG),
+    ContentPart(kind="audio", media_type="audio/mpeg", url="https://example.com/a.mp3"),
+)
+"""Parts of every kind: kept, no longer kept, and behind an address."""
+
+CONTENTS: Final = {
+    sha256(content).hexdigest(): content
+    for content in (_PNG, b"\xff\xd8\xff picture", _PDF, _WAV, _OGG)
+}
+"""What those hold that are kept."""
+
+ILLUSTRATED: Final = ModelRequest(
+    messages=(
+        UserMessage(content="What is this?", parts=PARTS),
+        AssistantMessage(
+            calls=(
+                AnsweredCall(
+                    id="toolu_1", name="get_weather", arguments="{}", output="a map", parts=PARTS
+                ),
+                AnsweredCall(id="toolu_2", name="get_weather", arguments="{}", output="sunny"),
+            ),
+        ),
+        UserMessage(content="", parts=PARTS[:1]),
+        UserMessage(content="And this?", parts=PARTS[4:5], notes=("It is long.",)),
+    ),
+    tools=(WEATHER,),
+    contents=CONTENTS,
+)
+"""A history in which everything that can have parts has some."""
 
 SETTINGS: Final = (
     ModelSettings(temperature=0.5),

@@ -2,8 +2,8 @@
 
 Rules, whatever the history holds:
 
-1. Blank texts are left out, notes among them, and with them messages that hold nothing else.  A
-   note whose message has no other words is in their place.
+1. Blank texts are left out, notes among them, and with them messages that hold nothing else, no
+   parts either.  A note whose message has no other words is in their place.
 2. Consecutive user messages are one ``UserTurn``.
 3. The user speaks first: ``(begin)`` is said if nobody but the system said anything before the
    model did.
@@ -54,7 +54,7 @@ _misfits: Final = re.compile(r"[^a-zA-Z0-9_-]")
 class UserTurn(Struct, frozen=True):
     """What the model is told between two of its own words.
 
-    There is at least one message; neither content nor note is blank.
+    There is at least one message; no note is blank, and no content but beside parts.
     """
 
     messages: tuple[UserMessage, ...]
@@ -90,11 +90,13 @@ def _user_turn(last: Turn | None, said: list[UserMessage]) -> tuple[UserTurn, ..
 
 
 def _acceptable_user(message: UserMessage) -> tuple[UserMessage, ...]:
+    if message.parts and not message.content.strip():
+        message = msgspec.structs.replace(message, content="")
     if not message.notes:
-        return (message,) if message.content.strip() else ()
+        return (message,) if message.parts or message.content.strip() else ()
     texts = _without_blanks((message.content, *message.notes))
     if not texts:
-        return ()
+        return (msgspec.structs.replace(message, notes=()),) if message.parts else ()
     return (msgspec.structs.replace(message, content=texts[0], notes=texts[1:]),)
 
 

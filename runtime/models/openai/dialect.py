@@ -53,6 +53,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Whether it refuses an assistant's calls without the signature they came with."""
     short_ids: bool = False
     """Whether ids of calls have nine letters and digits."""
+    takes: frozenset[str] = frozenset(("image",))
+    """The kinds of parts that its models are shown; others are named to them in words."""
     keeps_by_key: bool = False
     """Whether it takes ``prompt_cache_key``; most servers refuse fields that they do not know."""
 
@@ -116,6 +118,7 @@ PLAIN: Final = Dialect()
 OPENAI_DIALECT: Final = Dialect(
     title="OpenAI",
     url="https://api.openai.com/v1",
+    takes=frozenset(("image", "document", "audio")),
     max_tokens="max_completion_tokens",
     max_stops=4,
     keeps_by_key=True,

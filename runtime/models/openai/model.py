@@ -9,6 +9,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   note being one, as it was without it; those of a result follow its output after a blank line,
   since many servers take only a string there; those of the system are system messages behind all
   others;
+* parts follow the text that they were given with, in a list of content (``parts``);
 * ``cache_key`` goes to OpenAI alone, as ``prompt_cache_key``: other servers refuse what they do not
   know, and cache without it or not at all.  Where it helps, ``options`` may hold it;
 * what the model thought is not sent back, since the interface has no field for it, but to those
@@ -42,6 +43,7 @@ from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
 from hubbub.runtime.models.openai.calls import sign_calls, with_short_ids
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN, Dialect
+from hubbub.runtime.models.openai.parts import ShownParts
 from hubbub.runtime.models.openai.provider import OPENAI
 
 __all__ = ["OpenAIModel", "request_body"]
@@ -127,7 +129,7 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect = PLAIN)
     """The body of ``request``, ready to be encoded.  Pure."""
     body: dict[str, Any] = {
         "model": model,
-        "messages": _messages(request, dialect),
+        "messages": _messages(request, dialect, model),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -172,18 +174,21 @@ def _tool_choice(choice: str) -> str | dict[str, Any]:
             return {"type": "function", "function": {"name": name}}
 
 
-def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
+def _messages(request: ModelRequest, dialect: Dialect, model: str) -> list[dict[str, Any]]:
+    parts = ShownParts(request.contents, dialect.takes, model, is_own=dialect is OPENAI_DIALECT)
     messages = _system_messages((request.system,))
     turns = conversation(request.messages)
     for turn in with_short_ids(turns) if dialect.short_ids else turns:
         if isinstance(turn, UserTurn):
-            messages.extend(_user_messages(turn))
+            _add_user_messages(messages, turn, parts)
         else:
             messages.append(_assistant_message(turn, dialect))
             messages.extend(
-                {"role": "tool", "tool_call_id": call.id, "content": _result_content(call)}
+                {"role": "tool", "tool_call_id": call.id, "content": _result_content(call, parts)}
                 for call in turn.calls
             )
+            if shown := parts.of_results(turn):
+                messages.append({"role": "user", "content": shown})
     messages.extend(_system_messages(request.system_notes))
     return messages
 
@@ -192,27 +197,38 @@ def _system_messages(texts: Iterable[str]) -> list[dict[str, Any]]:
     return [{"role": "system", "content": text} for text in texts if text.strip()]
 
 
-def _user_messages(turn: UserTurn) -> list[dict[str, Any]]:
-    return [
-        {"role": role, "content": _user_content(list(messages))}
-        for role, messages in groupby(turn.messages, key=_role)
-    ]
+def _add_user_messages(messages: list[dict[str, Any]], turn: UserTurn, parts: ShownParts) -> None:
+    for role, said in groupby(turn.messages, key=_role):
+        content = _user_content(list(said), parts)
+        if role == "user" and messages and messages[-1]["role"] == "user":
+            # What the results before it show.
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            messages[-1]["content"] += blocks
+        else:
+            messages.append({"role": role, "content": content})
 
 
 def _role(message: UserMessage) -> str:
-    return "system" if message.role == "system" else "user"
+    # The interface shows nothing to anybody but the user.
+    return "system" if message.role == "system" and not message.parts else "user"
 
 
-def _user_content(messages: list[UserMessage]) -> str | list[dict[str, Any]]:
-    first = next((at for at, each in enumerate(messages, 1) if each.notes), len(messages))
-    start = "\n\n".join(each.content for each in messages[:first])
-    rest = [
-        *messages[first - 1].notes,
-        *(text for each in messages[first:] for text in (each.content, *each.notes)),
-    ]
-    if not rest:
-        return start
-    return [{"type": "text", "text": text} for text in (start, *rest)]
+def _user_content(messages: list[UserMessage], parts: ShownParts) -> str | list[dict[str, Any]]:
+    first = next((at for at, x in enumerate(messages, 1) if x.notes or x.parts), len(messages))
+    start = "\n\n".join(each.content for each in messages[:first] if each.content)
+    rest = _behind(messages[first - 1], parts)
+    for each in messages[first:]:
+        rest += [*_text_parts((each.content,)), *_behind(each, parts)]
+    return [*_text_parts((start,)), *rest] if rest else start
+
+
+def _behind(message: UserMessage, parts: ShownParts) -> list[dict[str, Any]]:
+    """What follows the text of a message."""
+    return [*parts.blocks(message.parts), *_text_parts(message.notes)]
+
+
+def _text_parts(texts: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text} for text in texts if text]
 
 
 def _assistant_message(turn: AssistantMessage, dialect: Dialect) -> dict[str, Any]:
@@ -234,7 +250,8 @@ def _assistant_message(turn: AssistantMessage, dialect: Dialect) -> dict[str, An
     return message
 
 
-def _result_content(call: AnsweredCall) -> str:
-    if not call.notes:
+def _result_content(call: AnsweredCall, parts: ShownParts) -> str:
+    if not call.notes and not call.parts:
         return call.output
-    return "\n\n".join(text for text in (call.output, *call.notes) if text.strip())
+    texts = (call.output, *call.notes, *parts.words_of(call))
+    return "\n\n".join(text for text in texts if text.strip())

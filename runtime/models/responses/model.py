@@ -9,6 +9,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   with their notes behind a blank line;
 * user messages between two assistant turns are one, a part for each text; a system note keeps the
   role ``system`` and its place; those of the system prompt stand behind all messages;
+* parts follow the text, or the output, that they were given with (``parts``);
 * ``cache_key`` goes to OpenAI alone, as ``prompt_cache_key``;
 * settings become its own fields; it has neither ``stop`` nor ``seed``;
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
@@ -37,6 +38,7 @@ from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.http.thoughts import owned
 from hubbub.runtime.models.openai.dialect import EFFORTS, OPENAI_DIALECT
 from hubbub.runtime.models.responses.answer import OWNER, ResponsesAnswer
+from hubbub.runtime.models.responses.parts import ShownItems
 from hubbub.runtime.models.responses.provider import RESPONSES
 
 __all__ = ["ResponsesModel", "request_body", "settings_problems"]
@@ -129,7 +131,7 @@ def request_body(
     """The body of ``request``, ready to be encoded; with its ``cache_key``, if told.  Pure."""
     body: dict[str, Any] = {
         "model": model,
-        "input": list(_items(request)),
+        "input": list(_items(request, ShownItems(request.contents, model))),
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -190,31 +192,34 @@ def _tool_choice(choice: str) -> str | dict[str, Any]:
             return {"type": "function", "name": name}
 
 
-def _items(request: ModelRequest) -> Iterator[dict[str, Any]]:
+def _items(request: ModelRequest, shown: ShownItems) -> Iterator[dict[str, Any]]:
     for turn in conversation(request.messages):
         if isinstance(turn, UserTurn):
-            yield from _user_items(turn)
+            yield from _user_items(turn, shown)
         else:
-            yield from _assistant_items(turn)
+            yield from _assistant_items(turn, shown)
     for text in request.system_notes:
         if text.strip():
-            yield _said("system", [text])
+            yield {"role": "system", "content": _texts((text,))}
 
 
-def _user_items(turn: UserTurn) -> Iterator[dict[str, Any]]:
+def _user_items(turn: UserTurn, shown: ShownItems) -> Iterator[dict[str, Any]]:
     for role, messages in groupby(turn.messages, key=_role):
-        yield _said(role, [text for each in messages for text in (each.content, *each.notes)])
+        content: list[dict[str, Any]] = []
+        for each in messages:
+            content += [*_texts((each.content,)), *shown.content(each.parts), *_texts(each.notes)]
+        yield {"role": role, "content": content}
 
 
 def _role(message: UserMessage) -> str:
     return "system" if message.role == "system" else "user"
 
 
-def _said(role: str, texts: Iterable[str]) -> dict[str, Any]:
-    return {"role": role, "content": [{"type": "input_text", "text": text} for text in texts]}
+def _texts(texts: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"type": "input_text", "text": text} for text in texts if text]
 
 
-def _assistant_items(turn: AssistantMessage) -> Iterator[dict[str, Any]]:
+def _assistant_items(turn: AssistantMessage, shown: ShownItems) -> Iterator[dict[str, Any]]:
     for thought in turn.thinking:
         id_, _, encrypted = owned(thought, OWNER).partition(":")
         if encrypted:
@@ -230,8 +235,11 @@ def _assistant_items(turn: AssistantMessage) -> Iterator[dict[str, Any]]:
             "arguments": call.arguments,
         }  # fmt: skip
     for call in turn.calls:
-        yield {"type": "function_call_output", "call_id": call.id, "output": _result(call)}
+        output = _result(call, shown)
+        yield {"type": "function_call_output", "call_id": call.id, "output": output}
 
 
-def _result(call: AnsweredCall) -> str:
+def _result(call: AnsweredCall, shown: ShownItems) -> str | list[dict[str, Any]]:
+    if call.parts:
+        return [*_texts((call.output, *call.notes)), *shown.content(call.parts)]
     return "\n\n".join([call.output, *call.notes]) if call.notes else call.output

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hubbub.hub.events import (
     CATALOGUE,
+    ContentPart,
     CustomEvent,
     Event,
     FileRef,
@@ -23,7 +24,9 @@ from hubbub.hub.values import Secret
 __all__ = ["register_events"]
 
 EVENTS: Final[tuple[type[Event], ...]] = (*CATALOGUE, CustomEvent)
-PARTS: Final[tuple[type[Struct], ...]] = (Usage, ToolCall, Variable, FileRef)
+PARTS: Final[tuple[type[Struct], ...]] = (
+    Usage, ToolCall, Variable, FileRef, ContentPart,
+)  # fmt: skip
 
 
 def register_events() -> None:

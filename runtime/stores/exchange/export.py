@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.events.descriptors import read_descriptor
-from hubbub.hub.events.files import files_of
+from hubbub.hub.events.files import kept_contents
 from hubbub.hub.store.journal import RunStatus
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader, decoded
 from hubbub.hub.values import NULL, Json
@@ -180,7 +180,7 @@ def _events(store: StoreReader, run_ids: list[str], digests: set[str]) -> Iterat
                     "hubbub fsck lists all damage, a backup undoes it",
                 )
         event = decoded(store, row.position, row.body)
-        digests.update(ref.digest for ref in files_of(event))
+        digests.update(ref.digest for ref in kept_contents(event))
         yield msgspec.Raw(row.body)
 
 

@@ -31,6 +31,7 @@ from hubbub.hub.events import (
     AgentChild,
     AgentComplete,
     AgentHandoff,
+    ContentPart,
     Event,
     FileRef,
     InLane,
@@ -40,9 +41,10 @@ from hubbub.hub.events import (
     SessionTaken,
 )
 from hubbub.hub.events.codec import decode_event
-from hubbub.hub.events.files import files_of
+from hubbub.hub.events.files import files_of, kept_contents, parts_of
 from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
+from hubbub.hub.events.parts import part_problem
 from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
@@ -157,7 +159,7 @@ class Lanes:
         if name in ("own", "in") and (what := _foreign(lane, position, event)):
             yield Problem(where, what, FROM_BACKUP)
         yield from self._follow(lane, name, seq, where, event)
-        for ref in files_of(event):
+        for ref in kept_contents(event):
             self.digests.setdefault(ref.digest, (position, ref.size))
 
     def _follow(
@@ -224,7 +226,8 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
         return f"{event.type} does not belong in an inbox"
     if what := _seeded(event):
         return what
-    return next((what for ref in files_of(event) if (what := file_problem(ref))), "")
+    problems = (*map(file_problem, files_of(event)), *map(_part_problem, parts_of(event)))
+    return next(filter(None, problems), "")
 
 
 def _seeded(event: Event) -> str:
@@ -248,6 +251,11 @@ def file_problem(ref: FileRef) -> str:
     if not 0 <= ref.size <= MAX_FILE_BYTES:
         return f"it names a content of {ref.size} bytes"
     return ""
+
+
+def _part_problem(part: ContentPart) -> str:
+    what = part_problem(part)
+    return f"it has a part that is none: {what}" if what else ""
 
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")

@@ -23,7 +23,7 @@ from hubbub.hub.events.descriptors import (
     is_identity,
     read_descriptor,
 )
-from hubbub.hub.events.files import files_of
+from hubbub.hub.events.files import kept_contents
 from hubbub.hub.logs import log
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.journal import Addressing, RunInfo
@@ -236,7 +236,7 @@ def _take_contents(intake: RunIntake, files: FolderFiles, run: RepairedRun) -> l
             shown.add(ref.digest)
         elif problem:
             lost.append(f"{path}/files/{name}: {problem}")
-    named = {ref.digest for x in run.text.events for ref in files_of(x.event)}
+    named = {ref.digest for x in run.text.events for ref in kept_contents(x.event)}
     former = named - shown - {ref.digest for ref in area.values()}
     if gone := [digest for digest in former if not _has(intake.reader, digest)]:
         what = "contents of files that it had before are not here"

@@ -42,17 +42,18 @@ class BlobFolder:
         return self.root / digest[:2] / digest
 
     def take_in(self, digest: str, content: bytes) -> None:
-        """Keep a content; call where waiting for the disk is allowed."""
-        self._put(digest, content)
+        """Keep a content; call where waiting for the disk is allowed, in one thread."""
+        self._put(digest, content, ".in")
 
-    def _put(self, digest: str, content: bytes) -> None:
+    def _put(self, digest: str, content: bytes, ending: str = ".new") -> None:
         place = self.place(digest)
         is_new_folder = not place.parent.exists()
         if place.exists():
             sync_folder(place.parent)  # A process may have died before it came to that.
             return
-        # One thread writes here, and what an earlier process left half-written is written over.
-        new = place.with_name(f"{digest}.new")
+        # One thread each writes under such a name (that of ``worker``, and the one that writes the
+        # journal), and what an earlier process left half-written is written over.
+        new = place.with_name(f"{digest}{ending}")
         try:
             make_private_folder(place.parent)
             with open_private(new) as file:

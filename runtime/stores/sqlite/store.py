@@ -173,7 +173,7 @@ class SqliteStore(SqliteReads):
             check_indexes(self._db, path)
             if self._mirror is not None:
                 self.problems = self._mirror.adopt(SqliteIntake(self._db, self.folder))
-            self._writer = SqliteWriter(self._db)
+            self._writer = SqliteWriter(self._db, self.blobs.take_in)
         self._watch = StoreWatch(path, self._lock)
         self.tip, self._depths = self._writer.tip, self._writer.depths
         log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)

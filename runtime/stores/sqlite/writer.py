@@ -7,7 +7,7 @@ kept at hand; here that is written.
 
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -49,8 +49,12 @@ Operation: TypeAlias = Commit | SecretChange
 class SqliteWriter:
     """Applies commits.  After a ``sqlite3.Error`` the writer must not be used again."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, keep: Callable[[str, bytes], None] | None = None
+    ) -> None:
         self._db = db
+        self._keep = keep
+        """Keeps a content by its digest, durably."""
         self._begin()
         select = "SELECT value FROM meta WHERE key = 'projected'"
         self.safe = int((db.execute(select).fetchone() or ("0",))[0])
@@ -126,6 +130,9 @@ class SqliteWriter:
             for operation in batch:
                 if isinstance(operation, Commit):
                     self._ledger.apply(operation)
+                    for delivery in operation.deliveries:
+                        if delivery.contents and delivery.outcome == "accepted":
+                            self._keep_contents(delivery.contents)
                 else:
                     self._change_secret(operation)
             if self.safe != self._safe_written:
@@ -146,6 +153,12 @@ class SqliteWriter:
         self._written.clear()
         self._rows.trim()
         return Applied(self.tip, self.depths, described)
+
+    def _keep_contents(self, contents: Mapping[str, bytes]) -> None:
+        """Before what names them is committed: nothing on record lacks its contents."""
+        assert self._keep is not None
+        for digest, content in contents.items():
+            self._keep(digest, content)
 
     def checkpoint(self) -> None:
         """Move what the log holds into the file, as far as no reader is in the way."""

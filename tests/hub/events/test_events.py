@@ -28,6 +28,7 @@ from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.events import (
     CATALOGUE,
     AgentText,
+    ContentPart,
     InLane,
     SessionMessage,
     ToolCall,
@@ -60,7 +61,7 @@ def catalogue():
     """What the golden file pins: of each tag, and of the parts that events are made of."""
     parts = {
         part.__name__: {"home": "part", "fields": _fields(part)}
-        for part in (Usage, ToolCall, Variable)
+        for part in (Usage, ToolCall, Variable, ContentPart)
     }
     return parts | {
         event.__struct_config__.tag: {

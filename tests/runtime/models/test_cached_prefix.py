@@ -31,6 +31,7 @@ from hubbub.agents.model import (
 from hubbub.agents.turn.request import CONTINUE
 from hubbub.hub.events import AgentStep
 from hubbub.runtime.models.conformance import (
+    CONTENTS,
     CONVERSATION,
     HISTORIES,
     NOTED,
@@ -109,7 +110,9 @@ def test_whatever_a_conversation_holds_its_wire_form_only_grows(
         shown = (*messages, *further)[:end]
         if not shown or (isinstance(shown[-1], AssistantMessage) and not shown[-1].calls):
             shown = (*shown, CONTINUE)
-        asked = ModelRequest(messages=shown, system_notes=tuple(notes), cache="5m")
+        asked = ModelRequest(
+            messages=shown, system_notes=tuple(notes), cache="5m", contents=CONTENTS
+        )
         requests.append(asked)
     for provider in BODIES:
         assert [*breaks(provider, requests)] == []

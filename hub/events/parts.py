@@ -1,0 +1,307 @@
+"""``Image``, ``Document``, ``Audio``: what one shows to a model beside a text.
+
+    Image(data)                 bytes, of a picture that the program has
+    Image.from_file("a.png")    a file of the machine's, read here and now
+    Image.from_url("https://…") an address, which the model's provider reads; nobody else does
+
+What a part is, its first bytes say (``media_types``); a claim that they contradict is refused
+here, where it enters, and so is what is larger than any provider takes.  In events and before a
+model stands a ``ContentPart``, with the digest of the content.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import structs
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events.event import ContentPart, PartKind
+from hubbub.hub.events.media_types import (
+    ALL_TYPES,
+    MAX_BYTES,
+    TYPES,
+    plain_type,
+    type_of_content,
+    type_of_name,
+)
+from hubbub.hub.near_misses import shown
+from hubbub.hub.texts import label_problem
+
+__all__ = [
+    "MAX_PARTS", "Audio", "Document", "GivenParts", "Image", "PartGiven", "ShownPart",
+    "contents_of", "part_problem", "read_parts", "split_said",
+]  # fmt: skip
+
+MAX_PARTS: Final = 100
+"""Parts of one message or result."""
+
+MAX_URL: Final = 8_000
+MAX_PART_NAME: Final = 255
+
+
+class ShownPart:
+    """A part with its content at hand; its ``part`` is what events say of it."""
+
+    __slots__ = ("data", "part")
+
+    kind: ClassVar[PartKind]
+    what: ClassVar[str]
+
+    def __init__(self, data: bytes, media_type: str = "", *, name: str = "") -> None:
+        where = type(self).__name__
+        if not isinstance(data, bytes | bytearray | memoryview):
+            remedy = "; use from_file or from_url" if isinstance(data, str | PathLike) else ""
+            raise BadValue(where, f"expected bytes, not {type(data).__name__}{remedy}")
+        _check_name(where, name)
+        content = bytes(data)
+        found = self._found(content, where)
+        claimed = _claimed(where, media_type)
+        if claimed and claimed != found:
+            raise BadValue(
+                where,
+                f"it holds {found}, not {claimed}; give media_type={found!r}, or leave it out",
+            )
+        self.data: bytes = content
+        self.part = ContentPart(
+            kind=self.kind, media_type=found, name=name, size=len(content),
+            digest=hashlib.sha256(content).hexdigest(),
+        )  # fmt: skip
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str], *, media_type: str = "") -> Self:
+        """A file of this machine, read now; its name is the part's.
+
+        For the embedding program: the path is any that the process can read, so never pass one
+        that a model or a stranger has written.  Raises ``BadValue`` for what is no such file, is
+        too large, or holds something else than its name says, and ``OSError``.
+        """
+        if not isinstance(path, str | PathLike):
+            raise BadValue(cls.__name__, f"expected a path, not {type(path).__name__}")
+        place = Path(fspath(path))
+        name = place.name.encode("utf-8", "replace").decode()[:MAX_PART_NAME]
+        with place.open("rb") as file:
+            data = file.read(MAX_BYTES[cls.kind] + 1)
+            if len(data) > MAX_BYTES[cls.kind]:
+                raise BadValue(shown(str(path)), _too_large(cls.kind, place.stat().st_size))
+        said = type_of_name(name)
+        found = cls._found(data, shown(str(path)))
+        if said and said != found:
+            raise BadValue(
+                shown(str(path)),
+                f"its name says {said}, but it holds {found}; rename it, or pass its bytes",
+            )
+        return cls(data, media_type, name=name)
+
+    @classmethod
+    def from_url(cls, url: str, *, media_type: str = "", name: str = "") -> Self:
+        """What is behind an address; the model's provider reads it, hubbub never does.
+
+        Raises ``BadValue`` for anything but an ``http`` or ``https`` address.
+        """
+        where = f"{cls.__name__}.from_url"
+        if problem := url_problem(url):
+            raise BadValue(where, problem)
+        _check_name(where, name)
+        claimed = _claimed(where, media_type)
+        if claimed and claimed not in TYPES[cls.kind]:
+            raise BadValue(where, f"{claimed} is no type of {cls.what}")
+        made = cls.__new__(cls)
+        made.data = b""
+        made.part = ContentPart(kind=cls.kind, media_type=claimed, name=name, url=url)
+        return made
+
+    @classmethod
+    def _found(cls, content: bytes, where: str) -> str:
+        """The type that the content has; raises ``BadValue`` where it is no such part's."""
+        if not content:
+            raise BadValue(where, "it is empty")
+        if len(content) > MAX_BYTES[cls.kind]:
+            raise BadValue(where, _too_large(cls.kind, len(content)))
+        found = type_of_content(content)
+        if found in TYPES[cls.kind]:
+            return found
+        known = ", ".join(sorted(TYPES[cls.kind]))
+        if found:
+            other = next(x.__name__ for x in _CLASSES.values() if found in TYPES[x.kind])
+            raise BadValue(where, f"it holds {found}, which is no {cls.what}; use {other}")
+        remedy = "convert it, or send it as a file"
+        raise BadValue(where, f"it holds no {cls.what} of a known type ({known}); {remedy}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShownPart) and self.part == other.part
+
+    def __hash__(self) -> int:
+        return hash((self.part.digest, self.part.url))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.part.words}>"
+
+
+class Image(ShownPart):
+    """A picture: PNG, JPEG, GIF or WebP of at most 20 MiB.
+
+    ``media_type`` need not be said; it is found in the ``data``, and refused where that is another.
+    Raises ``BadValue``.
+    """
+
+    __slots__ = ()
+    kind = "image"
+    what = "picture"
+
+
+class Document(ShownPart):
+    """A document: PDF of at most 32 MiB.  Raises ``BadValue``; see ``Image``."""
+
+    __slots__ = ()
+    kind = "document"
+    what = "document"
+
+
+class Audio(ShownPart):
+    """A recording: WAV, MP3, Ogg, FLAC or MP4 of at most 25 MiB.  Raises ``BadValue``; see
+    ``Image``."""
+
+    __slots__ = ()
+    kind = "audio"
+    what = "recording"
+
+
+PartGiven: TypeAlias = Image | Document | Audio | ContentPart
+"""A part as programs say it; a ``ContentPart`` is one that an event has had."""
+
+if TYPE_CHECKING:
+    GivenParts: TypeAlias = Sequence[PartGiven]
+else:  # As they are read back; ``ShownPart`` is never written.
+    GivenParts = tuple[ContentPart, ...]
+
+_CLASSES: Final[Mapping[PartKind, type[ShownPart]]] = {
+    "image": Image, "document": Document, "audio": Audio,
+}  # fmt: skip
+
+
+def read_parts(where: str, parts: object) -> tuple[ContentPart, ...]:
+    """The parts of a message; raises ``BadValue`` for what is none."""
+    if isinstance(parts, ShownPart | ContentPart):
+        parts = (parts,)
+    if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
+        raise BadValue(where, f"expected parts such as Image(data), not {type(parts).__name__}")
+    found: list[ContentPart] = []
+    for each in parts:
+        part = each.part if isinstance(each, ShownPart) else each
+        if not isinstance(part, ContentPart):
+            raise BadValue(where, f"expected Image, Document or Audio, not {type(each).__name__}")
+        if part is each and (problem := part_problem(part)):
+            raise BadValue(where, problem)
+        found.append(part)
+    if len(found) > MAX_PARTS:
+        raise BadValue(where, f"{len(found)} parts; at most {MAX_PARTS} are taken")
+    return tuple(found)
+
+
+def contents_of(parts: object) -> dict[str, bytes]:
+    """The contents that parts bring with them, by digest."""
+    if isinstance(parts, ShownPart):
+        parts = (parts,)
+    return {
+        each.part.digest: each.data
+        for each in (parts if isinstance(parts, list | tuple) else ())
+        if isinstance(each, ShownPart) and each.data
+    }
+
+
+def split_said(said: object) -> tuple[str, tuple[PartGiven, ...]] | None:
+    """The text and the parts of a list of both, or of a part alone; ``None`` where it is neither.
+
+    Texts have a blank line between them.
+    """
+    if isinstance(said, ShownPart | ContentPart):
+        said = (said,)
+    if not isinstance(said, list | tuple):
+        return None
+    parts = tuple([each for each in said if isinstance(each, ShownPart | ContentPart)])
+    texts = [each for each in said if isinstance(each, str)]
+    if not parts or len(parts) + len(texts) != len(said):
+        return None
+    return "\n\n".join(texts), parts  # type: ignore[return-value]
+
+
+def part_problem(part: ContentPart) -> str:
+    """Why a part that somebody has built, or that comes from elsewhere, is none; else empty."""
+    try:
+        structs.asdict(part)
+        if part.kind not in TYPES:
+            return f"its kind is 'image', 'document' or 'audio', not {shown(part.kind)}"
+        if part.url:
+            if part.digest or part.size:
+                return "it has a url or a content, not both"
+            problem = url_problem(part.url)
+        elif len(part.digest) != 64 or part.digest.strip("0123456789abcdef"):
+            return f"it names a content {shown(part.digest)}, which is not a digest"
+        elif part.size.__class__ is not int or not 0 < part.size <= MAX_BYTES[part.kind]:
+            return f"its content has {shown(part.size)} bytes"
+        else:
+            problem = ""
+        wanted = part.media_type or not part.url
+        if wanted and part.media_type not in TYPES[part.kind]:
+            return f"{shown(part.media_type)} is no type of its kind, {part.kind}"
+        return problem or name_problem(part.name)
+    except Exception as error:  # Structs hold whatever they are built with.
+        return f"it is no part ({type(error).__name__})"
+
+
+def url_problem(url: object) -> str:
+    """Why an address is none that a provider could read; empty if it is one."""
+    if problem := label_problem(url):
+        return problem
+    assert isinstance(url, str)
+    if len(url) > MAX_URL:
+        return f"an address has at most {MAX_URL:,} characters; pass bytes"
+    if any(character.isspace() or not character.isprintable() for character in url):
+        return "an address holds no blanks and no control characters; quote them"
+    try:
+        split = urlsplit(url)
+        host = split.hostname
+    except ValueError as error:
+        return f"{shown(url)} is no address: {error}"
+    if split.scheme not in ("http", "https"):
+        scheme = f"not {split.scheme!r}" if split.scheme else "which has none"
+        remedy = "use from_file" if split.scheme in ("", "file") else "pass bytes"
+        return f"expected an http or https address, {scheme}; {remedy}"
+    return "" if host else f"{shown(url)} names no host"
+
+
+def name_problem(name: object) -> str:
+    """Why a part cannot be called so; empty if it can."""
+    if problem := label_problem(name):
+        return problem
+    assert isinstance(name, str)
+    if len(name) > MAX_PART_NAME:
+        return f"a name has at most {MAX_PART_NAME} characters"
+    return "" if name.isprintable() else "a name holds printable characters only"
+
+
+def _too_large(kind: PartKind, size: int) -> str:
+    what, most = _CLASSES[kind].what, MAX_BYTES[kind]
+    return (
+        f"{size:,} bytes; a {what} has at most {most:,} ({most >> 20} MiB): make it smaller, or "
+        "send it as a file"
+    )
+
+
+def _claimed(where: str, media_type: object) -> str:
+    if not isinstance(media_type, str):
+        raise BadValue(where, f"media_type is a text, not {type(media_type).__name__}")
+    plain = plain_type(media_type)
+    if plain and plain not in ALL_TYPES:
+        known = ", ".join(sorted(ALL_TYPES))
+        raise BadValue(where, f"no model takes {shown(media_type)}; known are {known}")
+    return plain
+
+
+def _check_name(where: str, name: object) -> None:
+    if problem := name_problem(name):
+        raise BadValue(where, f"name: {problem}")
