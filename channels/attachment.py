@@ -49,6 +49,7 @@ class Attachment:
         self._rows = [(Patterns(pattern), handler) for pattern, handler in channel.handlers.items()]
         self._release = _reserve(hub, channel.name)
         self._stream = self._subscribe()
+        self._stream.outlive_store()  # A channel may say that the store has failed.
         self._started = anyio.Event()
         self._over = anyio.Event()
         self._scope = anyio.CancelScope()

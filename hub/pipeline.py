@@ -364,6 +364,8 @@ class Pipeline:
 
     def _refused(self, commit: Commit) -> None:
         """The store has not taken a commit: say so where nobody else learns of it."""
+        if self.journal.failure:
+            self.dispatcher.store_failed()
         if self.journal.failure or commit.error in ("conflict", OVERTAKEN):
             return
         about = commit.events[0] if commit.events else commit.deliveries[0].event

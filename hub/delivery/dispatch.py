@@ -89,6 +89,10 @@ class OpenStream(Protocol):
         """End after what is buffered."""
         ...
 
+    def wake(self) -> None:
+        """Look again at what there is."""
+        ...
+
 
 class Dispatcher:
     """Who listens to what, and the one order in which events reach them."""
@@ -148,6 +152,11 @@ class Dispatcher:
         self._runs.clear()
         for stream in tuple(self.streams):
             stream.close()
+
+    def store_failed(self) -> None:
+        """Have every stream tell its reader."""
+        for stream in tuple(self.streams):
+            stream.wake()
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads."""

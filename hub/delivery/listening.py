@@ -98,6 +98,7 @@ class Listeners:
             stream.close()
             raise
         stream.subscription.handler = handler
+        stream.outlive_store()
         return stream.subscription
 
     async def _consume(self, stream: EventStream[Any], handler: Handler) -> None:

@@ -18,7 +18,7 @@ from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.patterns import Patterns
-from hubbub.hub.errors import EventsMissed
+from hubbub.hub.errors import EventsMissed, StoreFailed
 from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.store.cursor import cursor_at, cursor_of, place
@@ -41,9 +41,11 @@ class EventStream(Generic[E]):
     """Events in order, as an async iterator and context manager.
 
     Live from the moment ``subscribe`` returned.  Ends when the hub closes or ``close`` is
-    called, after what is buffered.  A consumer that falls more than ``buffer`` events behind
-    gets one ``HubGap`` in the place of what it missed, or, with ``lossless=True``, reads the
-    missing durable events from the journal.  One consumer at a time.
+    called, after what is buffered.  When the store has failed, reading raises ``StoreFailed`` in
+    the place of what would come; it can be read on after that, and has what is not recorded.  A
+    consumer that falls more than ``buffer`` events behind gets one ``HubGap`` in the place of what
+    it missed, or, with ``lossless=True``, reads the missing durable events from the journal.  One
+    consumer at a time.
 
     A stream of classes (``EventStream[AgentText]``) yields nothing else: it raises
     ``EventsMissed`` in the place of the gap, and can be read on after it.
@@ -66,6 +68,7 @@ class EventStream(Generic[E]):
         "_left_out",
         "_limit",
         "_lossless",
+        "_outlives_store",
         "_position",
         "_reading",
         "_room",
@@ -94,6 +97,8 @@ class EventStream(Generic[E]):
         self._dispatcher = dispatcher
         self._kinds = kinds
         self._inbox = inbox
+        self._outlives_store = inbox is not None
+        """Whether it goes on in silence when the store has failed, or has said so."""
         self._had_message = False
         """Whether a message was yielded last, and not something observed."""
         self._left_out: Collection[type[Event]] = dispatcher.partial
@@ -186,6 +191,14 @@ class EventStream(Generic[E]):
         self._buffer.clear()
         self._dropped = 0
 
+    def outlive_store(self) -> None:
+        """Go on without a word when the store has failed: for who must also hear what follows."""
+        self._outlives_store = True
+
+    def wake(self) -> None:
+        """Have the consumer look again: the store has failed."""
+        self._wake()
+
     def end_after(self, until: Callable[[Event], bool], shown: Patterns | None = None) -> None:
         """Make the first event for which ``until`` is true the last one.
 
@@ -236,6 +249,10 @@ class EventStream(Generic[E]):
                     return self._told(gap)
             else:
                 home.check("anext", _REMEDY)
+                if self._dispatcher.journal.failure and not self._outlives_store:
+                    self._outlives_store = True
+                    journal = self._dispatcher.journal
+                    raise StoreFailed(journal.name, journal.failure)
                 self._waiter = waiter = anyio.Event()
                 if inbox is not None:
                     with inbox.waiting(for_others=self._hears_others):

@@ -79,6 +79,7 @@ def _stream(
     frames: ResponseFrames,
     headers: dict[str, str],
 ) -> ASGIApp:
+    request.hub.check_store()
     attendance = Attendance(request.host, request.leaving, question, frames)
     return StreamedAnswer(attendance, frames.begin(), frames.trouble, headers)
 

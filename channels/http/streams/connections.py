@@ -17,7 +17,7 @@ from hubbub.channels.http.wire.host import Host
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.outermost import start_in
 
-__all__ = ["AsgiMessage", "Connection", "Connections", "Work"]
+__all__ = ["STORE_FAILED", "AsgiMessage", "Connection", "Connections", "Work"]
 
 CUT: Final = "hubbub.cut"
 """The extension of a server whose sending cannot be cancelled: it cuts the connection off."""
@@ -35,6 +35,9 @@ GONE: Final = (ClientGone, OSError, anyio.BrokenResourceError, anyio.ClosedResou
 
 FEW: Final = 100
 """Connections that are written to as soon as there is something."""
+
+STORE_FAILED: Final = "store failed"
+"""The reason of what ends because nothing more can be recorded."""
 
 REST: Final = 0.000_025
 """Seconds that each connection beyond that has the others rest between two writes: about what a
@@ -102,6 +105,8 @@ class Connection:
         written, stalled = self._written, 0.0
         while True:
             await clock.sleep(tick)
+            if host.hub.journal.failure:  # Also where nothing has been written since.
+                self.end(STORE_FAILED)
             if self._written != written:
                 written, stalled = self._written, 0.0
             elif not self._is_writing:

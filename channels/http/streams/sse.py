@@ -16,7 +16,12 @@ import msgspec
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from hubbub.channels.http.streams.connections import AsgiMessage, Connection, Connections
+from hubbub.channels.http.streams.connections import (
+    STORE_FAILED,
+    AsgiMessage,
+    Connection,
+    Connections,
+)
 from hubbub.channels.http.streams.frames import Frames, batches, sse_frame, sse_of
 from hubbub.channels.http.streams.positions import cursor_of_position
 from hubbub.channels.http.streams.wanted import RunWanted, Wanted, WantedEvents, patterns
@@ -102,8 +107,8 @@ class SseWriter:
                 for batch in batches(map(frames.of, events)):
                     await connection.write(_body(batch))
                 await self._connections.rest()
-        except OperatorError:  # The journal cannot be read any more.
-            reason = "store failed"
+        except OperatorError:  # The journal cannot be read or written any more.
+            reason = STORE_FAILED
         reason = connection.reason or reason or self._reason()
         end = sse_frame(END, msgspec.json.encode({"reason": reason}))
         await connection.write(_body(end, more=False))

@@ -77,7 +77,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     after: str | None = None
 
     def listen(self, hub: Hub) -> WantedEvents:
-        """Begin to listen.  Raises what ``hub.subscribe`` raises."""
+        """Begin to listen.  Raises what ``hub.subscribe`` raises, and ``StoreFailed``."""
+        hub.check_store()
         is_one = len(self.run_ids) + len(self.root_run_ids) == 1
         stream = hub.subscribe(
             self.types,
@@ -101,7 +102,8 @@ class RunWanted(Struct, frozen=True, kw_only=True):
     tree: bool = False
 
     def listen(self, hub: Hub) -> WantedEvents:
-        """Begin to listen.  Raises what ``hub.subscribe`` raises."""
+        """Begin to listen.  Raises what ``hub.subscribe`` raises, and ``StoreFailed``."""
+        hub.check_store()
         run_id = self.run_id
 
         def is_end(event: Event) -> bool:

@@ -27,7 +27,13 @@ from hubbub.channels.http.streams.commands import (
     perform,
     read_command,
 )
-from hubbub.channels.http.streams.connections import AsgiMessage, Connection, Connections, Work
+from hubbub.channels.http.streams.connections import (
+    STORE_FAILED,
+    AsgiMessage,
+    Connection,
+    Connections,
+    Work,
+)
 from hubbub.channels.http.streams.frames import Frames, batches, item_of
 from hubbub.channels.http.streams.positions import cursor_of_position, position_of
 from hubbub.channels.http.streams.wanted import Wanted, WantedEvents, patterns
@@ -43,7 +49,7 @@ __all__ = ["SUBPROTOCOL", "EventSocket"]
 
 SUBPROTOCOL: Final = "hubbub.v1"
 
-CODES: Final = {"refused": 1008, "store failed": 1013}
+CODES: Final = {"refused": 1008, STORE_FAILED: 1013}
 """The code of a close by the reason of the end; else it is 1001."""
 
 MAX_FAULTS: Final = 20
@@ -102,6 +108,7 @@ class EventSocket:
         """Hold one connection."""
         if (await receive())["type"] != "websocket.connect":
             return
+        self._host.hub.check_store()
         offered = scope.get("subprotocols", ())
         chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
         await send({"type": "websocket.accept", "subprotocol": chosen, "headers": []})
@@ -271,9 +278,9 @@ class SocketSession:
                     SocketReceipt(id=id, status="accepted", selection=name, cursor=begins_at)
                 )
                 await self._write(name, listening)
-        except OperatorError:  # The journal cannot be read any more.
-            await self._say(SocketEnd(selection=name, reason="store failed"))
-            self.connection.end("store failed")
+        except OperatorError:  # The journal cannot be read or written any more.
+            await self._say(SocketEnd(selection=name, reason=STORE_FAILED))
+            self.connection.end(STORE_FAILED)
         finally:
             del self._selections[name]
             if self._over.is_set() and not self._selections:

@@ -81,7 +81,10 @@ class Following:
         )  # fmt: skip
 
     async def next(self) -> list[bytes] | None:
-        """What is told next, a comment after a while of silence; ``None`` when the hub closes."""
+        """What is told next, a comment after a while of silence; ``None`` when the hub closes.
+
+        Raises ``StoreFailed`` and ``Refused``.
+        """
         teller, stream = self._teller, self._stream
         is_resting = teller.turn.is_resting
         with anyio.move_on_after(QUIET if is_resting else PING) as scope:
@@ -90,6 +93,7 @@ class Following:
             except StopAsyncIteration:
                 return None
         if scope.cancelled_caught:
+            self._hub.check_store()
             return teller.rested() if is_resting else [COMMENT]
         found: list[bytes] = []
         for _ in range(MAX_BATCH):
