@@ -37,6 +37,9 @@ GRACE: Final = 5.0
 """Seconds that streams are given to say that they end."""
 
 
+LAST_WORDS: Final = 0.5
+"""Seconds that the answer to a request takes at most which its server has cancelled."""
+
 ENDING: Final = "hubbub.ending"
 """The extension by which a server of ours calls ``end_streams`` before it ends."""
 
@@ -115,7 +118,7 @@ class HttpApp:
 
     def end_streams(self) -> None:
         """Have every open stream say that it ends, and end; no new one begins.  Idempotent."""
-        self._host.ending.set()
+        self._host.end()
 
     @property
     def is_protected(self) -> bool:
@@ -150,7 +153,13 @@ class HttpApp:
                 raise ClientGone from None
 
         with suppress(ClientGone):
-            refusal = await self._answer(scope, receive, sending)
+            try:
+                refusal = await self._answer(scope, receive, sending)
+            except anyio.get_cancelled_exc_class():  # By a server that does not wait any longer.
+                if not has_begun:
+                    with anyio.move_on_after(LAST_WORDS, shield=True):
+                        await self._refuse(scope, sending, _closed())
+                raise
             # What was begun cannot be taken back: the server cuts it.
             if refusal is not None and not has_begun:
                 await self._refuse(scope, sending, refusal)
@@ -182,7 +191,7 @@ class HttpApp:
     def _check_open(self, route: Route) -> None:
         hub, host = self.hub, self._host
         if hub.is_closed or host.context is None or (route.is_stream and host.ending.is_set()):
-            raise Refusal("closed", "this app is not at work", headers={"retry-after": "1"})
+            raise _closed()
 
     async def _handle(
         self, route: Route, path: dict[str, str], scope: Scope, receive: Receive, send: Send
@@ -194,9 +203,9 @@ class HttpApp:
             check_key(scope)
         body: Any = None
         if isinstance(route.body, Content):
-            body = await read_body(scope, receive, host.limits, most=host.limits.file_bytes)
+            body = await read_body(scope, receive, host, most=host.limits.file_bytes)
         elif route.body is not None:
-            body = await read_json(scope, receive, route.body, host.limits, form=route.form)
+            body = await read_json(scope, receive, route.body, host, form=route.form)
         answer = await route.handler(HttpCall(host, scope, path, query, body))
         await self._send(scope, send, answer)
 
@@ -243,6 +252,10 @@ class HttpApp:
         if self._has_openai and is_openai_path(scope):
             answer = openai_answer(refusal)
         await self._send(scope, send, answer)
+
+
+def _closed() -> Refusal:
+    return Refusal("closed", "this app is not at work", headers={"retry-after": "1"})
 
 
 async def _refuse_socket(scope: Scope, send: Send, refusal: Refusal) -> None:

@@ -73,7 +73,7 @@ class OpenAiRequest:
 
     async def body(self) -> dict[str, Any]:
         """Its body, a JSON object.  Raises ``Refused``, ``Refusal`` and ``ClientGone``."""
-        content = await read_body(self._scope, self.receive, self.host.limits)
+        content = await read_body(self._scope, self.receive, self.host)
         media_type = header_of(self._scope, b"content-type").partition(";")[0].strip().lower()
         if media_type not in ("", "application/json") and not media_type.endswith("+json"):
             raise Refused(415, "Unsupported content type: send application/json.")

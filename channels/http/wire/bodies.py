@@ -8,11 +8,10 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-import anyio
 import msgspec
 from starlette.types import Receive, Scope
 
-from hubbub.channels.http.wire.limits import HttpLimits
+from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import JSON, header_of
 from hubbub.hub.values import Secret
@@ -32,21 +31,27 @@ class ClientGone(Exception):
 
 
 async def read_body(
-    scope: Scope, receive: Receive, limits: HttpLimits, *, most: int | None = None
+    scope: Scope, receive: Receive, host: Host, *, most: int | None = None
 ) -> bytes:
     """The whole body.
 
     Raises ``Refusal`` for one that is too large (also where it is sent in chunks), compressed, or
-    not there in time, and ``ClientGone``.
+    not there in time, or not when the app closes, and ``ClientGone``.
     """
+    limits = host.limits
     most = limits.body_bytes if most is None else most
     if header_of(scope, b"content-encoding") not in ("", "identity"):
         raise Refusal("unsupported-media-type", "send the body as it is, without compression")
     length = header_of(scope, b"content-length")
     if length.isdecimal() and (len(length) > 18 or int(length) > most):
         raise _too_large(most)
-    with anyio.move_on_after(limits.body_seconds):
+    with host.reading():
         return await _whole(receive, most)
+    if host.ending.is_set():
+        raise Refusal(
+            "closed", "the app closes before the body is here",
+            headers={"connection": "close", "retry-after": "1"},
+        )  # fmt: skip
     raise Refusal(
         "slow-body", f"it must be there within {limits.body_seconds:g} s",
         headers={"connection": "close"},
@@ -77,7 +82,7 @@ async def read_json(
     scope: Scope,
     receive: Receive,
     type_: Any,
-    limits: HttpLimits,
+    host: Host,
     *,
     form: Callable[[Mapping[str, str]], Any] | None = None,
 ) -> Any:
@@ -86,7 +91,7 @@ async def read_json(
     ``form`` makes it of the fields of an HTML form.  Raises ``Refusal`` for what is no JSON, does
     not fit, or says that it is something else.
     """
-    body = await read_body(scope, receive, limits)
+    body = await read_body(scope, receive, host)
     media_type = header_of(scope, b"content-type").partition(";")[0].strip().lower()
     if not body and not media_type:
         body, media_type = b"{}", JSON

@@ -1,6 +1,7 @@
 """``Host``: what the endpoints of one app share."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
@@ -16,13 +17,17 @@ SOURCE: Final = "http"
 """The source of everything that is sent, and the name of the channel."""
 
 
+LATE: Final = 1.0
+"""Seconds that a body may take which begins when the app is closing."""
+
+
 class Host:
     """The hub that an app is about, and the app's life.
 
-    ``ending`` is set when the app begins to close: streams then say so and end.
+    ``ending`` is set when the app begins to close: streams then say so and end (``end``).
     """
 
-    __slots__ = ("context", "ending", "hub", "limits")
+    __slots__ = ("_reading", "context", "ending", "hub", "limits")
 
     def __init__(self, hub: Hub, limits: HttpLimits) -> None:
         self.hub = hub
@@ -30,6 +35,25 @@ class Host:
         self.ending = anyio.Event()
         self.context: ChannelContext | None = None
         """The channel at work; ``None`` before the app is entered and after it is left."""
+        self._reading: set[anyio.CancelScope] = set()
+        """Bodies that are still coming."""
+
+    def end(self) -> None:
+        """Begin to close: streams end, and what has not come in whole is not waited for."""
+        self.ending.set()
+        for reading in self._reading:
+            reading.cancel()
+
+    @contextmanager
+    def reading(self) -> Iterator[anyio.CancelScope]:
+        """While a body comes in: for as long as it may take, and until the app begins to close."""
+        seconds = self.limits.body_seconds
+        with anyio.move_on_after(min(seconds, LATE) if self.ending.is_set() else seconds) as scope:
+            self._reading.add(scope)
+            try:
+                yield scope
+            finally:
+                self._reading.discard(scope)
 
     def start(self, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run ``fn(*args)`` beside the requests, until the app is left.

@@ -182,13 +182,17 @@ async def test_a_hub_that_is_closed_and_a_store_that_has_failed_are_unavailable(
 # ── bodies that come in their own way ────────────────────────────────────────────────────────
 
 
-async def driven(app, messages, path="/api/messages", headers=()):
-    """What the app sends to a client that sends these messages and then is silent."""
-    scope = {
+def posted(path, headers=()):
+    return {
         "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
         "query_string": b"", "root_path": "", "scheme": "http", "client": ("127.0.0.1", 9),
         "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers],
     }  # fmt: skip
+
+
+async def driven(app, messages, path="/api/messages", headers=()):
+    """What the app sends to a client that sends these messages and then is silent."""
+    scope = posted(path, headers)
     sent, given = [], iter(messages)
 
     async def receive():
@@ -212,6 +216,46 @@ async def test_a_body_that_does_not_end_is_given_up(ports):
         start, end = await driven(app, [part(b'{"content"')])
         assert start["status"] == 408
         assert json.loads(end["body"])["type"] == "/problems/slow-body"
+
+
+@pytest.mark.spec("W-02")
+@pytest.mark.parametrize("path", ["/api/runs", "/v1/responses", "/threads/p/variables/r"])
+async def test_a_body_that_is_still_coming_when_the_app_closes_is_not_waited_for(ports, path):
+    async with served(ports) as (_, app, _), anyio.create_task_group() as group:
+        sent = []
+
+        async def send():
+            sent.extend(await driven(app, [part(b'{"content"')], path))
+
+        group.start_soon(send)
+        await anyio.sleep(1)
+        app.end_streams()
+        await anyio.sleep(0.1)
+        start, end = sent
+        assert start["status"] == 503
+        assert (b"retry-after", b"1") in start["headers"]
+        assert b"the app closes before the body is here" in end["body"]
+        # One that is sent in one piece is still answered, unless it begins a stream.
+        start, _ = await driven(app, [part(b'{"content": "hi"}', more=False)], path)
+        assert start["status"] in ((503,) if path == "/v1/responses" else (400, 404))
+
+
+@pytest.mark.spec("W-02")
+async def test_a_request_that_its_server_cancels_is_told_that_the_app_closes(ports):
+    async with served(ports) as (_, app, _):
+        with anyio.CancelScope() as scope:
+            sent = []
+
+            async def send(message):
+                sent.append(message)
+
+            async def receive():
+                scope.cancel()
+                return await anyio.sleep_forever()
+
+            await app(posted("/api/runs"), receive, send)
+        assert scope.cancelled_caught
+        assert [x.get("status", 0) for x in sent] == [503, 0]
 
 
 @pytest.mark.spec("W-06")
