@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import Refusal
-from hubbub.channels.http.wire.route import header_of
+from hubbub.channels.http.wire.route import header_of, mount_of
 from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
 from hubbub.hub.values import check_options
@@ -211,7 +211,7 @@ def _cookie_of(scope: Mapping[str, Any]) -> str:
 
 
 def _cookie(scope: Mapping[str, Any], value: str, seconds: int) -> str:
-    path = scope.get("root_path") or "/"
+    path = mount_of(scope) or "/"
     secure = "; Secure" if scope.get("scheme") == "https" else ""
     return f"{COOKIE}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
@@ -242,9 +242,17 @@ def _checked_token(token: object) -> str | None:
 
 
 def _checked_host(host: object) -> str:
-    if not isinstance(host, str) or not host or "/" in host:
-        raise BadValue("hosts", f"expected names such as 'example.org', not {host!r}")
+    if not isinstance(host, str) or not host or not _HOSTS.isdisjoint(host):
+        raise BadValue(
+            "hosts",
+            f"expected names such as 'example.org', not {host!r}; without hosts and with a token "
+            "the server may be asked by any name",
+        )
     return host.lower()
+
+
+_HOSTS: Final = frozenset("/*, \t\r\n")
+"""What is in no name of a host: each is taken as it is, and none stands for several."""
 
 
 def _checked_origin(origin: object) -> str:

@@ -25,7 +25,7 @@ from hubbub.channels.http.wire.bodies import ClientGone, check_key, read_body, r
 from hubbub.channels.http.wire.host import SOURCE, Host
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, Refusal, refusal_of
-from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route
+from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route, mount_of
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
@@ -246,7 +246,7 @@ class HttpApp:
             await _refuse_socket(scope, send, refusal)
             return
         answer = HttpAnswer(
-            status=refusal.status, content=refusal.body, media_type=MEDIA_TYPE,
+            status=refusal.status, content=refusal.body(mount_of(scope)), media_type=MEDIA_TYPE,
             headers=refusal.headers,
         )  # fmt: skip
         if self._has_openai and is_openai_path(scope):
@@ -260,7 +260,8 @@ def _closed() -> Refusal:
 
 async def _refuse_socket(scope: Scope, send: Send, refusal: Refusal) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": refusal.detail[:100]})
+        code = 1013 if refusal.status in (429, 503) else 1008  # "Try again later", or refused.
+        await send({"type": "websocket.close", "code": code, "reason": refusal.detail[:100]})
         return
     headers = [
         (b"content-type", MEDIA_TYPE.encode()),
@@ -269,7 +270,7 @@ async def _refuse_socket(scope: Scope, send: Send, refusal: Refusal) -> None:
     await send(
         {"type": "websocket.http.response.start", "status": refusal.status, "headers": headers}
     )
-    await send({"type": "websocket.http.response.body", "body": refusal.body})
+    await send({"type": "websocket.http.response.body", "body": refusal.body(mount_of(scope))})
 
 
 async def _live(receive: Receive, send: Send) -> None:

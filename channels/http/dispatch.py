@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from hubbub.channels.http.wire.problems import Refusal
-from hubbub.channels.http.wire.route import Route
+from hubbub.channels.http.wire.route import Route, mount_of
 
 __all__ = ["Paths"]
 
@@ -61,10 +61,16 @@ class Paths:
         parts = _parts_of(scope)
         found = _walk(self._root, parts, 0, ())
         if found is None:
-            raise Refusal("not-found", "no such path; /api/openapi.json lists what there is")
+            listed = f"{mount_of(scope)}/api/openapi.json"
+            raise Refusal("not-found", f"no such path; {listed} lists what there is")
         node, values = found
         method = "WEBSOCKET" if scope["type"] == "websocket" else scope["method"]
         row = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
+        if row is None and method == "GET" and "WEBSOCKET" in node.routes:
+            raise Refusal(
+                "upgrade-required", "only a WebSocket is served here",
+                headers={"upgrade": "websocket"},
+            )  # fmt: skip
         if row is None:
             allowed = ", ".join(sorted(node.routes.keys() - {"WEBSOCKET"})) or "GET"
             raise Refusal("method-not-allowed", f"use {allowed}", headers={"allow": allowed})

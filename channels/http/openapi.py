@@ -20,7 +20,7 @@ import msgspec
 from hubbub.channels.http.wire.bodies import FORM, MAX_KEY
 from hubbub.channels.http.wire.problem_kinds import KINDS
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, ProblemDetails, Refusal
-from hubbub.channels.http.wire.route import JSON, Content, HttpAnswer, HttpCall, Route
+from hubbub.channels.http.wire.route import JSON, Content, HttpAnswer, HttpCall, Route, mount_of
 from hubbub.hub.values import Secret
 
 __all__ = ["document", "document_routes"]
@@ -70,8 +70,8 @@ def document_routes(table: Callable[[], Sequence[Route]], *, has_token: bool) ->
     """The routes of the document itself, and of what is said of each kind of problem."""
 
     async def show(call: HttpCall) -> HttpAnswer:
-        mounted = call.scope.get("root_path", "")
-        made = document(table(), version=_version(), has_token=has_token, server=mounted)
+        mount = mount_of(call.scope)
+        made = document(table(), version=_version(), has_token=has_token, server=mount)
         return HttpAnswer(content=made)
 
     return (
@@ -92,7 +92,7 @@ async def _show_kind(call: HttpCall) -> HttpAnswer:
     kind = call.path["kind"]
     if kind not in KINDS:
         raise Refusal("not-found", "there is no such kind of problem")
-    return HttpAnswer(content=Refusal(kind, KINDS[kind].meaning).details)
+    return HttpAnswer(content=Refusal(kind, KINDS[kind].meaning).details(mount_of(call.scope)))
 
 
 @cache

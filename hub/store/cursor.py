@@ -47,15 +47,19 @@ async def place(journal: Journal, cursor: str) -> int | None:
         return 0
     if cursor.startswith(journal.name + "@"):
         text = cursor[len(journal.name) + 1 :]
-        position = int(text) if text.isdecimal() and len(text) < 20 else -1
+        position = int(text) if _is_number(text) and len(text) < 20 else -1
         return position if 0 <= position <= journal.tip else None
     if not cursor.startswith(journal.name + "|"):
         return None
     run_id, _, rest = cursor[len(journal.name) + 1 :].rpartition("/")[0].rpartition("/")
     seq = cursor.rpartition("/")[2]
-    if not rest or not seq.isdecimal() or len(seq) > 18:
+    if not rest or not _is_number(seq) or len(seq) > 18:
         return None
     return await journal.position(run_id, rest, int(seq))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 async def read_all(

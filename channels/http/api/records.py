@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from hubbub.channels.http.streams.wanted import patterns
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.hub.events import Event
@@ -36,7 +37,7 @@ async def list_records(call: HttpCall) -> HttpAnswer:
     hub, query, run_id = call.hub, call.query, call.path["run_id"]
     if await hub.journal.info(run_id) is None:
         raise Refusal("unknown-run", "there is no such run")
-    types = tuple(part.strip() for part in query.types.split(","))
+    types = patterns((query.types,))
     events = await hub.read(run_id, after=query.after, types=types, limit=query.limit)
     last = hub.cursor(events[-1]) if events else query.after or "start"
     records = b",".join(_record(hub, event) for event in events)

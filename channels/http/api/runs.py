@@ -36,7 +36,7 @@ class ReportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class StateQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """After which record of the run's own lane; by default after the last one."""
 
-    record: Annotated[int, Meta(ge=0)] | None = None
+    record: Annotated[int, Meta(ge=0, le=10**15)] | None = None
 
 
 class OpenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,9 +94,6 @@ async def open_run(call: HttpCall) -> HttpAnswer:
         history=body.history or None, tools=_tools(body.tools) or None,
         request=call.request("runs"),
     )  # fmt: skip
-    await receipt
-    if receipt.reason.startswith("no agent named"):
-        raise Refusal("unknown-agent", receipt.reason)
     return await answer_of(receipt)
 
 

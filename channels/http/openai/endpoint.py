@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hubbub.channels.http.openai.answers.refusals import JsonAnswer, Refused, refused_of
 from hubbub.channels.http.openai.leaving import Leaving
-from hubbub.channels.http.wire.bodies import read_body
+from hubbub.channels.http.wire.bodies import json_problem, read_body
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import HttpAnswer, header_of
@@ -80,9 +80,10 @@ class OpenAiRequest:
         try:
             found = msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            problem = json_problem(error, content)
             raise Refused(
-                400, f"We could not parse the JSON body of your request ({error}).",
-            ) from None  # fmt: skip
+                400, f"We could not parse the JSON body of your request ({problem})."
+            ) from None
         if not isinstance(found, dict):
             raise Refused(400, "The body of the request must be a JSON object.")
         return found

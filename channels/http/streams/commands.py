@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 from msgspec import Struct
 
+from hubbub.channels.http.wire.bodies import json_problem
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.hub.errors import BadValue
@@ -22,6 +23,7 @@ from hubbub.hub.values import encode_value
 
 __all__ = [
     "HubCommand", "SocketCommand", "Subscribe", "Unsubscribe", "perform", "read_command",
+    "unknown_to",
 ]  # fmt: skip
 
 MAX_ID: Final = 200
@@ -185,7 +187,7 @@ def read_command(text: str) -> tuple[str | None, SocketCommand | Refusal]:
     try:
         command: SocketCommand = _commands.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return _id_in(text), Refusal("invalid-request", f"the command: {error}")
+        return _id_in(text), Refusal("invalid-request", f"the command: {json_problem(error, text)}")
     if not 0 < len(command.id) <= MAX_ID:
         return None, Refusal("invalid-request", f"id: 1 to {MAX_ID} characters")
     return command.id, command
@@ -224,6 +226,17 @@ def perform(hub: Hub, command: HubCommand) -> Receipt:
             return hub.terminate(command.run_id, command.reason)
         case _:
             assert_never(command)
+
+
+def unknown_to(command: HubCommand) -> str:
+    """The kind of problem that it is, if nobody is found by the address of a command."""
+    match command:
+        case ReplyPrompt() | ApproveCall() | DenyPrompt():
+            return "unknown-prompt"
+        case SendMessage() if not command.run_id:
+            return "unknown-agent" if command.agent else "unknown-conversation"
+        case _:
+            return "unknown-run"
 
 
 def _open(hub: Hub, command: OpenRun) -> Receipt:

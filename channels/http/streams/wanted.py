@@ -13,6 +13,8 @@ from typing import Self, TypeAlias
 from msgspec import Struct
 
 from hubbub.channels.http.streams.positions import position_of
+from hubbub.channels.http.wire.problems import Refusal
+from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentComplete, AgentStart, Event, HubGap
@@ -24,8 +26,14 @@ Shows: TypeAlias = Callable[[Event], bool]
 
 
 def patterns(types: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of a list, each of which may be a list with commas; none: everything."""
+    """The patterns of a list, each of which may be a list with commas; none: everything.
+
+    Raises ``Refusal`` for one that would be the library's and that no event can have, and
+    ``BadPattern`` for what is none.
+    """
     found = tuple(part.strip() for each in types for part in each.split(",") if part.strip())
+    for part in Patterns(found or "*").unmatched:
+        raise Refusal("invalid-value", f"types: no event has a type such as {part[:200]!r}")
     return found or ("*",)
 
 

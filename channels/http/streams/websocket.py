@@ -26,6 +26,7 @@ from hubbub.channels.http.streams.commands import (
     Unsubscribe,
     perform,
     read_command,
+    unknown_to,
 )
 from hubbub.channels.http.streams.connections import (
     STORE_FAILED,
@@ -40,6 +41,7 @@ from hubbub.channels.http.streams.wanted import Wanted, WantedEvents, patterns
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import ProblemDetails, Refusal, refusal_of
 from hubbub.channels.http.wire.receipts import refusal_of_receipt
+from hubbub.channels.http.wire.route import mount_of
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of
@@ -112,7 +114,9 @@ class EventSocket:
         offered = scope.get("subprotocols", ())
         chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
         await send({"type": "websocket.accept", "subprotocol": chosen, "headers": []})
-        session = SocketSession(self._host, self._frames, send, receive, self._connections.rest)
+        session = SocketSession(
+            self._host, self._frames, send, receive, self._connections.rest, mount_of(scope)
+        )
         try:
             await self._connections.serve(
                 scope, session.connection, session.work, session.listen, PING
@@ -125,9 +129,16 @@ class SocketSession:
     """One client's commands and selections."""
 
     def __init__(
-        self, host: Host, frames: Frames, send: Send, receive: Receive, rest: Work
+        self,
+        host: Host,
+        frames: Frames,
+        send: Send,
+        receive: Receive,
+        rest: Work,
+        mount: str,
     ) -> None:
         self._rest = rest
+        self._mount = mount
         self.connection = Connection(send, self._end)
         self._host = host
         self._hub = host.hub
@@ -187,17 +198,19 @@ class SocketSession:
                 await self._refuse(command_id, command)
             elif not self._turns.take():
                 rate = self._host.limits.command_rate
-                await self._refuse(
-                    command_id, Refusal("too-many-requests", f"at most {rate:,} a second")
-                )
+                refusal = Refusal("too-many-requests", f"at most {rate:,} a second")
+                await self._say_refused(command_id, refusal)  # It is told to wait, and no fault.
             else:
                 await self._obey(command)
 
     async def _refuse(self, id: str | None, refusal: Refusal) -> None:
         self._faults += 1
-        await self._say(SocketError(id=id, problem=refusal.details))
+        await self._say_refused(id, refusal)
         if self._faults >= MAX_FAULTS:
             self.connection.end("refused")
+
+    async def _say_refused(self, id: str | None, refusal: Refusal) -> None:
+        await self._say(SocketError(id=id, problem=refusal.details(self._mount)))
 
     async def _obey(self, command: SocketCommand) -> None:
         try:
@@ -223,23 +236,27 @@ class SocketSession:
     async def _perform(self, command: HubCommand) -> None:
         receipt = perform(self._hub, command)
         if receipt.status != "pending":
-            await self._acknowledge(command.id, receipt)
+            await self._acknowledge(command, receipt)
             return
         await self._waiting.acquire()
-        self.connection.start(self._await(command.id, receipt))
+        self.connection.start(self._await(command, receipt))
 
-    async def _await(self, id: str, receipt: Receipt) -> None:
+    async def _await(self, command: HubCommand, receipt: Receipt) -> None:
         try:
             await receipt
         finally:
             self._waiting.release()
-        await self._acknowledge(id, receipt)
+        await self._acknowledge(command, receipt)
 
-    async def _acknowledge(self, id: str, receipt: Receipt) -> None:
-        problem = refusal_of_receipt(receipt).details if receipt.rejected else None
+    async def _acknowledge(self, command: HubCommand, receipt: Receipt) -> None:
+        problem = None
+        if receipt.rejected:
+            refusal = refusal_of_receipt(receipt, unknown=unknown_to(command))
+            problem = refusal.details(self._mount)
         await self._say(
             SocketReceipt(
-                id=id, status=receipt.status, run_id=receipt.run_id, run_ids=receipt.run_ids,
+                id=command.id, status=receipt.status,
+                run_id=receipt.run_id, run_ids=receipt.run_ids,
                 cursor=position_of(receipt.cursor), created=receipt.created, problem=problem,
             )
         )  # fmt: skip

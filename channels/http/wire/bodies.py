@@ -16,7 +16,10 @@ from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import JSON, header_of
 from hubbub.hub.values import Secret
 
-__all__ = ["FORM", "MAX_KEY", "ClientGone", "check_key", "read_body", "read_json", "read_query"]
+__all__ = [
+    "FORM", "MAX_KEY", "ClientGone", "check_key", "json_problem", "read_body", "read_json",
+    "read_query",
+]  # fmt: skip
 
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -102,7 +105,16 @@ async def read_json(
             raise Refusal("unsupported-media-type", f"send {JSON}")
         return _decoder(type_).decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Refusal("invalid-request", f"the body: {error}") from None
+        raise Refusal("invalid-request", f"the body: {json_problem(error, body)}") from None
+
+
+def json_problem(error: Exception, text: bytes | str) -> str:
+    """What is wrong with a text as JSON; the decoder's words do not tell some things apart."""
+    if not text.strip():
+        return "it is empty; JSON is expected"
+    if isinstance(error, msgspec.DecodeError) and str(error) == "Input data was truncated":
+        return "the JSON ends too early, or a text in it has half of a surrogate pair"
+    return str(error)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from hubbub.hub.errors import BadValue
 from hubbub.hub.values import check_counts, check_seconds
 
 __all__ = ["HttpLimits"]
@@ -53,3 +54,6 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
         check_seconds("body_seconds", self.body_seconds)
         check_seconds("ping_seconds", self.ping_seconds)
         check_seconds("stall_seconds", self.stall_seconds)
+        for name in ("body_seconds", "ping_seconds", "stall_seconds"):
+            if not getattr(self, name) > 0:
+                raise BadValue(name, "expected more than 0 seconds")

@@ -134,6 +134,9 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
     "unsupported-media-type": ProblemKind(
         415, "A body of this type is not read", "Send the documented type, without compression."
     ),
+    "upgrade-required": ProblemKind(
+        426, "A WebSocket is expected here", "Ask for an upgrade: this path serves WebSockets only."
+    ),
     "inbox-full": ProblemKind(
         429,
         "The run's inbox is full",

@@ -2,7 +2,8 @@
 
     a handler raises ──► ``refusal_of`` ──► Refusal(kind, detail) ──► application/problem+json
 
-A problem's ``type`` is ``/problems/KIND``, and its status that of its kind (``problem_kinds``).
+A problem's ``type`` is ``/problems/KIND`` below where the app is mounted, and its status that of
+its kind (``problem_kinds``).
 """
 
 from collections.abc import Mapping
@@ -70,19 +71,17 @@ class Refusal(CallerError):
         """The status of the answer."""
         return KINDS[self.kind].status
 
-    @property
-    def details(self) -> ProblemDetails:
-        """What is answered."""
+    def details(self, mount: str = "") -> ProblemDetails:
+        """What is answered by an app that is mounted there (``mount_of``)."""
         found = KINDS[self.kind]
         return ProblemDetails(
-            type=f"/problems/{self.kind}", title=found.title, status=found.status,
+            type=f"{mount}/problems/{self.kind}", title=found.title, status=found.status,
             detail=self.detail, **self.more,
         )  # fmt: skip
 
-    @property
-    def body(self) -> bytes:
+    def body(self, mount: str = "") -> bytes:
         """What is answered, as JSON."""
-        return msgspec.json.encode(self.details)
+        return msgspec.json.encode(self.details(mount))
 
 
 _OF_VARIABLES: Final = {

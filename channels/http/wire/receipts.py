@@ -72,6 +72,8 @@ def refusal_of_receipt(receipt: Receipt, *, unknown: str = "unknown-run") -> Ref
     """What a rejected receipt is as a problem."""
     if receipt.failed_store:
         return Refusal("store-failed", receipt.reason)
+    if receipt.reason.startswith("no agent named"):
+        return Refusal("unknown-agent", receipt.reason)
     kind = _KINDS.get(receipt.reason, "refused")
     more: dict[str, Any] = {}
     if kind == "unknown-run":

@@ -6,6 +6,7 @@ from, and what the tests go through.
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +17,7 @@ from hubbub.channels.http.wire.request_keys import request_key
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import RequestKey
 
-__all__ = ["JSON", "Content", "Handler", "HttpAnswer", "HttpCall", "Route", "header_of"]
+__all__ = ["JSON", "Content", "Handler", "HttpAnswer", "HttpCall", "Route", "header_of", "mount_of"]
 
 JSON: Final = "application/json"
 
@@ -28,6 +29,15 @@ def header_of(scope: Mapping[str, Any], name: bytes) -> str:
             found: str = value.decode("latin-1")
             return found
     return ""
+
+
+def mount_of(scope: Mapping[str, Any]) -> str:
+    """Where the app is mounted, as in a URL; empty at the root."""
+    return quote(scope.get("root_path", "").rstrip("/"), safe=_IN_PATHS)
+
+
+_IN_PATHS: Final = "/-._~!$&'()*+,=:@"
+"""What a path has as it is; ``;`` would end it in a cookie."""
 
 
 class HttpCall:

@@ -203,7 +203,11 @@ class AgentTurn:
             status = "cancelled"
         elif end.outcome in ("failed", "timed_out"):
             status = "failed"
-        self._end(status, end.at, "" if status == "completed" else end.reason or end.outcome)
+        why = "" if status == "completed" else end.reason or end.outcome
+        if end.outcome == "failed":
+            # The reason is the operator's: it may name a provider's address, or a variable.
+            why = f"the agent failed; the record of run {self._question.run_id} says why"
+        self._end(status, end.at, why)
 
     def _end(self, status: TurnStatus, at: int, why: str = "") -> None:
         self.status, self.ended_at, self.why = status, at, why
