@@ -212,7 +212,7 @@ def test_the_installed_command_is_this_one() -> None:
         (["demo", "empty"], 1, "no document was read in empty; name a folder"),
         (["demo", "pictures"], 1, "no document was read in pictures; name a folder"),
         (["demo", "texts", "--record", "missing/a.svg"], 2, "missing/a.svg: No such file"),
-        (["chat", "--model", "nobody:x"], 2, "anthropic:NAME or openai:NAME"),
+        (["chat", "--model", "nobody:x"], 2, "anthropic:NAME, openai:NAME"),
         (["chat", "--model", "openai:"], 2, "the name is missing"),
         (["chat", "--model", "openai:x@nowhere"], 2, "http://"),
         (["chat", "--model", "openai:x"], 2, "set OPENAI_API_KEY in the environment"),

@@ -124,6 +124,12 @@ class Catalog:
 
         return settings_problems(model, settings, self._models, self._environ)
 
+    def lacking(self, choice: ModelChoice) -> Iterable[str]:
+        """What is wrong with a model and its settings; nothing of a model that is none."""
+        if choice.settings is None or self.model_problem(choice.model):
+            return ()  # Said when it is asked.
+        return self.settings_problems(choice.model, choice.settings)
+
     def prepare(self, used: Iterable[tuple[str | Model, ...]]) -> None:
         """Make the models that will be used, of each list at least one.
 

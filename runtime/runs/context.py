@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model_choice import ModelSpec
+from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import BadValue, RunEnded
 from hubbub.hub.events import AgentStatus, AgentText
 from hubbub.hub.receipt import Receipt
@@ -292,10 +293,12 @@ class RunContext:
         tools: Iterable[Tool[..., Any]] = (),
         parallel_tool_calls: bool = False,
         max_steps: int | None = None,
+        settings: ModelSettings | None = None,
     ) -> "ModelSession":
-        """A conversation of this agent with a model.
+        """A conversation of this agent with a model, or with several as a prompt has them.
 
-        Its tools cannot be such that a person must approve, nor external ones: ``BadValue``.
+        Its tools cannot be such that a person must approve, nor external ones, and its model must
+        have what ``settings`` say: ``BadValue``.
 
         It lives as long as the execution: executed again after a crash, the code begins its
         conversations again, and their steps count on.  One whose result must not be asked for
@@ -316,6 +319,7 @@ class RunContext:
             tools=check_options("tools", tools),
             parallel_tool_calls=parallel_tool_calls,
             max_steps=max_steps,
+            settings=settings,
         )
 
 

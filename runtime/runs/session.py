@@ -19,9 +19,10 @@ from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.mcp_server import McpServer
-from hubbub.agents.model_choice import ModelSpec
+from hubbub.agents.model_choice import ModelSpec, named
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.settings import ModelSettings
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Origin, Thread
 from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, decide
@@ -59,6 +60,7 @@ class ModelSession:
         tools: tuple[Tool[..., Any], ...],
         parallel_tool_calls: bool,
         max_steps: int | None,
+        settings: ModelSettings | None = None,
     ) -> None:
         if asking := [each.name for each in tools if isinstance(each, Tool) and each.asks]:
             remedy = "ask with ctx.ask, or give the tool to an agent and spawn that"
@@ -70,8 +72,11 @@ class ModelSession:
             raise BadValue("tools", f"{', '.join(servers)}: a server is an agent's; {remedy}")
         prompt = PromptDefinition(
             name=_NAME, prompt=system, model=model, tools=tools,
-            parallel_tool_calls=parallel_tool_calls,
+            parallel_tool_calls=parallel_tool_calls, settings=settings,
         )  # fmt: skip
+        for each in prompt.choices if settings is not None else ():
+            for problem in run.services.catalog.lacking(each):
+                raise BadValue("settings", f"{named(each.model)}: {problem}")
         side = SideConfig(prompt=prompt, max_steps=max_steps)
         self.definitions = Definitions([AgentDefinition(name=_NAME, side_a=side)])
         self.side: ActiveSide = self.definitions.side(_NAME)

@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[Callable[[], AgentDefinition], str]] = {
     ),
     "provider with a slash": (lambda: one(model="openai/gpt"), "did you mean 'openai:gpt'?"),
     "registered model": (lambda: one(model="scriptd"), "did you mean 'scripted'?"),
-    "bare model": (lambda: one(model="gpt"), "write anthropic:NAME or openai:NAME"),
+    "bare model": (lambda: one(model="gpt"), "write anthropic:NAME, openai:NAME"),
     "no name": (lambda: one(model="openai:"), "the name is missing"),
     "no URL": (lambda: one(model="openai:m@nowhere"), "after '@' comes http://"),
     "a password": (lambda: one(model="opena:m@http://a:planted@b/v1"), "did you mean 'openai:m@…'"),

@@ -44,6 +44,22 @@ class Node:
         assert done.returncode == 0, f"{script.name}: {done.stdout}\n{done.stderr}"
         return json.loads(done.stdout.splitlines()[-1])
 
+    @contextmanager
+    def serving(self, script: Path) -> Iterator[str]:
+        """The first line that ``script`` prints; it runs until its input is closed."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as own:
+            command = [str(_node_path()), shutil.copy(script, own)]
+            pipe = subprocess.PIPE
+            with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+                assert process.stdout is not None
+                try:
+                    yield process.stdout.readline().strip()
+                finally:
+                    try:
+                        process.communicate(timeout=10)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+
     def command(
         self, package: str, *args: str, seconds: float = 120, **environ: str
     ) -> "subprocess.CompletedProcess[str]":

@@ -52,4 +52,6 @@ class _RecordedContext(RunContext):
             each if each.name in self._real_tools else recorded_tool(each, self._replies)
             for each in tools
         ]
-        return super().session(model=RecordedModel(self._replies), tools=answering, **options)
+        count = len(model) if isinstance(model, list | tuple) else 1
+        recorded = [RecordedModel(self._replies)] * count
+        return super().session(model=recorded, tools=answering, **options)

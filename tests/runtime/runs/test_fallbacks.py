@@ -17,15 +17,17 @@ from hubbub import (
     ModelRequest,
     ModelSettings,
     PromptDefinition,
+    RunContext,
     Runtime,
     SideConfig,
     Skill,
+    agent,
     tool,
 )
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY
 from hubbub.hub import events as e
-from hubbub.hub.errors import DefinitionError, MissingKey
+from hubbub.hub.errors import BadValue, DefinitionError, MissingKey
 from hubbub.hub.events import Event
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
@@ -237,6 +239,32 @@ def test_what_an_entry_lacks_is_refused_with_its_place() -> None:
     Runtime([Agent("a", "x", model=fitting, settings=seeded)], store="memory", environ={})
     with pytest.raises(DefinitionError, match=r"prompt.model\[1\]: .*did you mean 'openai:x'"):
         Runtime([Agent("a", "x", model=[listed[0], "opnai:x"])], store="memory", environ={})
+
+
+@pytest.mark.spec("L-07")
+async def test_a_conversation_in_code_may_have_settings_and_several_models() -> None:
+    desk, seen = Desk(), list[Any]()
+
+    def answer(request: ModelRequest) -> str:
+        seen.append(request.settings)
+        return "yes"
+
+    told = ModelSettings(seed=7)
+
+    @agent("code")
+    async def code(input: str, ctx: RunContext) -> str:
+        with pytest.raises(BadValue, match="anthropic:claude-x: seed: Anthropic has none"):
+            ctx.session(model="anthropic:claude-x", settings=told)
+        models = [desk.model("one", DOWN), FunctionModel(answer)]
+        async with ctx.session(model=models, settings=told) as session:
+            await session.send("Hello?")
+            async for _ in session.receive():
+                pass
+            return session.text
+
+    async with Runtime([code], store="memory") as rt:
+        assert (await rt.run("code", "go")).output == "yes"
+    assert (desk.asked, seen) == (["one"], [told])
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────
