@@ -73,7 +73,7 @@ TEXTS = frozenset((
 
 OTHERS = frozenset((
     "args", "buffer", "enders", "event", "fn", "given", "handler", "idle_timeout", "is_error",
-    "is_new", "kwargs", "limit", "lossless", "max_steps", "number", "once", "owner",
+    "is_new", "kwargs", "limit", "lossless", "max_steps", "number", "settings", "once", "owner",
     "parallel_tool_calls", "partial", "result", "run_ids", "schema", "timeout", "tools", "type",
     "until",
 ))  # fmt: skip

@@ -4,7 +4,8 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 
 * the results of an assistant turn's calls come first in the user turn that follows;
 * thinking goes back with the turns that have calls, signed blocks only: Anthropic asks for it
-  there, ignores it elsewhere, and refuses what another provider thought;
+  there, ignores it elsewhere, and refuses what another provider thought; with every turn to models
+  that bind a thought to what was before it (``settings``);
 * a system note within the conversation is user text between ``<system>`` tags;
 * notes are text blocks behind what they belong to, a message or a result, of which the latter is
   a plain string without them; those of the system stand behind all messages, between the same tags;
@@ -33,6 +34,7 @@ from hubbub.agents.model import (
     ModelReply,
     ModelRequest,
     OnDelta,
+    Thinking,
     UserMessage,
 )
 from hubbub.agents.settings import ModelSettings
@@ -43,6 +45,8 @@ from hubbub.runtime.models.anthropic.cache import has_marks, mark_cache
 from hubbub.runtime.models.anthropic.parts import part_blocks
 from hubbub.runtime.models.anthropic.provider import ANTHROPIC
 from hubbub.runtime.models.anthropic.settings import (
+    BETA,
+    binds,
     default_tokens,
     settings_fields,
     settings_problems,
@@ -94,7 +98,8 @@ class AnthropicModel:
             f"anthropic:{name}",
             f"{url}/v1/messages",
             key_variable=ANTHROPIC.key_variable,
-            headers={"anthropic-version": API_VERSION},
+            headers={"anthropic-version": API_VERSION}
+            | ({"anthropic-beta": BETA} if binds(name) else {}),
             secret_headers=secret_headers,
             idle_timeout=idle_timeout,
         )
@@ -134,7 +139,7 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
         "model": model,
         "max_tokens": max_tokens,
         "stream": True,
-        "messages": _messages(request),
+        "messages": _messages(request, model),
     }
     if request.system.strip():
         body["system"] = request.system
@@ -148,8 +153,8 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
         mark_cache(body, request.cache)
     # The last message is the user's, always.
     body["messages"][-1]["content"].extend(_text_blocks(map(_tagged, request.system_notes)))
-    if request.settings is not None:
-        body |= settings_fields(request.settings, model, max_tokens)
+    body |= settings_fields(request.settings, model, max_tokens)
+    if "thinking" in body:
         _check_thinking(body)
     for name, value in request.options.items():
         if value is None:
@@ -187,11 +192,17 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any]:
     return choice
 
 
-def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+def _messages(request: ModelRequest, model: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
+    told = request.settings
+    # Of what is bound to all before it, either everything goes back, or nothing.
+    is_off = told is not None and told.thinking == "off"
+    whole = binds(model) and not is_off
     for turn in conversation(request.messages):
         if isinstance(turn, AssistantMessage):
-            messages.append({"role": "assistant", "content": _assistant_blocks(turn)})
+            thoughts = () if binds(model) and is_off else turn.thinking
+            blocks = _assistant_blocks(turn, thoughts if whole or turn.calls else ())
+            messages.append({"role": "assistant", "content": blocks})
             if turn.calls:
                 blocks = _result_blocks(turn, request.contents)
                 messages.append({"role": "user", "content": blocks})
@@ -219,9 +230,9 @@ def _tagged(text: str) -> str:
     return f"<system>\n{text}\n</system>" if text.strip() else ""
 
 
-def _assistant_blocks(turn: AssistantMessage) -> list[dict[str, Any]]:
+def _assistant_blocks(turn: AssistantMessage, thoughts: Iterable[Thinking]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
-    for each in turn.thinking if turn.calls else ():
+    for each in thoughts:
         if each.redacted:
             blocks.append({"type": "redacted_thinking", "data": each.redacted})
         elif is_bare(each):

@@ -3,7 +3,8 @@
     temperature, top_p      as they are; gone since Opus 4.7, and no temperature while it thinks
     max_tokens              as it is; required, so a family has a default (``default_tokens``)
     stop                    stop_sequences
-    thinking "off"          {"type": "disabled"}
+    thinking "off"          nothing where it is off anyway; {"type": "disabled"}; Sonnet 5.5 has
+                            "between_tools"; Opus 5.5, Fable and Mythos always think
     thinking, a level       {"type": "adaptive"} with output_config.effort; before Opus 4.6 a budget
     thinking, a budget      {"type": "enabled", "budget_tokens": …}; gone since Opus 4.7
     service_tier            "auto" or "standard_only"
@@ -12,6 +13,11 @@
 A family is read from a model's name; one that is unknown here counts as the newest if it is a
 Claude, and as of the oldest that thinks if it is another maker's behind this interface, where
 budgets are the form that is understood.  As of November 2026.
+
+Since Fable 5.1 a thought is bound to what was said before it, all thoughts included: Anthropic
+refuses a request in which that has changed, as it does by a list of children, by a summary, by
+another model.  These families are asked to leave such thoughts out instead (``BINDING``), and get
+every thought back, not only those of turns with calls.
 """
 
 import re
@@ -19,11 +25,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hubbub.agents.settings import ModelSettings
 
-__all__ = ["default_tokens", "settings_fields", "settings_problems"]
+__all__ = ["BETA", "binds", "default_tokens", "settings_fields", "settings_problems"]
 
+BETA: Final = "thinking-binding-controls-2026-08-01"
+"""The value of ``anthropic-beta`` that ``BINDING`` needs."""
+BINDING: Final = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 MIN_BUDGET: Final = 1024
 MIN_TOP_P: Final = 0.95
 """The least while it thinks."""
@@ -48,9 +58,15 @@ class _Family(Struct, frozen=True, kw_only=True):
     efforts: Mapping[str, str] = {}
     """The provider's word for a level; none, where levels are budgets."""
     thinks: bool = True
+    off: str | None = ""
+    """The type of ``thinking`` that turns it off; empty: it is off, ``None``: it cannot be."""
+    binds: bool = False
+    """Whether its thoughts are bound to what was before them."""
 
 
 _EFFORTS: Final = {"minimal": "low"} | {x: x for x in ("low", "medium", "high", "xhigh", "max")}
+
+_NEW: Final = _Family(efforts=_EFFORTS, samples=False, has_budgets=False)
 
 _FAMILIES: Final = (
     (r"claude-(2|instant|3-(opus|sonnet|haiku))", _Family(tokens=4096, thinks=False)),
@@ -58,7 +74,12 @@ _FAMILIES: Final = (
     # Up to 4.5: neither a further digit nor another minor version follows, but a date may.
     (r"claude-(3-7|4-|(opus|sonnet|haiku)-4(-[015])?(?!\d|-\d{1,2}(?!\d)))", _Family()),
     (r"claude-(opus|sonnet)-4-6", _Family(efforts=_EFFORTS | {"xhigh": "high"})),
-    (r"claude", _Family(efforts=_EFFORTS, samples=False, has_budgets=False)),
+    (r"claude-opus-4-[78]", _NEW),
+    (r"claude-(opus|sonnet)-5(?!\d|-\d{1,2}(?!\d))", replace(_NEW, off="disabled")),
+    (r"claude-haiku-5", replace(_NEW, off="disabled", binds=True)),
+    (r"claude-sonnet-5", replace(_NEW, off="between_tools", binds=True)),
+    (r"claude-(fable|mythos)-(preview|5(?!\d|-\d{1,2}(?!\d)))", replace(_NEW, off=None)),
+    (r"claude", replace(_NEW, off=None, binds=True)),
 )
 _OTHERS: Final = _Family(tokens=8192)
 """Another maker's model."""
@@ -75,9 +96,21 @@ def default_tokens(model: str) -> int:
     return _family(model).tokens
 
 
-def settings_fields(settings: ModelSettings, model: str, max_tokens: int) -> dict[str, Any]:
+def binds(model: str) -> bool:
+    """Whether a model's thoughts are bound to what was before them."""
+    return _family(model).binds
+
+
+def settings_fields(settings: ModelSettings | None, model: str, max_tokens: int) -> dict[str, Any]:
     """The fields of the body for ``settings``; ``max_tokens`` where they do not say it."""
     family = _family(model)
+    if settings is None or settings.thinking is None:
+        always = {"thinking": {"type": "adaptive"} | BINDING} if family.binds else {}
+        return always if settings is None else always | _fields(settings, family, max_tokens)
+    return _fields(settings, family, max_tokens)
+
+
+def _fields(settings: ModelSettings, family: _Family, max_tokens: int) -> dict[str, Any]:
     fields: dict[str, Any] = {
         name: value
         for name in ("temperature", "top_p", "max_tokens", "service_tier")
@@ -87,10 +120,10 @@ def settings_fields(settings: ModelSettings, model: str, max_tokens: int) -> dic
         fields["stop_sequences"] = list(settings.stop)
     thinking = settings.thinking
     if thinking == "off":
-        if family.thinks:
-            fields["thinking"] = {"type": "disabled"}
+        if family.off:
+            fields["thinking"] = {"type": family.off}
     elif isinstance(thinking, str) and thinking in family.efforts:
-        fields["thinking"] = {"type": "adaptive"}
+        fields["thinking"] = {"type": "adaptive"} | (BINDING if family.binds else {})
         fields["output_config"] = {"effort": family.efforts[thinking]}
     elif thinking is not None:
         budget = _budget(settings, settings.max_tokens or max_tokens)
@@ -118,6 +151,8 @@ def settings_problems(settings: ModelSettings, model: str, max_tokens: int) -> I
     for name in ("temperature", "top_p"):
         if getattr(settings, name) is not None and not family.samples:
             yield f"{name}: {model} has none any more; leave it out"
+    if settings.thinking == "off" and family.off is None:
+        yield f'thinking: {model} always thinks; give "low", its least'
     if settings.thinks:
         yield from _thinking_problems(settings, family, model, settings.max_tokens or max_tokens)
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import anthropic.types
+import anthropic.types.beta
 import openai.types.chat
 import pytest
 from pydantic import TypeAdapter
@@ -14,7 +14,7 @@ from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMe
 from hubbub.hub.errors import DefinitionError
 from hubbub.runtime.models.anthropic.model import AnthropicModel
 from hubbub.runtime.models.anthropic.model import request_body as anthropic_body
-from hubbub.runtime.models.anthropic.settings import default_tokens, settings_problems
+from hubbub.runtime.models.anthropic.settings import BETA, default_tokens, settings_problems
 from hubbub.runtime.models.conformance import HELLO
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN
 from hubbub.runtime.models.openai.model import OpenAIModel
@@ -23,6 +23,7 @@ from hubbub.runtime.models.scripted import Fault, ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-07")]
 
+OPUS = "claude-opus-5"
 SONNET, MANUAL, NEWEST = "claude-sonnet-4-6", "claude-sonnet-4-5", "claude-opus-5-5"
 
 
@@ -38,7 +39,7 @@ def fields(model: str, **settings: Any) -> dict[str, Any]:
     body = anthropic_body(asked(told), model=model, max_tokens=default_tokens(model))
     found = {name: value for name, value in body.items() if plain.get(name) != value}
     for name, kind in (
-        ("thinking", anthropic.types.ThinkingConfigParam),
+        ("thinking", anthropic.types.beta.BetaThinkingConfigParam),
         ("output_config", anthropic.types.OutputConfigParam),
     ):
         if name in found:
@@ -70,14 +71,19 @@ def test_anthropic_gets_its_own_names() -> None:
 @pytest.mark.parametrize(
     ("model", "thinking", "sent"),
     [
-        (NEWEST, "minimal", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
-        (NEWEST, "xhigh", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}),
+        (OPUS, "minimal", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        (OPUS, "xhigh", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}),
+        (NEWEST, "high", {"output_config": {"effort": "high"}}),
         (SONNET, "xhigh", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
         (SONNET, 2048, {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
         (MANUAL, "high", {"thinking": {"type": "enabled", "budget_tokens": 16_000}}),
         (MANUAL, "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
         ("kimi-k2", "max", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
-        (NEWEST, "off", {"thinking": {"type": "disabled"}}),
+        (OPUS, "off", {"thinking": {"type": "disabled"}}),
+        ("claude-haiku-5-5", "off", {"thinking": {"type": "disabled"}}),
+        ("claude-sonnet-5-5", "off", {"thinking": {"type": "between_tools"}}),
+        ("claude-opus-4-8", "off", {}),
+        (MANUAL, "off", {}),
         ("claude-3-5-haiku-latest", "off", {}),
     ],
 )
@@ -131,6 +137,10 @@ def test_a_level_leaves_room_for_the_answer(model: str, thinking: Any) -> None:
         (NEWEST, {"temperature": 0.5}, f"temperature: {NEWEST} has none any more; leave it out"),
         (NEWEST, {"thinking": 2048},
          f'thinking: {NEWEST} takes no number of tokens; give a level, such as "high"'),
+        (NEWEST, {"thinking": "off"},
+         f'thinking: {NEWEST} always thinks; give "low", its least'),
+        ("claude-mythos-5", {"thinking": "off"},
+         'thinking: claude-mythos-5 always thinks; give "low", its least'),
         (MANUAL, {"thinking": 1000},
          "thinking: Anthropic's least budget is 1024 tokens, not 1000"),
         (MANUAL, {"thinking": 4096, "max_tokens": 4096},
@@ -171,6 +181,43 @@ def test_a_budget_pauses_while_calls_of_a_model_that_did_not_think_are_answered(
     assert thinking() is None
     assert thinking(Thinking(text="as another put it")) is None
     assert thinking(Thinking(text="hm", signature="c2ln")) is not None
+
+
+BOUND = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "is_bound"),
+    [
+        ("claude-opus-5-5", True), ("claude-sonnet-5-5", True), ("claude-haiku-5-5", True),
+        ("claude-fable-5-1", True), ("claude-mythos-5-2", True), ("claude-opus-6", True),
+        ("claude-opus-5", False), ("claude-sonnet-5", False), ("claude-fable-5", False),
+        ("claude-opus-4-8", False), (MANUAL, False), ("kimi-k2", False),
+    ],
+)  # fmt: skip
+def test_thoughts_that_are_bound_to_what_was_before_them_may_be_left_out(
+    model: str, is_bound: bool
+) -> None:
+    """Else a list of children that changes, or a summary, makes each further request refused."""
+    body = anthropic_body(asked(None), model=model, max_tokens=9000)
+    assert body.get("thinking") == (BOUND if is_bound else None)
+    ours = AnthropicModel(model, key="k")._endpoint._headers
+    assert ours.get("anthropic-beta") == (BETA if is_bound else None)
+    thought = Thinking(text="hm", signature="c2ln")
+    call = AnsweredCall(id="c", name="now", arguments="{}", output="noon")
+    history = (
+        *HELLO.messages, AssistantMessage(text="Yes.", thinking=(thought,)), *HELLO.messages,
+        AssistantMessage(calls=(call,), thinking=(thought,)),
+    )  # fmt: skip
+
+    def thoughts(settings: ModelSettings | None) -> list[bool]:
+        request = ModelRequest(messages=history, settings=settings)
+        sent = anthropic_body(request, model=model, max_tokens=9000)["messages"]
+        return [x["content"][0]["type"] == "thinking" for x in sent if x["role"] == "assistant"]
+
+    assert thoughts(None) == [is_bound, True]
+    if "opus" not in model and "kimi" not in model:
+        assert thoughts(ModelSettings(thinking="off")) == [False, not is_bound]
 
 
 # ── Chat Completions ─────────────────────────────────────────────────────────────────────────
