@@ -8,7 +8,7 @@ See ``channel`` for the rules.
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVarTuple, Unpack
 
 import anyio
 
@@ -25,6 +25,8 @@ from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
 
 __all__ = ["Attachment", "Channels"]
+
+Ts = TypeVarTuple("Ts")
 
 GRACE: Final = 5.0
 """Seconds that a channel is given to handle what waits, and again to run ``on_complete``."""
@@ -186,13 +188,15 @@ class Attachment:
                 self._report(late, "on_complete")
         self._emit(ChannelComplete(channel=self.channel.name))
 
-    def start_beside(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+    def start_beside(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], args: tuple[*Ts]) -> None:
         """See ``ChannelContext.start``; raises ``BadValue`` when the channel is over."""
         if self._group is None:
             raise BadValue(f"channel {self.channel.name}", "it is over; nothing more can start")
         start_in(self._group, self._guarded(fn, args), name=f"channel {self.channel.name}")
 
-    async def _guarded(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+    async def _guarded(
+        self, fn: Callable[[Unpack[Ts]], Awaitable[object]], args: tuple[*Ts]
+    ) -> None:
         try:
             await fn(*args)
         except BaseException as error:

@@ -102,7 +102,9 @@ class AttachedChannel(Protocol):
     @property
     def cursor(self) -> str: ...
 
-    def start_beside(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None: ...
+    def start_beside(
+        self, fn: Callable[[Unpack[Ts]], Awaitable[object]], args: tuple[*Ts]
+    ) -> None: ...
 
 
 class ChannelContext:
