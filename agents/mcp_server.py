@@ -24,7 +24,7 @@ from hubbub.hub.values import Secret
 
 __all__ = ["ApprovesTools", "ListedTools", "McpServer", "mcp"]
 
-ApprovesTools: TypeAlias = bool | Sequence[str] | Callable[[str, Mapping[str, Any]], Any]
+ApprovesTools: TypeAlias = bool | Sequence[str] | Callable[[str, Mapping[str, Any]], object]
 """Whose calls a person is asked about: all, those of these names, or where a function of the
 tool's name and its arguments says so."""
 
@@ -57,7 +57,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    target: Any
+    target: object
     prefix: str
     allow: Sequence[str] | None = None
     deny: Sequence[str] = ()
@@ -111,7 +111,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
             return False
         return self.allow is None or any(fnmatchcase(tool, each) for each in self.allow)
 
-    def asks_about(self, tool: str) -> bool | Callable[[Mapping[str, Any]], Any]:
+    def asks_about(self, tool: str) -> bool | Callable[[Mapping[str, Any]], object]:
         """Whether a person is asked before a call of the tool runs, or what says so of its
         arguments."""
         asks = self.approval
@@ -124,7 +124,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
 
 
 def mcp(
-    server: Any,
+    server: object,
     *,
     name: str | None = None,
     prefix: str | None = None,

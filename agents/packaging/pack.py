@@ -240,12 +240,17 @@ class _Packer:
             passthrough=_name_of(skill.passthrough),
         )
 
-    def _tool_of(self, skill: Skill, item: Tool[..., Any] | str) -> Tool[..., Any] | None:
+    def _tool_of(
+        self, skill: Skill, item: Tool[..., Any] | str
+    ) -> Tool[..., Any] | McpServer | None:
         """What a name in a skill refers to, as its agent has it."""
         if isinstance(item, Tool):
             return item
         side = self._definitions.find_side(skill.agent_name, "side_a")
-        return side.tools.get(item) if side is not None else self._definitions.tools.get(item)
+        if side is None:
+            return self._definitions.tools.get(item)
+        servers = {each.name: each for each in side.servers}
+        return side.tools.get(item) or servers.get(item)
 
     def _name_tool(self, tool: Tool[..., Any] | McpServer) -> None:
         if self.tools.setdefault(tool.name, tool) is not tool:

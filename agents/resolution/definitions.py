@@ -85,7 +85,7 @@ class Definitions:
         """All that runs may need, also those given inline."""
         self._hooks: dict[str, Hook] = _by_name("hooks", hooks, Hook, problems)
         self._skills: dict[str, Skill] = _by_name("skills", skills, Skill, problems)
-        self._add_skills(problems)
+        self._add_skills(problems, servers)
         self._sides: dict[tuple[str, str], ActiveSide] = {}
         self.sides: Mapping[tuple[str, str], ActiveSide] = self._sides
         problems.extend(
@@ -105,10 +105,10 @@ class Definitions:
             for name in self._agents
         }
 
-    def _add_skills(self, problems: list[str]) -> None:
+    def _add_skills(self, problems: list[str], servers: Mapping[str, McpServer]) -> None:
         """Make an agent of each skill."""
         agents, prompts = tuple(self._agents.values()), self._prompts.values()
-        tools = tools_of_prompts(self._tools, prompts, agents)
+        tools = tools_of_prompts({**self._tools, **servers}, prompts, agents)
         held = (each for s in self._skills.values() for each in (*(s.tools or ()), s.passthrough))
         for each in held:
             if isinstance(each, Tool):

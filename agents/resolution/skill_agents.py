@@ -22,6 +22,7 @@ from hubbub.agents.definitions.built_in import COMPLETE, USE_AGENT
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill, passthrough_problems
 from hubbub.agents.definitions.tools import Tool
+from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.sides import DEFAULT_MAX_ITERATIONS, FRAME, ActiveSide
 from hubbub.hub.near_misses import did_you_mean
 
@@ -30,20 +31,21 @@ __all__ = ["CALLERS_MODEL", "agent_of_skill", "collect_skills", "frame_of", "too
 CALLERS_MODEL: Final = "(the caller's)"
 """Means, in a prompt, the model of the caller of the frame."""
 
-Tools = Mapping[str, Tool[..., Any]]
+Tools = Mapping[str, Tool[..., Any] | McpServer]
 
 
 def tools_of_prompts(
     tools: Tools, prompts: Iterable[PromptDefinition], agents: Iterable[AgentDefinition]
-) -> dict[str, Tool[..., Any]]:
-    """Every tool the runtime knows: those it was given, then those that prompts and skills hold."""
+) -> dict[str, Tool[..., Any] | McpServer]:
+    """Every tool and server of tools that the runtime knows: those it was given, then those that
+    prompts and skills hold."""
     sides = (side for agent in agents for side in (agent.side_a, agent.side_b) if side is not None)
     inline = (side.prompt for side in sides if isinstance(side.prompt, PromptDefinition))
     found = dict(tools)
     for prompt in (*prompts, *inline):
         held = [*prompt.tools, *(each for s in prompt.skills for each in _tools_of(s))]
         for each in held:
-            if isinstance(each, Tool):
+            if isinstance(each, Tool | McpServer):
                 found.setdefault(each.name, each)
     return found
 
@@ -80,7 +82,12 @@ def collect_skills(
                 problem = f"passthrough: no tool named {tool!r}; known: {known}{hint}"
                 problems.append(f"skills.{name}.{problem}")
                 continue
-            tool = tools[tool]
+            named = tools[tool]
+            if isinstance(named, McpServer):
+                text = f"passthrough: {tool!r} is a server; name a tool of your own"
+                problems.append(f"skills.{name}.{text}")
+                continue
+            tool = named
         problems.extend(f"skills.{name}.{each}" for each in passthrough_problems(tool))
         found[name] = structs.replace(skill, passthrough=tool)
     return found
@@ -91,7 +98,7 @@ def agent_of_skill(
 ) -> AgentDefinition:
     """The agent that carries a skill out."""
     listed: Iterable[Any] = tools.values() if skill.tools is None else skill.tools
-    chosen: dict[str, Tool[..., Any]] = {}
+    chosen: dict[str, Tool[..., Any] | McpServer] = {}
     for each in listed:
         tool = tools.get(each) if isinstance(each, str) else each
         if tool is not None:

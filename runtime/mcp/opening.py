@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TextIO
+from typing import Any, Final, Self, TextIO, cast
 
 import anyio
 import httpx2
@@ -110,7 +110,7 @@ async def _reached(server: McpServer, told: Told, offload: Offload) -> AsyncIter
     elif isinstance(server.target, Server | MCPServer):
         yield server.target
     else:
-        yield _Watched(server.target, told)
+        yield _Watched(cast("AbstractAsyncContextManager[Streams]", server.target), told)
 
 
 async def _look(told: Told, response: httpx2.Response) -> None:

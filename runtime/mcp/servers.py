@@ -48,10 +48,14 @@ class McpServers:
     def __init__(self, definitions: Definitions, hub: Hub) -> None:
         self._base = definitions
         used = {x.name: x for side in definitions.sides.values() for x in side.servers}
-        self._used = {n: x for n, x in used.items() if not isinstance(x.target, ListedTools)}
-        stands = {n: x.target.tools for n, x in used.items() if n not in self._used}
-        self._given: dict[str, tuple[Tool[..., Any], ...]] = stands
-        self.definitions = definitions.with_listed(stands) if stands else definitions
+        self._used: dict[str, McpServer] = {}
+        self._given: dict[str, tuple[Tool[..., Any], ...]] = {}
+        for name, server in used.items():
+            if isinstance(server.target, ListedTools):
+                self._given[name] = server.target.tools
+            else:
+                self._used[name] = server
+        self.definitions = definitions.with_listed(self._given) if self._given else definitions
         self._hub = hub
         self._connections: dict[str, ServerConnection] = {}
         self._tasks: list[TaskHandle[None, None]] = []

@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
+from msgspec import structs
 from support.mcp_servers import (
     ERAS,
     Results,
@@ -15,7 +16,22 @@ from support.mcp_servers import (
     weather_server,
 )
 
-from hubbub import FunctionModel, ModelRequest, Runtime, ScriptedModel, Secret, mcp, tool
+from hubbub import (
+    Agent,
+    AgentExecutor,
+    FunctionModel,
+    ModelRequest,
+    RunContext,
+    Runtime,
+    ScriptedModel,
+    Secret,
+    Skill,
+    mcp,
+    tool,
+)
+from hubbub import agent as code_agent
+from hubbub.agents.packaging.pack import pack, unpack
+from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call, reply
@@ -295,8 +311,6 @@ async def test_two_servers_and_two_agents_share_connections(ports: Ports) -> Non
     other = mcp(listing_server(lambda: [tool_of("a")], said_back), name="two")
     first = mcp_agent(Watching(call("one_a"), call("two_a"), "Done."), shared, other)
     second = Watching(call("one_a"), "Done.")
-    from hubbub import Agent
-
     agents = [first, Agent("second", "You help.", model=second, tools=[shared])]
     async with Runtime(agents, store="memory", ports=ports) as rt:
         results = Results(rt.hub)
@@ -379,3 +393,46 @@ async def test_a_tool_sees_the_run_that_calls_it_only_by_its_call(ports: Ports) 
         results = Results(rt.hub)
         await rt.run("helper", "Go.")
     assert results.outputs == ["odd got {'state': 1, 'arguments': 2, 'self': 3}"]
+
+
+async def test_a_skill_uses_the_tools_of_a_server(ports: Ports) -> None:
+    """Of those that it names, and without a list of all that the runtime knows."""
+    for tools in (["it"], None):
+        skill = Skill(name="look", description="Look.", instructions="Look.", tools=tools)
+        model = Watching(call("use_skill", name="look", message="Go."), "Done.")
+        work = Watching(call("it_a"), call("complete", result="seen"))
+        server = mcp(listing_server(lambda: [tool_of("a")], said_back), name="it")
+        agent = mcp_agent(model, skills=[structs.replace(skill, model=work)])
+        async with Runtime([agent], tools=[server], store="memory", ports=ports) as rt:
+            results = Results(rt.hub)
+            await rt.run("helper", "Go.")
+            assert "a got {}" in results.outputs
+        assert model.names() == [["use_skill"]] * 2
+
+
+def test_who_has_no_runtime_of_its_own_has_no_servers() -> None:
+    agent = mcp_agent(ScriptedModel(["x"]), mcp("uvx x"))
+    with pytest.raises(DefinitionError) as error:
+        AgentExecutor([agent])
+    assert "connected to by a Runtime only" in str(error.value)
+
+
+async def test_a_conversation_in_code_refuses_a_server(ports: Ports) -> None:
+    @code_agent("coder")
+    async def coder(input: Any, ctx: RunContext) -> str:
+        ctx.session(model=ScriptedModel(["x"]), system="x", tools=[mcp("uvx x")])  # type: ignore[list-item]
+        return "made"
+
+    async with Runtime([coder], store="memory", ports=ports) as rt:
+        outcome = await rt.run("coder", "Go.")
+    assert "give them to an agent and spawn that" in outcome.reason
+
+
+async def test_a_package_names_the_servers_that_it_needs() -> None:
+    server = mcp("uvx files", name="files")
+    agent = Agent("helper", "You help.", model="openai:x", tools=[server])
+    data = pack(Definitions([agent]), "helper")
+    assert unpack(data, tools=[server]).tools == (server,)
+    with pytest.raises(DefinitionError) as error:
+        unpack(data, tools=[])
+    assert "'files' is missing" in str(error.value)
