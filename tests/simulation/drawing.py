@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 from simulation.approved import answer_late, approval_steps
+from simulation.hasty import hasty_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.kept import check_store
 from simulation.own_invariants import LAST_QUESTION
@@ -106,7 +107,14 @@ def drawn(seed: int) -> Drawn:
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
-    return _with_approvals(_with_hooks(_with_raisers(_with_more(world))))
+    return _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
+
+
+def _with_hasty(world: Drawn) -> Drawn:
+    """In some worlds runs are terminated as they end."""
+    random = Random(f"hasty in own world {world.seed}")
+    more = hasty_steps(random) if random.random() < 0.4 else ()
+    return structs.replace(world, steps=(*world.steps, *more))
 
 
 def _with_more(world: Drawn) -> Drawn:

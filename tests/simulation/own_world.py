@@ -11,6 +11,7 @@ models keep nothing: the same request gets the same answer, in every life of the
     clerk           takes over by a handoff
     shop watcher    code agents: one that survives, one that listens and is slow at it
     timed keeper    have schedules
+    hasty           terminates itself, or its child, as that ends (``hasty``)
     thrower         raises what is no error (``raisers``)
     hooked vault reader    have hooks, and variables (``hooked``)
 
@@ -30,6 +31,7 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct, field
 from simulation.approved import Approved
+from simulation.hasty import hasty
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
 from simulation.kept import lanes_sound
@@ -118,7 +120,7 @@ class OwnWorld(Struct, kw_only=True):
         more = (hire, fetch, self._die()) if self.has_more else ()
         more += RAISERS if self.has_raisers else ()
         asking = self.approved.tools() if self.has_approvals else ()
-        agents = [*_agents(model, (*more, *asking), asking), shop, self._watcher()]
+        agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
         hooks: tuple[Hook, ...] = ()

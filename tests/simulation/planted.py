@@ -275,6 +275,13 @@ def cascade_missed() -> Iterator[None]:
 
 
 @contextmanager
+def end_passes_a_termination() -> Iterator[None]:
+    """A run ends by itself though it has been terminated: that it has not seen yet."""
+    with patch("hubbub.hub.store.ledger.is_overtaken", lambda row, commit: False):
+        yield
+
+
+@contextmanager
 def end_unreported() -> Iterator[None]:
     """A run that ends while it is idle tells its parent nothing."""
     reported = endings.reported
@@ -418,6 +425,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         message_out_of_order,
         scoped_value_leaked,
         cascade_missed,
+        end_passes_a_termination,
         subscriber_gap_untold,
         lost_while_read,
         lent_twice,

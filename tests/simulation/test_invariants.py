@@ -328,6 +328,10 @@ PLANTS = [
     Plant("one_terminal_event", "cut short", twice(e.AgentComplete), "ended 2 times"),
     Plant("one_terminal_event", "cut short", twice(e.AgentText), "went on after its end"),
     Plant("one_terminal_event", "cut short", without(e.AgentComplete), "calls it ended"),
+    Plant(
+        "one_terminal_event", "cut short", changed(e.AgentComplete, outcome="completed"),
+        "was terminated",
+    ),
     Plant("one_terminal_event", "tools", store_says(status="ended"), "has no agent:complete"),
     Plant("no_message_lost", "tools", never_came("Go on."), "'Go on.' was accepted 1 times"),
     Plant("no_message_lost", "tools", taken_again, "was taken 2 times"),

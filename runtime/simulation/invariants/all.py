@@ -135,8 +135,9 @@ def start_before_everything(history: History) -> Iterator[str]:
 def one_terminal_event(history: History) -> Iterator[str]:
     """A run has at most one ``agent:complete``, and it is its last own event.
 
-    The store calls a run ended exactly if it has one.
+    The store calls a run ended exactly if it has one.  What was terminated before ends terminated.
     """
+    yield from _unheeded(history)
     for run_id, own in history.own.items():
         ends = [x for x in own if isinstance(x, e.AgentComplete)]
         if len(ends) > 1:
@@ -148,6 +149,21 @@ def one_terminal_event(history: History) -> Iterator[str]:
         if info is not None and (info.status == "ended") != bool(ends):
             said = "has no agent:complete" if not ends else f"has ended ({ends[0].id})"
             yield f"run {run_id} {said}, but the store calls it {info.status}"
+
+
+def _unheeded(history: History) -> Iterator[str]:
+    places: dict[str, int] = {}
+    for run_id, inbox in history.inbox.items():
+        stop = next((x for x in inbox if isinstance(x, e.SessionTerminate)), None)
+        own = history.own.get(run_id)
+        if stop is None or not own:
+            continue
+        end = own[-1]
+        if not isinstance(end, e.AgentComplete) or end.outcome == "terminated":
+            continue
+        places = places or {event.id: place for place, event in enumerate(history.events)}
+        if places[stop.id] < places[end.id]:
+            yield f"run {run_id} was terminated ({stop.id}), but ended as {end.outcome} ({end.id})"
 
 
 # ── store and memory ─────────────────────────────────────────────────────────────────────────
