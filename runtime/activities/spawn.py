@@ -2,7 +2,7 @@
 
 from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.hub import events as e
-from hubbub.hub.errors import LimitExceeded, RunEnded, UnknownRun
+from hubbub.hub.errors import RunEnded, UnknownRun
 from hubbub.hub.message import contents_said, opening_message
 from hubbub.hub.texts import check_labels
 from hubbub.runtime.kernel.handle import Run
@@ -49,8 +49,8 @@ class Spawner:
             raise RunEnded(parent_run_id, "ended")
         lane, budgets = parent.lane, services.budgets
         depth = 1 + parent.depth
-        if refused := budgets.of(lane.root_run_id).refusal(depth):
-            raise LimitExceeded("children", budgets.limit(depth), refused)
+        if refused := budgets.exceeded(lane.root_run_id, depth):
+            raise refused
         input_json, message = opening_message(input, lane.run_id)
         opening = e.SessionOpen(
             open_agent=definition.name,

@@ -7,6 +7,7 @@ have children; read from the journal once, where a runtime resumes what another 
 from msgspec import structs
 
 from hubbub.agents.turn.child_calls import Budget
+from hubbub.hub.errors import LimitExceeded
 from hubbub.hub.store.journal import Journal
 
 __all__ = ["TreeBudgets"]
@@ -28,10 +29,20 @@ class TreeBudgets:
         """What is left of a root's budget."""
         return self.by_root.get(root_run_id, self.fresh)
 
-    def limit(self, depth: int) -> int:
-        """The number that a refusal at ``depth`` is about."""
-        fresh = self.fresh
-        return fresh.max_depth if depth > fresh.max_depth else fresh.max_live
+    def exceeded(self, root_run_id: str, depth: int) -> LimitExceeded | None:
+        """Why code may start no child at ``depth``; ``None`` when it may."""
+        budget = self.of(root_run_id)
+        refused = budget.refusal(depth)
+        if not refused:
+            return None
+        if depth > budget.max_depth:
+            limit, argument = budget.max_depth, "max_depth"
+        elif budget.live >= budget.max_live:
+            limit, argument = budget.max_live, "max_descendants"
+        else:
+            limit, argument = budget.max_spawns, "max_spawns"
+        remedy = f"{refused}, or open the runtime with a higher {argument}"
+        return LimitExceeded("children", limit, remedy)
 
     def has_children(self, root_run_id: str) -> bool:
         """Whether any run of the tree may still be alive below its root."""

@@ -655,6 +655,36 @@ async def test_a_budget_of_the_tree_is_a_tool_error_for_a_model(
 
 
 @pytest.mark.spec("C-15")
+@pytest.mark.parametrize("limit", ["max_depth", "max_descendants", "max_spawns"])
+@pytest.mark.parametrize("most", [0, 1])
+async def test_a_budget_of_the_tree_is_an_error_for_code_that_names_number_and_argument(
+    limit: str, most: int, journal: Journal, ports: Ports
+) -> None:
+    from hubbub import agent
+    from hubbub.hub.errors import LimitExceeded
+
+    said: list[str] = []
+
+    @agent("boss")
+    async def boss(input: int, ctx: Any) -> None:
+        try:
+            child = ctx.spawn("boss", input + 1)
+            if limit != "max_descendants":
+                await child.finished()
+            ctx.spawn("boss", 9)
+        except LimitExceeded as error:
+            said.append(str(error))
+
+    async with runtime(boss, journal=journal, ports=ports, **{limit: most}) as rt:
+        await rt.run("boss", 0)
+        await anyio.sleep(1)
+    assert said
+    for words in said:
+        assert words.startswith(f"children: the limit is {most}; ")
+        assert words.endswith(f"open the runtime with a higher {limit}")
+
+
+@pytest.mark.spec("C-15")
 async def test_live_descendants_are_given_back_when_they_end(
     journal: Journal, ports: Ports
 ) -> None:
