@@ -29,7 +29,9 @@ class MemoryJournal:
     """Everything in this process's memory; nothing survives it.
 
     ``keep`` bounds how many ended runs stay readable; older ones are dropped whole, and
-    messages to them are then rejected as ``unknown`` instead of ``ended``.  The hub lane keeps
+    messages to them are then rejected as ``unknown`` instead of ``ended``.  Beside these, runs
+    that have ended stay while any run of their tree lives: it may ask for their results.  How many
+    a tree may have is for its owner to bound (``Runtime``: ``max_spawns``).  The hub lane keeps
     its last ``keep_hub_events`` events.  ``ids`` makes the store's name repeatable.
     """
 
@@ -108,8 +110,11 @@ class MemoryJournal:
             self._rows.note(writes.requests)
         for row in writes.rows:
             if row.status == "ended":
-                self._ended.append(row.run_id)
-                if len(self._ended) > self._keep_runs:
+                if row.root_run_id in self._rows.living:
+                    self._ended.extend(self._rows.ended(row))
+                else:
+                    self._ended.append(row.run_id)
+                while len(self._ended) > self._keep_runs:
                     self._forget_run(self._ended.popleft())
         if writes.notes:
             self._notes.update(writes.notes)

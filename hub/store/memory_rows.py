@@ -54,6 +54,10 @@ class MemoryRows:
         """What is noted of requests, by name."""
         self._trees: dict[str, list[str]] = {}
         """The runs of each tree of more than one, by creation."""
+        self.living: dict[str, int] = {}
+        """How many runs of each tree of more than one live, if any does."""
+        self._held: dict[str, list[str]] = {}
+        """The runs that have ended in trees where others live, in this order."""
 
     # ── what a ledger asks ───────────────────────────────────────────────────────────────────
 
@@ -70,7 +74,9 @@ class MemoryRows:
             self._recent[row.recency][run_id] = None
         self.by_id[run_id] = row
         if new.parent_run_id is not None:
-            self._trees.setdefault(new.root_run_id, [new.root_run_id]).append(run_id)
+            root = new.root_run_id
+            self._trees.setdefault(root, [root]).append(run_id)
+            self.living[root] = self.living.get(root, root in self.live) + 1
         self.live[run_id] = None
         self._by_name.setdefault(new.agent, {})[run_id] = None
         if row.session_key and is_addressed(new.descriptor):
@@ -170,6 +176,18 @@ class MemoryRows:
         for name, (row, noted) in requests.items():
             self.requests[name] = noted
             row.requests = [*(row.requests or ()), name]
+
+    def ended(self, row: MemoryRow) -> Sequence[str]:
+        """The runs that none of their tree may ask for any more, now that this one of a tree of
+        several has ended."""
+        root = row.root_run_id
+        self.living[root] -= 1
+        held = self._held.setdefault(root, [])
+        held.append(row.run_id)
+        if self.living[root]:
+            return ()
+        del self.living[root], self._held[root]
+        return held
 
     def forget(self, run_id: str) -> MemoryRow:
         """Release an ended run."""

@@ -110,9 +110,14 @@ async def _fails(check, make_journal):
     return False
 
 
-def end_a_run(journal, run_id):
-    new = NewRun(run_id=run_id, root_run_id=run_id, parent_run_id=None, agent="a")
+def open_a_run(journal, run_id, root="", parent=None):
+    new = NewRun(run_id=run_id, root_run_id=root or run_id, parent_run_id=parent, agent="a")
     journal.submit(Commit(deliveries=(Delivery(SessionOpen(), run_id, new=new),)))
+
+
+def end_a_run(journal, run_id):
+    if run_id not in journal._rows.by_id:
+        open_a_run(journal, run_id)
     event = AgentComplete(run_id=run_id, root_run_id=run_id, lane="own", seq=1)
     journal.submit(Commit(run_id, (event,), status="ended"))
     return event
@@ -135,6 +140,30 @@ async def test_memory_frees_what_it_has_dropped():
     for number in range(5000):
         end_a_run(journal, f"run-{number}")
     assert sum(chunk is not None for chunk in journal._chunks) <= 2
+
+
+async def test_memory_keeps_what_has_ended_in_a_tree_until_all_of_it_has():
+    journal = MemoryJournal(keep=1)
+    open_a_run(journal, "root")
+    for run_id in ("a", "b", "c"):
+        open_a_run(journal, run_id, "root", "root")
+    open_a_run(journal, "below", "root", "a")
+    for number, run_id in enumerate(("b", "a", "root", "below")):
+        end_a_run(journal, run_id)
+        end_a_run(journal, f"other-{number}")
+        infos = [await journal.info(x) for x in ("root", *"abc", "below")]
+        assert [x.status for x in infos].count("ended") == number + 1
+    assert await journal.info("other-2") is None
+    end_a_run(journal, "c")
+    assert [x for x in ("root", *"abc", "below") if await journal.info(x)] == ["c"]
+    for number in range(2000):
+        open_a_run(journal, f"root-{number}")
+        open_a_run(journal, f"child-{number}", f"root-{number}", f"root-{number}")
+        end_a_run(journal, f"{('root', 'child')[number % 2]}-{number}")
+        end_a_run(journal, f"{('child', 'root')[number % 2]}-{number}")
+    assert len(journal._rows.by_id) == 1
+    assert sum(chunk is not None for chunk in journal._chunks) <= 2
+    assert not (journal._rows.living or journal._rows._held)
 
 
 async def test_memory_keeps_the_last_events_of_the_hub_lane():

@@ -356,6 +356,30 @@ async def test_keep_bounds_the_ended_runs_that_stay_readable(ports: Ports) -> No
         assert (await live.result()).output == ["still there?"]
 
 
+@pytest.mark.spec("R-13", "R-18")
+async def test_what_a_run_has_started_stays_readable_while_it_lives(ports: Ports) -> None:
+    @agent("boss")
+    async def boss(input: Any, ctx: Any) -> list[int]:
+        runs = [ctx.spawn("worker", number) for number in range(5)]
+        await anyio.sleep(100)
+        return [(await run.result()).output for run in runs]
+
+    @tool
+    async def share(state: RunState) -> list[int]:
+        """Have others work."""
+        runs = [state.spawn("worker", number) for number in range(5)]
+        await anyio.sleep(100)
+        return [(await run.result()).output for run in runs]
+
+    main = model_agent(ScriptedModel([call("share"), "Done."]), share, name="main")
+    agents = [worker, boss, main]
+    async with Runtime(agents, ports=ports, keep=1, store="memory") as runtime:
+        assert (await runtime.run("boss")).output == list(range(5))
+        assert (await runtime.run("main", "Go.")).success
+        done = await runtime.hub.read(types="agent:tool:complete")
+        assert [event.output for event in done] == ["[0,1,2,3,4]"]
+
+
 @pytest.mark.spec("R-18")
 def test_the_defaults_are_the_documented_ones() -> None:
     import inspect
