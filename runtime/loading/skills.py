@@ -46,6 +46,7 @@ from hubbub.agents.definitions.tools import error_text
 from hubbub.agents.definitions.variables import VariableDefinition, env_problems
 from hubbub.hub.errors import DefinitionError, MissingExtra, OperatorError
 from hubbub.hub.errors.copied import CopiedWhole
+from hubbub.hub.near_misses import shown
 from hubbub.runtime.text import printable, read_head
 
 __all__ = ["BadSkills", "load_skills"]
@@ -119,7 +120,11 @@ def load_skills(folder: str | Path) -> tuple[Skill, ...]:
     for two skills of one name, and for a folder that cannot be listed.  Raises ``MissingExtra``
     without PyYAML, which comes with the extras ``skills`` and ``cli``, if there is any skill.
     """
-    given = os.fsdecode(folder)
+    try:
+        given = os.fsdecode(folder)
+    except TypeError:
+        problem = f"expected the path of a folder, not {type(folder).__name__}"
+        raise BadSkills(shown(folder), [problem]) from None
     try:
         root = os.path.realpath(given)
         files = list(islice(_files(root), MAX_SKILLS + 1))
@@ -134,13 +139,13 @@ def load_skills(folder: str | Path) -> tuple[Skill, ...]:
     files_of: dict[str, str] = {}
     problems: list[str] = []
     for path, name in files:
-        shown = printable(path)
+        where = printable(path)
         try:
             skill = _read_skill(root, path, name)
             if (first := files_of.setdefault(skill.name, path)) != path:
                 raise _Wrong(f"the name {skill.name!r} is that of {first}; give it another name")
         except _Wrong as wrong:
-            problems += [f"{shown}: {printable(each)}" for each in wrong.problems]
+            problems += [f"{where}: {printable(each)}" for each in wrong.problems]
         else:
             skills[skill.name] = skill
     if problems:

@@ -8,6 +8,8 @@ method may raise ``OSError``; what it was to write is then there whole, not at a
 import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder, open_private
@@ -109,10 +111,10 @@ class RealDisk:
             _write(file.write(data), data, path)
 
     def replace(self, path: str, data: bytes) -> None:
-        beside = _beside(path)
-        with open_private(beside, buffering=0) as file:
-            _write(file.write(data), data, path)
-        os.replace(beside, path)
+        with _beside(path) as beside:
+            with open_private(beside, buffering=0) as file:
+                _write(file.write(data), data, path)
+            os.replace(beside, path)
 
     def write_new(self, path: str, data: bytes) -> bool:
         # Through a file beside it: one that is there is whole.
@@ -137,18 +139,18 @@ class RealDisk:
         return os.path.islink(path)
 
     def link_or_copy(self, source: str, path: str) -> None:
-        beside = _beside(path)
-        self.remove(beside)
-        try:
-            os.link(source, beside)
-        except FileNotFoundError:
-            raise
-        except OSError:  # Another device, or a file system without links.
-            with open_regular(source) as content, open_private(beside) as file:
-                shutil.copyfileobj(content, file)
-        os.replace(beside, path)
-        # Replacing a link by one to the same file does nothing at all.
-        self.remove(beside)
+        with _beside(path) as beside:
+            self.remove(beside)
+            try:
+                os.link(source, beside)
+            except FileNotFoundError:
+                raise
+            except OSError:  # Another device, or a file system without links.
+                with open_regular(source) as content, open_private(beside) as file:
+                    shutil.copyfileobj(content, file)
+            os.replace(beside, path)
+            # Replacing a link by one to the same file does nothing at all.
+            self.remove(beside)
 
     def remove(self, path: str) -> None:
         try:
@@ -165,10 +167,20 @@ class RealDisk:
             shutil.rmtree(path)
 
 
-def _beside(path: str) -> str:
-    """Where a file is made before it is put in its place; its name begins with a dot."""
+@contextmanager
+def _beside(path: str) -> Iterator[str]:
+    """Where a file is made before it is put in its place; its name begins with a dot.
+
+    One that cannot be made, or put there, does not stay.
+    """
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:40]}.hubbub-tmp")
+    beside = os.path.join(folder, f".{name[:40]}.hubbub-tmp")
+    try:
+        yield beside
+    except BaseException:
+        with suppress(OSError):
+            os.remove(beside)
+        raise
 
 
 def _write(written: int | None, data: bytes, path: str) -> None:

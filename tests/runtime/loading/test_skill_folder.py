@@ -420,6 +420,13 @@ def test_a_folder_that_is_none_is_told_with_the_remedy(tmp_path: Path) -> None:
         load_skills(gone)
 
 
+@pytest.mark.parametrize("folder", [None, 5, [], {"a": 1}, object, Path])
+def test_what_is_no_path_is_told_as_any_folder_that_is_none(folder: Any) -> None:
+    with pytest.raises(BadSkills, match="expected the path of a folder, not ") as caught:
+        load_skills(folder)
+    assert len(caught.value.problems) == 1
+
+
 def test_a_folder_has_a_thousand_skills_at_the_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,31 @@ async def test_a_full_disk_fails_no_commit_and_is_made_up_for(
     assert [x.message for x in caplog.records if "not_written" in x.message and run_id in x.message]
     assert caplog.text.count("agent_folder.not_written") == 1
     assert {x.name: x.read_bytes() for x in (tmp_path / "other" / run_id).iterdir()} == whole
+
+
+def test_what_cannot_be_put_in_its_place_leaves_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, source, folder = RealDisk(), tmp_path / "source", tmp_path / "q"
+    source.write_bytes(b"content")
+    (folder / "r").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    for take_its_place in (
+        partial(disk.replace, str(folder), b"content"),
+        partial(disk.link_or_copy, str(source), str(folder)),
+    ):
+        with pytest.raises(OSError, match="directory"):
+            take_its_place()
+        assert sorted(tmp_path.rglob("*")) == before
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", fails)
+    monkeypatch.setattr("os.link", fails)
+    with pytest.raises(OSError, match="No space"):
+        disk.link_or_copy(str(source), str(tmp_path / "new"))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.spec("V-03")
