@@ -23,6 +23,7 @@ from hubbub.hub.addressing import SCHEDULES
 from hubbub.hub.errors import Closed, StoreFailed, UnknownRun
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
+from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Delivery, RunInfo
 from hubbub.hub.tasks.outermost import start_in
@@ -69,18 +70,26 @@ class Scheduler:
             self._services.catalog.input_of(definition)(encode_value("prompt", prompt))
 
     async def begin(self) -> None:
-        """Take up every schedule where the journal says it was left."""
-        if not self._schedules:
-            return
+        """Take up every schedule where the journal says it was left.
+
+        Of one that there is no more the last fire may be at work: its outcome is noted.
+        """
         hub = self._services.hub
         now = hub.ports.clock.now()
         notes = read_notes(await hub.journal.notes(NOTES))
+        given = {each.uid for each in self._schedules}
+        removed = [
+            _Removed(hub, self._outcomes, uid, note)
+            for uid, note in notes.items()
+            if note.outcome == RUNNING and uid not in given
+        ]
         alarm = Alarm(hub.ports.clock)
         loops = [
             _Loop(self._services, self._outcomes, alarm, each, notes.get(each.uid), now)
             for each in self._schedules
         ]
-        self._task = hub.tasks.start(_run_all(alarm, loops), name="hubbub schedules")
+        if loops or removed:
+            self._task = hub.tasks.start(_run_all(alarm, loops, removed), name="hubbub schedules")
 
     def stop(self) -> None:
         """Fire nothing more; what was fired continues as any run does."""
@@ -94,11 +103,48 @@ class Scheduler:
         return schedule_statuses(notes, hub.ports.clock.now(), self._schedules)
 
 
-async def _run_all(alarm: Alarm, loops: Sequence["_Loop"]) -> None:
+async def _run_all(alarm: Alarm, loops: Sequence["_Loop"], removed: Sequence["_Removed"]) -> None:
     async with anyio.create_task_group() as group:
-        start_in(group, alarm.run())
+        for each in removed:
+            start_in(group, each.run())
+        if loops:
+            start_in(group, alarm.run())
         for loop in loops:
             start_in(group, loop.run(group))
+
+
+async def _outcome_of(outcomes: Outcomes, uid: str, run_id: str) -> tuple[str, str] | None:
+    """How the session of a schedule's run ends, and why; ``None`` where that stays open."""
+    try:
+        found = await outcomes.result(run_id)
+    except UnknownRun:
+        return "unknown", "the store keeps the run no longer"
+    except Closed:
+        return None  # The next boot sees to it.
+    except Exception as error:
+        log.error("schedule.unwatched", schedule=uid, exc_info=error)
+        return None
+    return found.outcome, found.reason
+
+
+class _Removed:
+    """A schedule that there is no more, and whose last fire is at work."""
+
+    def __init__(self, hub: Hub, outcomes: Outcomes, uid: str, note: ScheduleNote) -> None:
+        self._hub = hub
+        self._outcomes = outcomes
+        self._uid = uid
+        self._note = note
+
+    async def run(self) -> None:
+        """Note how it ends."""
+        found = await _outcome_of(self._outcomes, self._uid, self._note.run_id)
+        if found is None:
+            return
+        outcome, reason = found
+        now = self._hub.ports.clock.now()
+        note = replace(self._note, outcome=outcome, reason=reason, finished_at=now)
+        self._hub.journal.submit(Commit(notes={f"{NOTES}{self._uid}": note.encoded()}))
 
 
 class _Loop:
@@ -352,17 +398,10 @@ class _Loop:
 
     async def _note_outcome(self, scope: anyio.CancelScope, run_id: str) -> None:
         with scope:
-            outcome, reason = "unknown", "the store keeps the run no longer"
-            try:
-                found = await self._outcomes.result(run_id)
-                outcome, reason = found.outcome, found.reason
-            except UnknownRun:
-                pass
-            except Closed:
-                return  # The next boot sees to it.
-            except Exception as error:
-                log.error("schedule.unwatched", schedule=self._uid, exc_info=error)
+            found = await _outcome_of(self._outcomes, self._uid, run_id)
+            if found is None:
                 return
+            outcome, reason = found
             self._note = replace(
                 self._note, outcome=outcome, reason=reason, finished_at=self._clock.now()
             )

@@ -272,9 +272,7 @@ async def test_the_outcome_is_noted_also_of_what_failed(journal: Journal, ports:
 
 
 @pytest.mark.spec("P-07")
-async def test_an_outcome_that_came_while_nobody_looked_is_noted_at_the_next_boot(
-    ports: Ports,
-) -> None:
+async def test_an_outcome_is_noted_also_where_its_schedule_is_gone(ports: Ports) -> None:
     journal, worker = MemoryJournal(), Worker(takes=600)
     async with Runtime(
         [worker.agent], store=journal, ports=ports, schedules=[cron()], grace=0
@@ -282,11 +280,37 @@ async def test_an_outcome_that_came_while_nobody_looked_is_noted_at_the_next_boo
         await anyio.sleep(3700)
         assert (await status(runtime)).last_outcome == "running"
     async with Runtime([worker.agent], store=journal, ports=ports) as runtime:
-        await anyio.sleep(700)  # The run goes on without its schedule.
         assert (await status(runtime)).last_outcome == "running"
+        await anyio.sleep(700)  # The run goes on without its schedule.
+        found = await status(runtime)
+        assert (found.last_outcome, found.next_at) == ("completed", None)
     async with Runtime([worker.agent], store=journal, ports=ports, schedules=[cron()]) as runtime:
         await anyio.sleep(1)
-        assert (await status(runtime)).last_outcome == "completed"
+        found = await status(runtime)
+        assert (found.last_outcome, found.last_tick) == ("completed", EPOCH + HOUR)
+
+
+@pytest.mark.spec("P-07")
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_fire_that_was_cut_off_has_an_outcome_though_its_schedule_is_gone(
+    others: int, journal: Journal, ports: Ports
+) -> None:
+    @agent("hangs")
+    async def hangs(input: str, ctx: RunContext) -> None:
+        await anyio.sleep(7200)
+
+    worker = Worker()
+    agents = [hangs, worker.agent]
+    gone = [cron(agent="hangs"), Heartbeat("hangs", ["x"], 600)]
+    async with Runtime(agents, store=journal, ports=ports, schedules=gone, grace=0) as runtime:
+        await anyio.sleep(3700)
+        for uid in ("job", "heartbeat"):
+            assert (await status(runtime, uid)).last_outcome == "running"
+    schedules = [cron("other")][:others]
+    async with Runtime(agents, store=journal, ports=ports, schedules=schedules) as runtime:
+        await anyio.sleep(1)
+        for uid in ("job", "heartbeat"):
+            assert (await status(runtime, uid)).last_outcome == "failed"
 
 
 @pytest.mark.spec("P-07")
