@@ -21,6 +21,7 @@ __all__ = [
     "AgentStackManager",
     "Audio",
     "ChildActivated",
+    "Compaction",
     "ContentPart",
     "Cron",
     "CustomEvent",
@@ -80,6 +81,7 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
+    "hubbub.agents.compaction": ("Compaction",),
     "hubbub.agents.definitions.agent": (
         "AgentDefinition",
         "SessionToolBinding",
@@ -173,6 +175,7 @@ _EXPORTS: Final = {
 }
 
 if TYPE_CHECKING:
+    from hubbub.agents.compaction import Compaction
     from hubbub.agents.definitions.agent import (
         AgentDefinition,
         SessionToolBinding,

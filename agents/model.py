@@ -139,6 +139,10 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """What the parts of the messages hold, by digest; one that is not kept any more is missing."""
     settings: ModelSettings | None = None
     """How to answer; a model of your own reads of it what it has."""
+    purpose: Literal["step", "summary"] = "step"
+    """``summary``: the answer is to be a text that will take the place of ``messages``."""
+    summarised: int = 0
+    """How many messages of the model's own a summary among ``messages`` stands for."""
 
 
 class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -247,6 +251,9 @@ class Model(Protocol):
     equal ``reply.text``.  ``on_delta`` is ``None`` when nobody can listen: a model may then skip
     the work.  It raises ``ProviderError`` and nothing else of its own; it must be
     cancellable at any await and hold no resource afterwards.  Retrying is the caller's part.
+
+    A model may have a ``window``, how many tokens it can be shown: then the older messages of a
+    long conversation become a summary (``PromptDefinition.compaction``).
 
     A model may have ``settings_problems(settings)`` as well, which returns what of
     ``ModelSettings`` it lacks, a sentence each: a runtime that is built with them is refused.

@@ -12,6 +12,7 @@ from hubbub.hub.events import (
     InLane,
     SessionAbort,
     SessionClose,
+    SessionCompact,
     SessionReply,
     SessionReset,
     SessionTerminate,
@@ -187,6 +188,12 @@ class Sending:
         check_text("message", message)
         event = SessionReset(message=message)
         return self.pipeline.deliver(event, to=run_id, request=checked(request))
+
+    def compact(self, run_id: str) -> Receipt:
+        """Have the model summarise the older messages of a run, as soon as none of its calls is
+        open: the summary takes their place in what it is shown.  The record keeps them; a
+        ``session:compaction`` says what came of it."""
+        return self.pipeline.deliver(SessionCompact(), to=run_id)
 
     def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
         """Address ``event``, for an owner's own commits."""

@@ -40,9 +40,7 @@ from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
-from hubbub.runtime.activities.lasting_prompts import LastingPrompts
 from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.activities.spawn import Spawner
 from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
 from hubbub.runtime.arguments import (
     check_environ,
@@ -67,6 +65,8 @@ from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.mcp.servers import McpServers, McpStatus
 from hubbub.runtime.run_access import RunAccess
 from hubbub.runtime.runs.dependencies import RunDependencies
+from hubbub.runtime.runs.lasting_prompts import LastingPrompts
+from hubbub.runtime.runs.spawn import Spawner
 from hubbub.runtime.schedules.scheduler import Scheduler
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat
 from hubbub.runtime.schedules.status import ScheduleStatus

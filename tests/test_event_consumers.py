@@ -32,6 +32,7 @@ CONSUMERS: Final = {
         "in",
         """
         SessionTimer SessionCancel
+        SessionCompact
         """,
     ),
     "hub/pipeline.py": Consumer(
@@ -39,13 +40,14 @@ CONSUMERS: Final = {
         "in",
         """
         SessionCancel SessionClose SessionReset
+        SessionCompact
         """,
     ),
     "hub/store/inbox_rules.py": Consumer(
         "whom an item wakes, and what it needs",
         "in",
         """
-        SessionTimer SessionAbort SessionCancel SessionClose SessionReset
+        SessionTimer SessionAbort SessionCancel SessionClose SessionReset SessionCompact
         """,
     ),
     "agents/code/durable_steps.py": Consumer(
@@ -56,6 +58,7 @@ CONSUMERS: Final = {
         AgentImmediate AgentFile AgentKey AgentHandoff AgentPark AgentRestore AgentClaim
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionPrompt
         SessionPromptEnd SessionPush SessionPop SessionDropped
+        SessionCompaction
         """,
     ),
     "agents/code/lifecycle.py": Consumer(
@@ -66,6 +69,7 @@ CONSUMERS: Final = {
         AgentHandoff AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionResult SessionVariables SessionAbort SessionCancel SessionTerminate
         SessionReset SessionPush SessionPop SessionDropped
+        SessionCompact SessionCompaction
         """,
     ),
     "agents/folders/conversation.py": Consumer(
@@ -76,6 +80,7 @@ CONSUMERS: Final = {
         AgentChild AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark
         AgentRestore AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionPrompt SessionPromptEnd SessionDropped
+        SessionCompaction
         """,
     ),
     "agents/folders/history.py": Consumer(
@@ -86,6 +91,7 @@ CONSUMERS: Final = {
         AgentHandoff AgentPark AgentClaim AgentInterrupted AgentFailed SessionStart SessionReply
         SessionTimer SessionVariables SessionAbort SessionCancel SessionClose SessionTerminate
         SessionPrompt SessionPromptEnd SessionPop
+        SessionCompact
         """,
     ),
     "agents/state/fold.py": Consumer(
@@ -110,12 +116,14 @@ CONSUMERS: Final = {
         AgentMessage AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark
         AgentRestore AgentClaim AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn
         SessionPrompt SessionPromptEnd SessionPush SessionPop SessionDropped
+        SessionCompaction
         """,
     ),
     "agents/turn/intake.py": Consumer(
         "what taking an item means",
         "in",
         """
+        SessionCompact
         """,
     ),
     "channels/console/stack.py": Consumer(
@@ -125,6 +133,7 @@ CONSUMERS: Final = {
         AgentThinking AgentStep AgentRetry AgentToolStart AgentToolComplete AgentStatus AgentMessage
         AgentChild AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentPark AgentRestore
         AgentClaim AgentInterrupted AgentFailed SessionTurn SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "channels/console/transcript.py": Consumer(
@@ -144,6 +153,7 @@ CONSUMERS: Final = {
         AgentMessage AgentChild AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff
         AgentPark AgentRestore AgentClaim AgentInterrupted AgentFailed SessionTurn SessionPrompt
         SessionPromptEnd
+        SessionCompaction
         """,
     ),
     "channels/http/openai/answers/answer.py": Consumer(
@@ -155,6 +165,7 @@ CONSUMERS: Final = {
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd
         SessionPromptEnd SessionPush SessionPop SessionTaken SessionDropped ChannelStart
         ChannelComplete ChannelError HubErrorEvent HubDeadLetter HubGap
+        SessionCompaction
         """,
     ),
     "runtime/inspection/event_words.py": Consumer(
@@ -174,6 +185,7 @@ CONSUMERS: Final = {
         AgentStatus AgentMessage AgentHandoff AgentInterrupted AgentFailed AgentComplete
         SessionStart SessionTurn SessionEnd SessionVariables SessionCancel SessionReset
         SessionPush SessionPop SessionTaken
+        SessionCompact SessionCompaction
         """,
     ),
     "runtime/runs/session.py": Consumer(
@@ -184,6 +196,7 @@ CONSUMERS: Final = {
         AgentRecord AgentHandoff AgentPark AgentRestore AgentClaim AgentFailed AgentComplete
         SessionStart SessionTurn SessionEnd SessionPrompt SessionPromptEnd SessionPush SessionPop
         SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/simulation/invariants/calls.py": Consumer(
@@ -194,6 +207,7 @@ CONSUMERS: Final = {
         AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark AgentRestore
         AgentClaim AgentInterrupted AgentFailed SessionTurn SessionPrompt SessionPromptEnd
         SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/simulation/invariants/failures.py": Consumer(
@@ -204,6 +218,7 @@ CONSUMERS: Final = {
         AgentMessage AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark
         AgentRestore AgentClaim AgentInterrupted AgentComplete SessionTurn SessionEnd SessionPrompt
         SessionPush SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/simulation/invariants/messages.py": Consumer(
@@ -216,6 +231,7 @@ CONSUMERS: Final = {
         SessionOpen SessionResult SessionReply SessionTimer SessionVariables SessionAbort
         SessionCancel SessionClose SessionTerminate SessionReset SessionPrompt SessionPromptEnd
         SessionPush SessionPop
+        SessionCompact SessionCompaction
         """,
     ),
     "runtime/simulation/playback/actions.py": Consumer(
@@ -225,6 +241,7 @@ CONSUMERS: Final = {
         AgentThinking AgentRetry AgentToolStart AgentRead AgentImmediate AgentFile AgentKey
         AgentRecord AgentRestore AgentClaim AgentInterrupted AgentFailed SessionPromptEnd
         SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/simulation/playback/play.py": Consumer(
@@ -236,6 +253,7 @@ CONSUMERS: Final = {
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionResult
         SessionTimer SessionCancel SessionPromptEnd SessionPush SessionPop SessionTaken
         SessionDropped
+        SessionCompact SessionCompaction
         """,
     ),
     "runtime/simulation/playback/recording.py": Consumer(
@@ -248,6 +266,7 @@ CONSUMERS: Final = {
         SessionResult SessionReply SessionTimer SessionVariables SessionAbort SessionCancel
         SessionClose SessionTerminate SessionReset SessionPrompt SessionPromptEnd SessionPush
         SessionPop
+        SessionCompact SessionCompaction
         """,
     ),
     "runtime/simulation/playback/replies.py": Consumer(
@@ -257,6 +276,7 @@ CONSUMERS: Final = {
         AgentStart AgentStatus AgentMessage AgentImmediate AgentRecord AgentHandoff AgentRestore
         AgentClaim AgentFailed SessionStart SessionTurn SessionPrompt SessionPromptEnd SessionPop
         SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/simulation/playback/stand_ins.py": Consumer(
@@ -265,6 +285,7 @@ CONSUMERS: Final = {
         """
         AgentThinking AgentRead AgentImmediate AgentRecord AgentPark AgentRestore
         AgentClaim AgentInterrupted AgentFailed SessionStart SessionPop SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/simulation/story/budgets.py": Consumer(
@@ -274,6 +295,7 @@ CONSUMERS: Final = {
         AgentStart AgentThinking AgentText AgentToolStart AgentStatus AgentMessage AgentChild
         AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentPark AgentRestore AgentClaim
         AgentInterrupted AgentFailed SessionEnd SessionPrompt SessionPromptEnd SessionPop
+        SessionCompaction
         """,
     ),
 }

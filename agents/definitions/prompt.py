@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from hubbub.agents.compaction import Compaction, compaction_problems
 from hubbub.agents.definitions.problems import (
     absent_or_named,
     id_problems,
@@ -147,6 +148,8 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     * ``cache``: whether the provider is asked to keep what it has read, so that the next request
       of the conversation pays for the new part alone: for five minutes since its last use (``True``
       and ``"5m"``), for an hour where it offers that (``"1h"``), or not (``False``).
+    * ``compaction``: when the older messages of a long conversation become a summary; ``True`` is
+      ``Compaction()``, with ``False`` they never do by themselves.
     * ``agents``: names of exposed ``ai_human`` agents that ``use_agent`` may give the conversation
       to; ``skills``: ``Skill``s, or names of ``Runtime(skills=…)``, for ``use_skill`` (IA).
 
@@ -168,6 +171,7 @@ class PromptDefinition(Struct, frozen=True, kw_only=True):
     provider_options: Mapping[str, Any] = {}
     cache: bool | Literal["5m", "1h"] = True
     settings: ModelSettings | None = None
+    compaction: Compaction | bool = True
 
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
@@ -247,6 +251,7 @@ def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
         yield f'cache: expected True, False, "5m" or "1h", not {shown(cache)}'
     if not isinstance(prompt.settings, ModelSettings | None):
         yield "settings: expected ModelSettings(…)"
+    yield from compaction_problems(prompt.compaction)
 
 
 def _placeholder_problems(prompt: PromptDefinition) -> Iterable[str]:

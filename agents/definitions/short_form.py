@@ -14,6 +14,7 @@ Rules
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+from hubbub.agents.compaction import Compaction
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
@@ -44,6 +45,7 @@ class AgentOptions(TypedDict, total=False):
     provider_options: Mapping[str, Any]
     cache: bool | Literal["5m", "1h"]
     settings: ModelSettings | None
+    compaction: Compaction | bool
 
     label: str
     stop_on_response: bool

@@ -9,6 +9,8 @@
     assistant_message  a model's step, or what the agent said outside of one
     tool_result        a call's one result; ``toolCallId`` is that of its step's ``toolCalls``
     record             a step of a code agent that is on record (not in AT)
+    compaction         a summary that stands for the oldest messages from here on, or why there is
+                       none (not in AT)
 
 Rules
 -----
@@ -26,6 +28,7 @@ from msgspec.structs import replace
 from hubbub.agents.folders.history_lines import (
     AssistantLine,
     CallPart,
+    CompactionLine,
     File,
     Line,
     OfResult,
@@ -38,7 +41,8 @@ from hubbub.agents.folders.history_lines import (
     Waited,
     call_id,
 )
-from hubbub.agents.folders.state_file import Record, trimmed
+from hubbub.agents.folders.state_file import Record
+from hubbub.agents.folders.trimmed import trimmed
 from hubbub.agents.state.area import place_files
 from hubbub.agents.state.commands import is_not_for_model
 from hubbub.agents.state.family import FAILURE, describe, reports_to_side
@@ -196,6 +200,14 @@ def _record_line(record: Record, event: e.AgentRecord) -> Line:
     )
 
 
+def _compaction_line(record: Record, event: e.SessionCompaction) -> Line:
+    place = _place(record.thread, event)
+    return CompactionLine(
+        **{**place, "side": event.side if place["side"] else ""}, text=event.summary,
+        covers=event.covers, error=event.error, model=event.model, usage=event.usage,
+    )  # fmt: skip
+
+
 _WRITERS: Final[dict[type, Callable[[Record, Any], Line | None]]] = {
     e.AgentStart: _start_line,
     e.AgentText: _said_line,
@@ -203,6 +215,7 @@ _WRITERS: Final[dict[type, Callable[[Record, Any], Line | None]]] = {
     e.SessionTurn: _turn_line,
     e.AgentChild: _failed_start_line,
     e.AgentRecord: _record_line,
+    e.SessionCompaction: _compaction_line,
 }
 
 

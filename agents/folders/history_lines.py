@@ -15,9 +15,9 @@ from hubbub.hub.events import NO_USAGE, OutcomeName, Usage
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
-    "AssistantLine", "CallPart", "File", "Line", "OfResult", "RecordLine", "ResetLine",
-    "StartLine", "SystemLine", "ToolResultLine", "UserLine", "Waited", "agrees", "call_id",
-    "decode_line", "read_line", "write_line",
+    "AssistantLine", "CallPart", "CompactionLine", "File", "Line", "OfResult", "RecordLine",
+    "ResetLine", "StartLine", "SystemLine", "ToolResultLine", "UserLine", "Waited", "agrees",
+    "call_id", "decode_line", "read_line", "write_line",
 ]  # fmt: skip
 
 
@@ -162,8 +162,23 @@ class RecordLine(_Line, frozen=True, kw_only=True, tag="record"):
     value: Json
 
 
+class CompactionLine(_Line, frozen=True, kw_only=True, tag="compaction"):
+    text: str
+    covers: int = 0
+    error: str = ""
+    model: str = ""
+    usage: Usage = NO_USAGE
+
+
 Line: TypeAlias = (
-    StartLine | ResetLine | UserLine | SystemLine | AssistantLine | ToolResultLine | RecordLine
+    StartLine
+    | ResetLine
+    | UserLine
+    | SystemLine
+    | AssistantLine
+    | ToolResultLine
+    | RecordLine
+    | CompactionLine
 )
 
 _KINDS: Final = frozenset(str(kind.__struct_config__.tag) for kind in Line.__args__)

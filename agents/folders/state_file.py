@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.state.area import Area
+from hubbub.agents.state.compactions import NO_COMPACTIONS, Compactions
 from hubbub.agents.state.family import Child, Deferred, Family, Start
 from hubbub.agents.state.thread import (
     EMPTY,
@@ -39,7 +39,7 @@ from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import NULL, Json
 
-__all__ = ["Record", "StateText", "begin", "read_state", "trimmed", "write_state"]
+__all__ = ["Record", "StateText", "begin", "read_state", "write_state"]
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -94,25 +94,6 @@ def begin(info: RunInfo) -> Record:
         updated_at=info.created_at,
         deadline=info.wake_at,
     )
-
-
-def trimmed(thread: Thread) -> Thread:
-    """The thread without what the history holds."""
-    step = thread.open
-    if step is not None:
-        calls = tuple([_without_words(call) for call in step.calls])
-        step = OpenStep(step.number, "", (), calls, step.parallel)
-    return replace(
-        thread, transcript=(), transcript_b=(), draft_text="", draft_thinking=(), closed=None,
-        last_text="", open=step,
-    )  # fmt: skip
-
-
-def _without_words(call: OpenCall) -> OpenCall:
-    return OpenCall(
-        call.index, call.name, "", call.status, child=call.child, key=call.key,
-        takeover=call.takeover, expires_at=call.expires_at,
-    )  # fmt: skip
 
 
 # ── as text ──────────────────────────────────────────────────────────────────────────────────
@@ -211,6 +192,7 @@ class _Run(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
     booted: tuple[str, ...] = ()
     drafts: dict[int, str] = {}
     deadline: int | None = None
+    compactions: Compactions = NO_COMPACTIONS
 
 
 class _State(Struct, frozen=True, kw_only=True):
@@ -392,7 +374,7 @@ def _run_of(record: Record) -> _Run:
         ),
         starts=family.starts, activated=family.activated, given_up=family.given_up,
         deferred=family.deferred, booted=family.booted, drafts=dict(record.drafts),
-        deadline=record.deadline,
+        deadline=record.deadline, compactions=_known(thread.compactions, NO_COMPACTIONS),
     )  # fmt: skip
 
 
@@ -446,5 +428,5 @@ def _is_conversation(parent: str | None, *, once: bool, two_sided: bool) -> bool
 _PLAIN: Final = (
     "phase", "two_sided", "once", "closing", "session", "in_session", "side", "turn",
     "session_turns", "step", "turn_steps", "attempt", "has_spoken", "unseen", "answering",
-    "usage", "total_usage", "parked", "restarts",
+    "usage", "total_usage", "parked", "restarts", "compactions",
 )  # fmt: skip

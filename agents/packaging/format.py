@@ -22,6 +22,7 @@ __all__ = [
     "AgentPart",
     "BindingPart",
     "ChoicePart",
+    "CompactionPart",
     "ImmediatePart",
     "MetadataPart",
     "PackageReader",
@@ -111,6 +112,13 @@ class ChoicePart(Part, frozen=True, kw_only=True):
     provider_options: dict[str, Any] | None = None
 
 
+class CompactionPart(Part, frozen=True, kw_only=True):
+    at: float = 0.8
+    keep: float = 0.25
+    window: int | None = None
+    instructions: str = ""
+
+
 class PromptPart(Part, frozen=True, kw_only=True):
     name: str
     prompt: str
@@ -127,6 +135,7 @@ class PromptPart(Part, frozen=True, kw_only=True):
     provider_options: dict[str, Any] = {}
     cache: bool | str = True
     settings: SettingsPart | None = None
+    compaction: bool | CompactionPart = True
 
 
 class SkillPart(Part, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.compaction import Compaction
 from hubbub.agents.definitions.agent import (
     BINDINGS,
     AgentDefinition,
@@ -48,6 +49,7 @@ from hubbub.agents.packaging.format import (
     MAX_PARTS,
     AgentPart,
     BindingPart,
+    CompactionPart,
     ImmediatePart,
     MetadataPart,
     PackageReader,
@@ -285,6 +287,9 @@ class _Packer:
             env=dict(prompt.env),
             required_schema=self._schema(f"{path}.required_schema", prompt.required_schema),
             provider_options=self._json(f"{path}.provider_options", prompt.provider_options),
+            compaction=written(CompactionPart, prompt.compaction)
+            if isinstance(prompt.compaction, Compaction)
+            else prompt.compaction,
         )
 
     def _schema(self, path: str, schema: Mapping[str, Any] | type | None) -> Any:
@@ -373,6 +378,9 @@ class _Unpacker:
             part, tools=[each for each in tools if each], variables=_variables(part)
         )  # fmt: skip
         fields |= read_model(path, part, self._make)
+        if isinstance(part.compaction, CompactionPart):
+            compaction = fields_of(part.compaction)
+            fields["compaction"] = self._make(f"{path}.compaction", Compaction, compaction) or True
         if (made := self._make(path, PromptDefinition, fields)) is not None:
             self.prompts.append(made)
 

@@ -19,6 +19,7 @@ from hubbub.agents.state.area import (
     with_key,
 )
 from hubbub.agents.state.commands import is_not_for_model
+from hubbub.agents.state.compactions import NO_COMPACTIONS, after_step
 from hubbub.agents.state.family import (
     FAILURE,
     OPENING,
@@ -44,6 +45,7 @@ from hubbub.agents.state.open_calls import (
     open_prompt,
 )
 from hubbub.agents.state.received import placed_files, received
+from hubbub.agents.state.summaries import with_summary, with_wish
 from hubbub.agents.state.thread import OpenCall, OpenStep, Outcome, Thread, origin_of
 from hubbub.agents.state.transcript import before_it_began, hear, said, tell, with_unseen
 from hubbub.hub import events as e
@@ -124,9 +126,8 @@ def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
 
 def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
     side = event.side or "side_a"
-    unseen = thread.unseen
-    if unseen:  # It gets its turn now, whatever the outcome.
-        unseen = tuple([each for each in unseen if each != side])
+    # It gets its turn now, whatever the outcome.
+    unseen = thread.unseen and tuple([each for each in thread.unseen if each != side])
     return replace(
         thread,
         session=event.session,
@@ -271,7 +272,8 @@ def _take_close(thread: Thread, item: e.SessionClose) -> Thread:
 def _take_reset(thread: Thread, item: e.SessionReset) -> Thread:
     thread = replace(
         thread, transcript=(), transcript_b=(), open=None, closed=None, draft_text="",
-        draft_thinking=(), unseen=(),
+        draft_thinking=(), unseen=(), seen=NO_USAGE, seen_b=NO_USAGE,
+        compactions=NO_COMPACTIONS,
     )  # fmt: skip
     return hear(thread, UserMessage(content=item.message)) if item.message else thread
 
@@ -314,12 +316,13 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
         event.parallel,
         event.stop_reason in ("refusal", "length"),
     )
-    unseen = thread.unseen
-    if unseen:
-        unseen = tuple([side for side in unseen if side != thread.side])
+    unseen = thread.unseen and tuple([side for side in thread.unseen if side != thread.side])
     models = thread.models
     if event.choice or models is not FIRST:
         models = answered_by(models, thread.side, event.choice)
+    compactions, is_a = thread.compactions, thread.side == "side_a"
+    if compactions is not NO_COMPACTIONS:
+        compactions = after_step(compactions, thread.side, event.usage)
     spoken = None if event.calls else AssistantMessage(text=step.text, thinking=step.thinking)
     if spoken is not None and thread.two_sided:
         thread, spoken = said(thread, spoken), None
@@ -341,6 +344,9 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
         total_usage=thread.total_usage
         if event.usage == NO_USAGE
         else thread.total_usage + event.usage,
+        seen=event.usage if is_a else thread.seen,
+        seen_b=thread.seen_b if is_a else event.usage,
+        compactions=compactions,
         restarts=0,
     )
 
@@ -421,6 +427,7 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentFile: _file,
     e.AgentKey: _key,
     e.SessionVariables: _variables,
+    e.SessionCompaction: with_summary,
     e.SessionPrompt: open_prompt,
     e.SessionPromptEnd: end_prompt,
 }
@@ -434,4 +441,5 @@ _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionTerminate: _take_terminate,
     e.SessionClose: _take_close,
     e.SessionReset: _take_reset,
+    e.SessionCompact: with_wish,
 }

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
 from hubbub.agents.state.area import NO_AREA, Area
+from hubbub.agents.state.compactions import NO_COMPACTIONS, Compactions
 from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.models_in_use import FIRST, ModelsInUse
 from hubbub.agents.state.prompts import Answered, OpenPrompt
@@ -243,6 +244,11 @@ class Thread(Struct, frozen=True, gc=False):
     """What its calls, tools and hooks have asked and nobody has answered yet."""
     has_parts: bool = False
     """Whether anything that its models see has parts."""
+    seen: Usage = NO_USAGE
+    """What side A's last step has used, if nothing has taken the place of what it was shown."""
+    seen_b: Usage = NO_USAGE
+    """The same of side B's."""
+    compactions: Compactions = NO_COMPACTIONS
     answers: tuple[Answered, ...] = ()
     """What the questions of tools at work came to, which they may ask again after a crash."""
 

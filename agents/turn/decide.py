@@ -17,7 +17,8 @@ Rules, in this order
 5. All waiting messages are taken before the model is asked, in a session by the side they are for.
    A message that arrives during a model call waits for its end: the model has not seen it, so the
    reply does not answer it.
-6. In a session, the model's next step is due.
+6. A summary of older messages, where one is due (context_limit.py), comes before the model's next
+   step, which is due in a session.
 7. A run that is closing, or was started for one session, ends when nothing waits; a two-sided run
    that was started for one session, or one that reports to a parent, ends with that session.
 8. Otherwise the run parks: it records that once and leaves memory until an item arrives.
@@ -25,15 +26,17 @@ Rules, in this order
 The command is never stored: the live loop, a wake-up and a restart after a crash compute it again.
 """
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.agents.state.context_limit import NO_LIMIT, ContextLimit, Summarize, summary_due
 from hubbub.agents.state.thread import OpenStep, Thread
 from hubbub.hub import events as e
 from hubbub.hub.events import InLane
 
 __all__ = [
+    "SUMMARIZING",
     "Activity",
     "AwaitChildren",
     "CallHooks",
@@ -48,6 +51,7 @@ __all__ = [
     "Receive",
     "RunTool",
     "StartChild",
+    "Summarize",
     "Take",
     "decide",
     "is_wanted",
@@ -97,7 +101,10 @@ class CallHooks(Struct, frozen=True, gc=False):
     """Call the hooks for committed events."""
 
 
-Activity: TypeAlias = CallModel | RunTool | StartChild | Receive | CallHooks
+Activity: TypeAlias = CallModel | Summarize | RunTool | StartChild | Receive | CallHooks
+
+SUMMARIZING: Final = -1
+"""In place of the turn being asked, while a summary is made."""
 
 
 def needs_record(activity: Activity) -> bool:
@@ -106,7 +113,7 @@ def needs_record(activity: Activity) -> bool:
     True for every activity with outside effects.  A model call has none: it is repeated after a
     crash.
     """
-    return activity.__class__ is not CallModel
+    return activity.__class__ is not CallModel and activity.__class__ is not Summarize
 
 
 class Do(Struct, frozen=True, gc=False):
@@ -162,12 +169,13 @@ def decide(
     *,
     hook_events: bool = False,
     hooked: frozenset[Kind] = frozenset(),
+    limit: ContextLimit = NO_LIMIT,
 ) -> Command:
     """The command that follows from the thread and the kinds of waiting items.
 
-    ``asking`` is the turn of the running model call, 0 for none.
+    ``asking`` is the turn of the running model call, 0 for none, ``SUMMARIZING`` for a summary.
     ``hook_events``: hooks have not been called yet for what was committed; ``hooked``: the kinds of
-    items that hooks see before they are taken.
+    items that hooks see before they are taken; ``limit``: of what the side's model can be shown.
     """
     if thread.phase == "ended":
         return _CALL_HOOKS if hook_events else _LEAVE
@@ -178,14 +186,16 @@ def decide(
     if "said" in waiting and (word := _command_due(thread, waiting)):
         return _TAKE[word]
     if hook_events:
-        return Do((CallHooks(), *_at_work(thread, asking)))
+        return Do((CallHooks(), *_at_work(thread, asking, limit)))
     if thread.phase == "new":
         return _LEAVE
     if thread.in_session and thread.open is None and asking == thread.turn:
         return Do((_next_step(thread),))
+    if asking == SUMMARIZING and (summary := summary_due(thread, limit)) is not None:
+        return Do((summary,))
     if "result" in waiting:
         if "result" in hooked and thread.open is not None:
-            return Do((Receive("result"), *_at_work(thread, asking)))
+            return Do((Receive("result"), *_at_work(thread, asking, limit)))
         return _TAKE["result"]
     if thread.open is not None:
         under_way = _under_way(thread.open)
@@ -207,6 +217,8 @@ def decide(
         not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives
     ):
         return Do((Receive("message"),)) if "message" in hooked else _TAKE["message"]
+    if limit is not NO_LIMIT and (summary := summary_due(thread, limit)) is not None:
+        return Do((summary,))
     if thread.in_session:
         return Do((_next_step(thread),))
     if thread.closing or (thread.once and thread.session):
@@ -239,8 +251,11 @@ def is_wanted(thread: Thread, activity: Activity) -> bool:
     )
 
 
-def _at_work(thread: Thread, asking: int) -> tuple[Activity, ...]:
+def _at_work(thread: Thread, asking: int, limit: ContextLimit) -> tuple[Activity, ...]:
     """The activities that continue while hooks are called."""
+    if asking == SUMMARIZING:
+        summary = summary_due(thread, limit)
+        return () if summary is None else (summary,)
     if not thread.in_session:
         return ()
     if thread.open is not None:
@@ -278,6 +293,7 @@ _KINDS: dict[type, Kind] = {
     e.SessionClose: "control",
     e.SessionTerminate: "control",
     e.SessionReset: "control",
+    e.SessionCompact: "control",
     e.SessionResult: "result",
     e.SessionReply: "result",
     e.SessionTimer: "result",

@@ -41,10 +41,11 @@ from hubbub.agents.turn.signals import (
     Parked,
     Restored,
     Signal,
+    Summarized,
     Taken,
     ToolFinished,
 )
-from hubbub.agents.turn.steps import failed, finished, replied
+from hubbub.agents.turn.steps import failed, finished, replied, summarized
 from hubbub.hub import events as e
 from hubbub.hub.store.journal import RunStatus
 
@@ -87,6 +88,8 @@ def interpret(
                 thread, definitions
             )
             decision = finished(thread, signal, side, waiting, definitions)
+        case Summarized():
+            decision = summarized(thread, signal, definitions)
         case Delegated():
             side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
                 thread, definitions
@@ -99,9 +102,8 @@ def interpret(
             decision = restored(thread, signal, definitions)
         case DeadlinePassed():
             decision = end_run(thread, "timed_out", "the run's time is over")
-        case LoopFailed(error=error, error_type=error_type):
-            failure = e.AgentFailed(error=error, error_type=error_type)
-            decision = end_run(thread, "failed", error, failure)
+        case LoopFailed(error=error, error_type=kind):
+            decision = end_run(thread, "failed", error, e.AgentFailed(error=error, error_type=kind))
         case Concluded():
             decision = Decision((conclusion(thread),), status="ended")
         case Parked():

@@ -12,18 +12,29 @@ has read it need not read again.  What changes at each step stands behind them: 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from hubbub.agents.definitions.variables import fill_prompt
 from hubbub.agents.model import AssistantMessage, ModelMessage, ModelRequest, ToolSpec, UserMessage
 from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.compactions import NO_COMPACTIONS
 from hubbub.agents.state.registry import registry_note
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.errors import InternalError
 
-__all__ = ["CONTINUE", "build_request"]
+__all__ = ["CONTINUE", "build_request", "summary_request"]
 
 CONTINUE = UserMessage(content="(continue)")
 """Closes a request whose last words are the model's own; never stored."""
+
+INSTRUCTIONS: Final = (
+    "Summarise the conversation above for yourself. Your summary will take the place of these "
+    "messages, which you will not see again. Keep what was asked for, decisions, preferences and "
+    "constraints; facts, names, numbers, identifiers, files and results that may be needed again; "
+    "what is done, and what is still open. Leave out what no longer matters. Call no tool; answer "
+    "with the summary alone."
+)
 
 _CACHE: Final[Mapping[bool | str, Literal["", "5m", "1h"]]] = {
     False: "", True: "5m", "5m": "5m", "1h": "1h",
@@ -59,6 +70,7 @@ def build_request(
     if prompt.variables:
         system = fill_prompt(system, prompt.variables, value_of)
     cache, run_id = _CACHE[prompt.cache], thread.origin.run_id
+    compactions = thread.compactions
     return ModelRequest(
         system=system,
         system_notes=registry_note(thread.family, statuses) if thread.family.children else (),
@@ -68,7 +80,21 @@ def build_request(
         parallel_tool_calls=prompt.parallel_tool_calls,
         options=choice.provider_options or {},
         attempt=thread.attempt - thread.models.attempts,
+        summarised=compactions.of(thread.side).own if compactions is not NO_COMPACTIONS else 0,
         cache=cache,
         cache_key=f"{run_id}:{thread.side}" if cache and run_id else "",
         settings=choice.settings,
     )
+
+
+def summary_request(
+    request: ModelRequest, messages: tuple[ModelMessage, ...], instructions: str, attempt: int
+) -> ModelRequest:
+    """What the model is asked: the conversation as it was shown it, which its provider may have
+    kept, and to summarise that.  ``request`` is the one of a step."""
+    said = f"{INSTRUCTIONS}\n\n{instructions}" if instructions.strip() else INSTRUCTIONS
+    choice = request.tool_choice if request.tool_choice == "auto" else "none"
+    return replace(
+        request, messages=(*messages, UserMessage(content=said)), system_notes=(), attempt=attempt,
+        tool_choice=choice, purpose="summary",
+    )  # fmt: skip

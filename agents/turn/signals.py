@@ -11,9 +11,19 @@ from msgspec import Struct
 
 from hubbub.agents.model import ModelReply
 from hubbub.agents.retry import Failure
+from hubbub.agents.state.context_limit import Summarize
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import Budget, ChildRequest
-from hubbub.hub.events import ContentPart, Event, InLane, PromptKind, SessionReply, Variable
+from hubbub.hub.events import (
+    NO_USAGE,
+    ContentPart,
+    Event,
+    InLane,
+    PromptKind,
+    SessionReply,
+    Usage,
+    Variable,
+)
 from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
@@ -30,9 +40,11 @@ __all__ = [
     "Parked",
     "Restored",
     "Signal",
+    "Summarized",
     "Taken",
     "ToolFinished",
     "taken_items",
+    "unsummarised",
 ]
 
 
@@ -122,6 +134,24 @@ class ModelReplied(Struct, frozen=True, gc=False):
     """The names of all models that may be asked, where they are several."""
 
 
+class Summarized(Struct, frozen=True, gc=False, kw_only=True):
+    """The first ``covers`` messages of a side's view were summarised after ``step``, or
+    (``error``) could not be."""
+
+    side: str
+    step: int
+    covers: int
+    summary: str = ""
+    error: str = ""
+    usage: Usage = NO_USAGE
+    model: str = ""
+
+
+def unsummarised(activity: Summarize, error: str) -> Summarized:
+    """No summary has come of it."""
+    return Summarized(side=activity.side, step=activity.step, covers=activity.covers, error=error)
+
+
 class Restored(Struct, frozen=True, gc=False):
     """The run is back in memory, in the middle of something.
 
@@ -173,6 +203,7 @@ Signal: TypeAlias = (
     | ModelReplied
     | ModelFailed
     | ToolFinished
+    | Summarized
     | Delegated
     | Restored
     | FrameUnavailable

@@ -11,6 +11,7 @@ Rules
   went wrong.
 * Where a prompt has several models, the next one is asked when one fails for good, and when one
   refuses to answer; which one, the record of the retry says, so a restart asks the same one.
+* A summary stands for what it was made of: what has begun anew meanwhile keeps nothing of it.
 * What a step stops is asked of the ladder (agents/turn/stop.py) as soon as its last call is
   answered.
 """
@@ -24,6 +25,8 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import SETUP, Failure, retry_delay
 from hubbub.agents.state.area import attachment_note
+from hubbub.agents.state.compactions import is_own
+from hubbub.agents.state.context_limit import view_of
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.state.transcript import NO_MESSAGE, other_side
@@ -31,13 +34,13 @@ from hubbub.agents.turn.calls import answer, begin_calls, notes_of_approval
 from hubbub.agents.turn.child_calls import activation
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_session, session_end
-from hubbub.agents.turn.signals import Decision, Held, ToolFinished
+from hubbub.agents.turn.signals import Decision, Held, Summarized, ToolFinished
 from hubbub.agents.turn.stop import EndSession, EndTurn, message_of, stop_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import RunStatus
 
-__all__ = ["failed", "finished", "go_on", "has_another", "replied"]
+__all__ = ["failed", "finished", "go_on", "has_another", "replied", "summarized"]
 
 
 def replied(
@@ -244,3 +247,18 @@ def _end(
         reason = "" if after.has_spoken else "the model said nothing"
         end = session_end(after, "completed", reason)
     return end_session(after, events, end, waiting, renamed, pops=pops)
+
+
+def summarized(thread: Thread, signal: Summarized, definitions: Definitions) -> Decision:
+    """The summary is there, or there will be none."""
+    view = view_of(thread, signal.side)
+    if signal.step != thread.step or signal.covers > len(view):
+        return Decision()
+    side = definitions.find_side(thread.agent, signal.side)
+    label = side.config.label if side is not None else ""
+    event = e.SessionCompaction(
+        side=signal.side, label=label, turn=thread.turn, step=signal.step,
+        covers=signal.covers, own=sum(map(is_own, view[: signal.covers])),
+        summary=signal.summary, error=signal.error, usage=signal.usage, model=signal.model,
+    )  # fmt: skip
+    return Decision((event,), status="active")

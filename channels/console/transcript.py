@@ -181,6 +181,12 @@ class Transcript:
     def _handoff(self, event: e.AgentHandoff) -> None:
         self._line(event, f"· {event.to} goes on", "dim")
 
+    def _compaction(self, event: e.SessionCompaction) -> None:
+        if event.error:
+            self._line(event, f"· older messages were not summarised: {event.error}", "warning")
+        else:
+            self._line(event, "· older messages are summarised from here on", "dim")
+
     def _child(self, event: e.AgentChild) -> None:
         if event.takeover and not self._is_aside(event):
             return  # Its push says so.
@@ -390,6 +396,7 @@ _SHOWN: Final[dict[type, Callable[[Transcript, Any], None]]] = {
     e.AgentToolStart: Transcript._tool_start,
     e.AgentToolComplete: Transcript._tool_complete,
     e.AgentStatus: Transcript._status,
+    e.SessionCompaction: Transcript._compaction,
     e.AgentHandoff: Transcript._handoff,
     e.AgentChild: Transcript._child,
     e.AgentComplete: Transcript._complete,

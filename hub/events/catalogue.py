@@ -48,6 +48,8 @@ from hubbub.hub.events.sessions import (
     SessionAbort,
     SessionCancel,
     SessionClose,
+    SessionCompact,
+    SessionCompaction,
     SessionDropped,
     SessionEnd,
     SessionMessage,
@@ -168,9 +170,10 @@ CATALOGUE: tuple[type[Event], ...] = (
     AgentRestore, AgentClaim, AgentInterrupted, AgentFailed, AgentComplete,
     SessionStart, SessionTurn, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
     SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,
-    SessionTerminate, SessionReset, SessionPrompt, SessionPromptEnd, SessionPush, SessionPop,
-    SessionTaken, SessionDropped, AgentTextDelta, AgentThinkingDelta, ScheduleFire, ScheduleSkip,
-    ChannelStart, ChannelComplete, ChannelError, HubErrorEvent, HubDeadLetter, HubGap,
+    SessionTerminate, SessionReset, SessionCompact, SessionCompaction, SessionPrompt,
+    SessionPromptEnd, SessionPush, SessionPop, SessionTaken, SessionDropped, AgentTextDelta,
+    AgentThinkingDelta, ScheduleFire, ScheduleSkip, ChannelStart, ChannelComplete, ChannelError,
+    HubErrorEvent, HubDeadLetter, HubGap,
 )  # fmt: skip
 """Every event of ours; ``CustomEvent`` and ``UnknownEvent`` are none of it."""
 

@@ -7,12 +7,14 @@ from msgspec import Struct
 
 from hubbub.hub.events.agents import Ending
 from hubbub.hub.events.event import (
+    NO_USAGE,
     ContentPart,
     DecisionName,
     Event,
     FileRef,
     OutcomeName,
     PromptKind,
+    Usage,
     Variable,
 )
 from hubbub.hub.values import NULL, Json, decode_value
@@ -26,6 +28,8 @@ __all__ = [
     "SessionAbort",
     "SessionCancel",
     "SessionClose",
+    "SessionCompact",
+    "SessionCompaction",
     "SessionDropped",
     "SessionEnd",
     "SessionMessage",
@@ -276,6 +280,28 @@ class SessionReset(Event, tag="session:reset", home="in"):
     message: str = ""
 
 
+class SessionCompact(Event, tag="session:compact", home="in"):
+    """Put a summary in place of the older messages, when no call is open."""
+
+
+class SessionCompaction(Event, tag="session:compaction", home="own"):
+    """From here on a summary stands for the older messages of ``side``, in what its model sees.
+
+    ``covers`` counts them, from the first that it was shown until now; the record keeps them.
+    ``step`` is the last step before.  With ``error`` there is no summary, and everything stays as
+    it was; ``covers`` is 0 where there was nothing to summarise.  ``usage`` is what it has cost.
+    """
+
+    step: int = 0
+    covers: int = 0
+    own: int = 0
+    """How many of these were the model's own."""
+    summary: str = ""
+    error: str = ""
+    usage: Usage = NO_USAGE
+    model: str = ""
+
+
 class SessionPrompt(Event, tag="session:prompt", home="own"):
     """A question to ``to``: a run, a service, or ``user``, which is anyone who listens."""
 
@@ -351,6 +377,7 @@ InLane: TypeAlias = (
     | SessionClose
     | SessionTerminate
     | SessionReset
+    | SessionCompact
 )
 """What a run's inbox can hold."""
 

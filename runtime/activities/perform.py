@@ -5,12 +5,9 @@ in ``hubbub.agents.turn.interpret``.
 """
 
 import inspect
-from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import CoroutineType
-from typing import Any, ClassVar, Protocol, assert_never
+from typing import Any, assert_never
 
 import anyio
 from msgspec import structs
@@ -19,27 +16,23 @@ from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.built_in import USE_SKILL
 from hubbub.agents.definitions.tools import (
     Tool,
-    ToolError,
     ToolResult,
-    alone,
     error_text,
     render_failure,
 )
 from hubbub.agents.frames.activation import activated_in, first_message
 from hubbub.agents.model import Model, ModelMessage, ModelRequest, garbled_words, reply_problem
 from hubbub.agents.model_choice import ModelChoice
-from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.retry import SETUP, Failure, failure_problem
+from hubbub.agents.retry import Failure
 from hubbub.agents.state.area import find_files
-from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
     Activity,
     CallHooks,
     CallModel,
-    Kind,
     Receive,
     RunTool,
     StartChild,
+    Summarize,
 )
 from hubbub.agents.turn.request import build_request
 from hubbub.agents.turn.signals import (
@@ -49,27 +42,17 @@ from hubbub.agents.turn.signals import (
     Signal,
     Taken,
     ToolFinished,
+    unsummarised,
 )
-from hubbub.agents.turn.steps import has_another
 from hubbub.agents.turn.stop import paths_of
 from hubbub.agents.turn.takeover import request_of
 from hubbub.hub.errors import (
-    Closed,
-    HubbubError,
-    MissingExtra,
-    MissingKey,
     MissingVariable,
-    ProviderError,
-    UnknownAgent,
-    UnknownModel,
 )
-from hubbub.hub.events import Event, InLane
 from hubbub.hub.logs import log
-from hubbub.hub.masking import Masker, class_name_of, words_of
-from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.run_hub import RunHub, RunScope
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.runtime.activities.approvals import parsed, with_held_calls
+from hubbub.runtime.activities.at_work import AtWork, failure_of
 from hubbub.runtime.activities.call_tool import invoke
 from hubbub.runtime.activities.child_lookup import (
     look_up_call,
@@ -78,7 +61,6 @@ from hubbub.runtime.activities.child_lookup import (
     look_up_start,
 )
 from hubbub.runtime.activities.deltas import Deltas
-from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import kept_parts, with_contents
 from hubbub.runtime.activities.hooks import (
     filtered_items,
@@ -88,50 +70,16 @@ from hubbub.runtime.activities.hooks import (
     run_hooks,
 )
 from hubbub.runtime.activities.off_loop import OffLoop
-from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.activities.questions import extended
-from hubbub.runtime.activities.recorder import Recorder
+from hubbub.runtime.activities.summaries import summarize
 from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.activities.timeouts import TIMED_OUT, chosen, names_of
-from hubbub.runtime.kernel.services import Services
 
 __all__ = [
-    "AtWork",
-    "CutOff",
-    "Performer",
     "perform",
 ]
 
 
-class CutOff(Exception):
-    """A tool was refused something since the runtime is left: the next one has its call."""
-
-
-class Performer(Protocol):
-    """The run that an activity is performed for."""
-
-    @property
-    def lane(self) -> OwnLane: ...
-
-    @property
-    def thread(self) -> Thread: ...
-
-    @property
-    def side(self) -> ActiveSide | None: ...
-
-    @property
-    def hook_events(self) -> deque[tuple[str, Any]]: ...
-
-    def waiting_items(self, kind: Kind) -> tuple[InLane, ...]: ...
-
-    def receiving_side(self, side: ActiveSide) -> ActiveSide: ...
-
-    def listed_side(self) -> ActiveSide | None: ...
-
-    def record(self, event: Event, done: Callable[[], None] | None) -> None: ...
-
-
-async def perform(activity: Activity, at_work: "AtWork") -> Signal:
+async def perform(activity: Activity, at_work: AtWork) -> Signal:
     """Do what ``activity`` says and return what came of it.
 
     Raises its cancellation, and ``CutOff``, of which nothing is to be recorded.
@@ -143,6 +91,8 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
                 return await _run_call(activity, at_work)
             case CallModel():
                 return await _call_model(activity, at_work)
+            case Summarize():
+                return await summarize(activity, at_work)
             case StartChild():
                 return look_up_start(activity, at_work.thread, side, services, run.lane)
             case Receive(kind="result"):
@@ -172,76 +122,14 @@ async def perform(activity: Activity, at_work: "AtWork") -> Signal:
         return _ended_from_within(activity, error_text(error, at_work.masker()))
 
 
-class AtWork:
-    """What an activity needs, and the scope it acts in.
-
-    Once that is no longer live, whatever the activity still emits is dropped.
-    """
-
-    __slots__ = ("limit", "others", "run", "services", "side", "thread", "work")
-
-    keeps_answers: ClassVar[bool] = False
-    """Whether what its tools ask is on record, for a call that is made again."""
-    limit: anyio.CancelScope
-    """Where hooks are called after a tool: what bounds the tool's time, while it is called."""
-
-    def __init__(
-        self, services: Services, others: OtherRuns, run: Performer, work: RunScope
-    ) -> None:
-        side = run.side
-        self.thread = run.thread
-        if side is None:
-            raise UnknownAgent(self.thread.agent, services.definitions.names)
-        self.services = services
-        self.others = others
-        self.run = run
-        self.side = side
-        self.work = work
-
-    def state(self, call_id: str = "") -> ThreadState:
-        """What a tool or hook sees of the run."""
-        run, work = self.run, self.work
-        where: dict[str, Any] = {"turn": self.thread.turn}
-        if self.thread.two_sided:
-            where |= {"side": self.side.name, "label": self.side.config.label}
-        hub = RunHub(self.services.hub, work, call_id=call_id, **where)
-        return ThreadState(
-            self.services, self.others, run.lane, lambda: run.thread,
-            Recorder(run.record, lambda: work.is_live, self.services.hub.pipeline.home),
-            hub=hub, side=self.side, call_id=call_id, asking=self if self.keeps_answers else None,
-        )  # fmt: skip
-
-    def standing_still(self) -> AbstractContextManager[None]:
-        """Inside, the call's time does not pass."""
-        return extended(getattr(self, "limit", None))
-
-    def environment(self) -> Environment:
-        return Environment.of(self.services, self.run.lane, self.side)
-
-    def masker(self) -> Masker:
-        """What is said of a failure goes through it."""
-        return self.environment().masker(self.side)
-
-    def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: BaseException) -> ToolResult:
-        """A tool raised: log it, once, and put it into words for the model."""
-        if is_of(problem, Closed) and self.services.phase.is_leaving:
-            raise CutOff
-        mask = self.masker()
-        # What a tool says plainly is its answer; it is no failure.
-        is_answer = is_of(alone(problem), ToolError)
-        (log.info if is_answer else log.error)(
-            "tool.raised", tool=tool.name, agent=self.run.lane.agent, run_id=self.run.lane.run_id,
-            call_id=call_id, exc_info=mask.error(problem),
-        )  # fmt: skip
-        return render_failure(problem, mask)
-
-
 def _ended_from_within(activity: Activity, text: str) -> Signal:
     match activity:
         case RunTool():
             return ToolFinished(activity.step, activity.index, text, True)
         case CallModel():
             return ModelFailed(Failure(kind="bug", error=text, retryable=False), activity.turn)
+        case Summarize():
+            return unsummarised(activity, text)
         case _:
             return HooksCalled()
 
@@ -364,7 +252,7 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
     except BaseException as error:
         if not is_contained(error):
             raise
-        failure = _failure_of(error, at, models)
+        failure = failure_of(error, at, models)
     finally:
         if deltas.answer is not None:
             deltas.answer.ended_at = lane.seq
@@ -373,33 +261,6 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
         kind=failure.kind, error=failure.error,
     )  # fmt: skip
     return ModelFailed(failure, activity.turn, models)
-
-
-def _failure_of(error: BaseException, at: AtWork, models: tuple[str, ...]) -> Failure:
-    """What a model's exception means; what its class says of it is asked once."""
-    mask, jitter, problem = at.masker(), at.services.hub.ports.ids.random, ""
-    raised: BaseException | None = error
-    if is_of(error, ProviderError):
-        with suppress(Exception):  # A class of a user's own, which cannot say what it is.
-            failure = Failure(
-                kind=error.kind, error=mask(words_of(error)), retryable=error.retryable,
-                retry_after=error.retry_after, jitter=jitter(),
-            )  # fmt: skip
-            problem = failure_problem(failure)
-            # What a function in the model raised, which is users' code.
-            raised = error.__cause__ if error.kind == "script" else None
-    elif is_of(error, HubbubError):
-        # Another model may be there.
-        kind = "model" if is_of(error, MissingKey, MissingExtra, UnknownModel) else SETUP
-        if kind == SETUP or not has_another(at.thread, models):
-            at.services.returns.keep_error(at.run.lane.run_id, error)
-        return Failure(kind=kind, error=mask(words_of(error)), retryable=False)
-    if raised is not None:
-        log.error("model.raised", run_id=at.run.lane.run_id, exc_info=mask.error(raised))
-    if raised is not error and not problem:
-        return failure
-    text = f"the model object raised {class_name_of(error)}: {problem or words_of(error)}"
-    return Failure(kind="bug", error=mask(text, 2000), retryable=False)
 
 
 def _no_reply(

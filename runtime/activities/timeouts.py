@@ -9,8 +9,14 @@ from hubbub.agents.model_choice import ModelChoice, named
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import Failure
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.decide import Activity, CallModel, RunTool
-from hubbub.agents.turn.signals import HooksCalled, ModelFailed, Signal, ToolFinished
+from hubbub.agents.turn.decide import Activity, CallModel, RunTool, Summarize
+from hubbub.agents.turn.signals import (
+    HooksCalled,
+    ModelFailed,
+    Signal,
+    ToolFinished,
+    unsummarised,
+)
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.services import Services
 
@@ -61,6 +67,8 @@ def timeout_of(activity: Activity, run: ChoosingRun, services: Services) -> floa
         choice = side.choices[0] if side.is_plain else chosen(run, side, services)[0]
         given = None if choice.settings is None else choice.settings.timeout
         return (MODEL_TIMEOUT if given is None else given) + activity.delay
+    if isinstance(activity, Summarize):
+        return MODEL_TIMEOUT
     if side is None or not isinstance(activity, RunTool) or side.hooks:
         return None
     tool = side.tools.get(activity.name)
@@ -76,6 +84,8 @@ def timed_out(activity: Activity, seconds: float, run: ChoosingRun, services: Se
             side = run.side
             names = () if side is None else names_of(chosen(run, side, services)[1])
             return ModelFailed(failure, activity.turn, names)
+        case Summarize():
+            return unsummarised(activity, f"the model did not answer within {seconds:g} s")
         case RunTool():
             text = TIMED_OUT.format(seconds)
             return ToolFinished(activity.step, activity.index, text, True, is_late=True)

@@ -119,6 +119,8 @@ def _of_item(taken: Event, item: Event) -> Iterator[Said]:
             yield _said(taken, item.source or "reply", item.content)
         case e.SessionReset():
             yield _said(taken, "reset", item.message)
+        case e.SessionCompact():
+            yield _said(taken, "compact", "a summary is to take the place of the older messages")
         case e.SessionTerminate() | e.SessionClose() | e.SessionAbort() | e.SessionCancel():
             yield _said(taken, item.type.removeprefix("session:"), item.reason)
 
@@ -142,6 +144,10 @@ def _of_event(event: Event) -> Iterator[Said]:
             yield _said(event, who, text or f"→ starts {which} as {event.child_run_id}")
         case e.SessionPrompt():
             yield _said(event, who, f"asks {event.to}: {event.question}")
+        case e.SessionCompaction():
+            what = f"its {event.covers} oldest messages: {event.summary}"
+            text = f"no summary: {event.error}" if event.error else what
+            yield _said(event, "summary", text)
         case e.AgentHandoff():
             yield _said(event, who, f"→ goes on as {event.to}")
         case e.AgentInterrupted():

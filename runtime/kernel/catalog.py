@@ -19,6 +19,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.agents.settings import ModelSettings
+from hubbub.agents.state.context_limit import ContextLimit
 from hubbub.agents.turn.child_calls import child_specs
 from hubbub.agents.turn.takeover import takeover_specs
 from hubbub.hub.errors import BadValue, MissingKey, UnknownModel
@@ -44,6 +45,7 @@ class Catalog:
         "_made",
         "_models",
         "_specs",
+        "limits",
     )
 
     def __init__(self, models: Mapping[str, Model], environ: Mapping[str, str]) -> None:
@@ -55,6 +57,8 @@ class Catalog:
         self._gates: dict[tuple[str, str], frozenset[str]] = {}
         self._inputs: dict[str, Callable[[Json], Any]] = {}
         self._code: dict[str, Callable[[Json, Any], Awaitable[Any]]] = {}
+        self.limits: dict[str, ContextLimit] = {}
+        """By prompt: what its model can be shown (runtime/activities/summaries.py)."""
 
     @property
     def keys(self) -> frozenset[str]:

@@ -3,7 +3,8 @@
 Both are product, for tests, demos and simulation, and keep three promises:
 
 * **Stateless.**  A script has no position of its own: the step used is the one whose number is
-  the count of ``AssistantMessage`` in the request (those ``is_given`` apart).  The same request
+  the count of ``AssistantMessage`` in the request (those ``is_given`` apart), and of those that a
+  summary stands for.  The same request
   always gets the same answer, any number of runs share one model, and a run that restarts
   repeats itself.
 * **Faults by attempt.**  A ``Fault`` stands before the reply it disturbs and looks only at
@@ -66,6 +67,10 @@ _ERRORS: Final[dict[str, type[ProviderError]]] = {
     "request": ModelRefused,
     "garbled": ModelGarbled,
 }
+SUMMARY: Final = "What was said before, in short."
+"""What a ``ScriptedModel`` says where it is asked for a summary."""
+
+_SUMMARY: Final = ModelReply(text=SUMMARY)
 _KINDS: Final = (*_ERRORS, "empty", "malformed", "delay", "hang")
 _NEED_REPLY: Final = ("malformed", "delay")
 _words: Final = re.compile(r"\S+\s*|\s+")
@@ -295,8 +300,14 @@ class ScriptedModel(_Player):
         return f"ScriptedModel({self._name!r}, {len(self._steps)} steps)"
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        """Play the item that is due by the number of replies in the history."""
-        index = 0
+        """Play the item that is due by the number of replies in the history.
+
+        Asked for a summary of older messages, it says ``SUMMARY``: that is no item of the script,
+        and the replies that the summary stands for count on.
+        """
+        if request.purpose == "summary":
+            return await self._play(_always(_SUMMARY), None, request, on_delta)
+        index = request.summarised
         for message in request.messages:
             if type(message) is AssistantMessage and not message.is_given:
                 index += 1

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio.lowlevel
 
-from hubbub.agents.turn.decide import Activity, CallModel, is_wanted, needs_record
+from hubbub.agents.turn.decide import (
+    SUMMARIZING,
+    Activity,
+    CallModel,
+    Summarize,
+    is_wanted,
+    needs_record,
+)
 from hubbub.agents.turn.signals import Signal
 from hubbub.hub import events as e
 from hubbub.hub.delivery.inbox import Inbox
@@ -23,7 +30,8 @@ from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.run_hub import Closable
 from hubbub.hub.tasks.stepped import stepped
-from hubbub.runtime.activities.perform import AtWork, CutOff, Performer, perform
+from hubbub.runtime.activities.at_work import AtWork, CutOff, Performer
+from hubbub.runtime.activities.perform import perform
 from hubbub.runtime.activities.timeouts import timed_out, timeout_of
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
@@ -88,7 +96,7 @@ class ActivityTasks:
         self._caller = caller
         self.running: dict[Activity, Ticket] = {}
         self.asking = 0
-        """The turn for which the model is asked; 0 where it is not."""
+        """The turn for which the model is asked, 0 where it is not; ``SUMMARIZING``."""
         self._inline: Ticket | None = None
         self._next: Activity | None = None
 
@@ -100,7 +108,7 @@ class ActivityTasks:
                 self._stop(activity, cancel=True)
         if self._services.phase.is_leaving:
             # The step at work may reach its end, calls included; no further one is begun.
-            activities = tuple(a for a in activities if not isinstance(a, CallModel))
+            activities = tuple(a for a in activities if not isinstance(a, CallModel | Summarize))
             if not activities:
                 self._services.phase.progressed()
         for activity in activities:
@@ -109,6 +117,8 @@ class ActivityTasks:
             ticket = running[activity] = self._inline or Ticket()
             if isinstance(activity, CallModel):
                 self.asking = activity.turn
+            elif isinstance(activity, Summarize):
+                self.asking = SUMMARIZING
             if self._inline is not None:
                 # The task that has just finished an activity continues with this one.
                 self._next, self._inline = activity, None
@@ -180,7 +190,7 @@ class ActivityTasks:
         ticket = self.running.pop(activity, None)
         if ticket is None:
             return
-        if isinstance(activity, CallModel):
+        if isinstance(activity, CallModel | Summarize):
             self.asking = 0
         if ticket.timer is not None:
             ticket.timer.cancel()

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from hubbub.runtime.activities.lasting_prompts import LastingPrompts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import ConversationKeeper, RunKeeper
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.runs.lasting_prompts import LastingPrompts
 
 __all__ = ["RunDependencies"]
 

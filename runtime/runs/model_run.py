@@ -23,10 +23,12 @@ from typing import Any, Final, assert_never
 from msgspec import structs
 
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.compactions import NO_COMPACTIONS
+from hubbub.agents.state.context_limit import NO_LIMIT
 from hubbub.agents.state.family import NO_FAMILY
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.prompts import find_prompt
-from hubbub.agents.state.thread import FAILURES, Outcome, Thread
+from hubbub.agents.state.thread import FAILURES, Thread
 from hubbub.agents.turn.decide import (
     AwaitChildren,
     Conclude,
@@ -50,18 +52,19 @@ from hubbub.agents.turn.signals import (
     Taken,
 )
 from hubbub.hub import events as e
-from hubbub.hub.events import Event, InLane
-from hubbub.hub.logs import log
+from hubbub.hub.events import NO_USAGE, Event, InLane
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
 from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.activities.summaries import limit_of
 from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.mailbox import ANSWER, KINDS, SAID, Mailbox
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
 from hubbub.runtime.runs.dependencies import RunDependencies
+from hubbub.runtime.runs.told_failures import tell_failure
 
 __all__ = ["ModelRun"]
 
@@ -80,9 +83,9 @@ class ModelRun:
     """One model run while it is in memory."""
 
     __slots__ = (
-        "_after", "_conversations", "_definitions", "_is_closed", "_keeper", "_kept", "_services",
-        "_shared", "_tasks", "hook_events", "is_advancing", "is_answer_under_way", "is_careful",
-        "lane", "mail", "side", "signals", "thread",
+        "_after", "_conversations", "_definitions", "_is_closed", "_keeper", "_kept", "_limit",
+        "_services", "_shared", "_tasks", "hook_events", "is_advancing", "is_answer_under_way",
+        "is_careful", "lane", "mail", "side", "signals", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +117,9 @@ class ModelRun:
             thread.agent or lane.agent, thread.acts_as
         )
         """The side at work, its names resolved."""
+        self._limit = NO_LIMIT
+        if thread.total_usage is not NO_USAGE or thread.compactions is not NO_COMPACTIONS:
+            self._limit = limit_of(thread, self.side, self._services, lane.ancestors)
         self.hook_events: deque[tuple[str, Any]] = deque()
         """What hooks have yet to see."""
         self.mail = Mailbox()
@@ -230,6 +236,7 @@ class ModelRun:
                 command = decide(
                     self.thread, waiting, self._tasks.asking, hook_events=bool(self.hook_events),
                     hooked=_NOTHING if side is None or not side.may_hook else self._hooked(side),
+                    limit=self._limit,
                 )  # fmt: skip
                 match command:
                     case Take(kind=kind):
@@ -248,7 +255,6 @@ class ModelRun:
                         self._tasks.ensure(())
                         self._signal(Parked(), waiting)
                     case Leave():
-                        self._tasks.ensure(())
                         self._leave()
                         return
                     case _:
@@ -325,6 +331,8 @@ class ModelRun:
             self.listed_side()
         elif side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
+        if thread.total_usage is not NO_USAGE or thread.compactions is not NO_COMPACTIONS:
+            self._limit = limit_of(thread, self.side, self._services, self.lane.ancestors)
         if before.prompts is not thread.prompts:
             prompts = self._shared.prompts
             notes = prompts.follow(
@@ -338,19 +346,9 @@ class ModelRun:
             self._shared.families.set_status(self.lane, thread)
         last = thread.outcome
         if last is not before.outcome and last is not None and last.outcome in FAILURES:
-            self._tell_failure(before.outcome, last)
+            tell_failure(self.lane, thread, before.outcome)
         if self.is_careful:
             self._keeper.mark_trial(commit)
-
-    def _tell_failure(self, before: Outcome | None, last: Outcome) -> None:
-        """A session or run that has failed says so, once, where anybody may see it."""
-        is_ended = self.thread.phase == "ended"
-        if is_ended and before is not None and before.session == last.session:
-            return  # The run ends as its session did.
-        log.error(
-            "run.failed", run_id=self.lane.run_id, agent=self.lane.agent, outcome=last.outcome,
-            reason=last.reason,
-        )  # fmt: skip
 
     def _recorded(self, commit: Commit) -> None:
         """A commit is done: what waited for that."""
@@ -394,6 +392,7 @@ class ModelRun:
 
     def _leave(self) -> None:
         """Leave memory as soon as the store has everything."""
+        self._tasks.ensure(())
         if not self.lane.in_flight:
             self.close()
             self._keeper.left(self)

@@ -31,7 +31,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, Closed, RunFailed
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.message import Sayable, session_message
-from hubbub.runtime.activities.perform import AtWork
+from hubbub.runtime.activities.at_work import AtWork
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.turn_loop import TurnLoop

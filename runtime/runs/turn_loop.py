@@ -30,7 +30,8 @@ from hubbub.agents.turn.signals import Concluded, Decision, Signal, Taken
 from hubbub.hub.events import InLane
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.stepped import stepped
-from hubbub.runtime.activities.perform import AtWork, Performer, perform
+from hubbub.runtime.activities.at_work import AtWork, Performer
+from hubbub.runtime.activities.perform import perform
 from hubbub.runtime.activities.timeouts import timed_out, timeout_of
 
 __all__ = ["Rest", "TurnHost", "TurnLoop"]

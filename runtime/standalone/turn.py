@@ -40,7 +40,7 @@ from hubbub.hub.events import Event, InLane
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable
 from hubbub.hub.values import NULL, encode_value
-from hubbub.runtime.activities.perform import AtWork
+from hubbub.runtime.activities.at_work import AtWork
 from hubbub.runtime.activities.recorder import Recorder
 from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.kernel.mailbox import KINDS, Mailbox

@@ -82,6 +82,7 @@ HUB: Final[dict[str, Call]] = {
     "read": lambda s: s.hub.read(),
     "reply": lambda s: s.hub.reply("p", "x"),
     "reset": lambda s: s.hub.reset(s.run.run_id),
+    "compact": lambda s: s.hub.compact(s.run.run_id),
     "send": lambda s: s.hub.send("x"),
     "send_to": lambda s: s.hub.send_to("keeper", "x"),
     "send_to_run": lambda s: s.hub.send_to_run(s.run.run_id, "x"),

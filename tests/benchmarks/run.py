@@ -16,6 +16,7 @@ from time import perf_counter
 
 import cache_figures
 import child_figures
+import compaction_figures
 import durable_figures
 import http_figures
 import hub_figures
@@ -49,6 +50,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "boot": durable_figures.boot,
     "post": http_figures.post,
     "post-together": http_figures.post_together,
+    "long": compaction_figures.long_in_memory,
+    "long-durable": compaction_figures.long_durable,
     "cached": cache_figures.cached,
     "worlds": simulation_figures.worlds,
     "week": simulation_figures.week_of_schedules,

@@ -49,7 +49,7 @@ async def test_a_prefix_cache_serves_most_of_what_a_conversation_sends() -> None
 
 @pytest.mark.parametrize(
     "name",
-    ["run", "cached", *(pytest.param(x, marks=pytest.mark.long)
+    ["run", "cached", "long", *(pytest.param(x, marks=pytest.mark.long)
               for x in ("streams", "callbacks", "ask", "callers", "memory"))],
 )  # fmt: skip
 def test_benchmark_works(name: str, capsys: pytest.CaptureFixture[str]) -> None:

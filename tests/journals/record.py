@@ -25,14 +25,19 @@ from support.frames import KEY, Talk, complete, frame, use
 
 from hubbub import (
     AgentDefinition,
+    Compaction,
     CustomEvent,
+    FunctionModel,
     Message,
+    ModelReply,
+    ModelRequest,
     PromptDefinition,
     RunContext,
     RunState,
     Runtime,
     ScriptedModel,
     SideConfig,
+    Usage,
     VariableDefinition,
     tool,
 )
@@ -342,6 +347,28 @@ async def reset(store: MemoryJournal, ports: Ports) -> None:
         await anyio.sleep(250)
 
 
+async def compacted(store: MemoryJournal, ports: Ports) -> None:
+    """Older messages become a summary: by themselves, by hand, and once not."""
+    summaries = iter(["They said numbers.", "", "They said more numbers."])
+
+    def answer(request: ModelRequest) -> ModelReply:
+        if request.purpose == "summary":
+            return ModelReply(text=next(summaries), usage=Usage(input_tokens=300))
+        size = sum(len(message.content) for message in request.messages)
+        return ModelReply(text="a" * 50, usage=Usage(input_tokens=size))
+
+    model = FunctionModel(answer, latency=1)
+    agent = model_agent(model, name="talker", compaction=Compaction(window=400))
+    async with Runtime([agent], store=store, ports=ports) as rt:
+        run = await rt.start("talker", "one " * 10)
+        for word in ("two", "three", "four", "five", "six"):
+            await run.ask(f"{word} " * 10)
+        for _ in range(2):
+            rt.hub.compact(run.run_id)
+            await anyio.sleep(10)
+        await run.ask("seven")
+
+
 async def future(store: MemoryJournal, ports: Ports) -> None:
     """A run whose lane holds an event of a version that does not exist yet."""
     async with Runtime([model_agent(echo_model())], store=store, ports=ports) as rt:
@@ -402,7 +429,7 @@ STORIES: dict[str, Story] = {
     story.__name__: story
     for story in (
         conversation, interrupted, two_sides, children, deferred, handoff, files_and_values,
-        code_agent, restored, failed, reset, future, takeover, paused,
+        code_agent, restored, failed, reset, future, takeover, paused, compacted,
     )
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from hubbub.runtime.models.http.errors import ProviderOrigin
 from hubbub.runtime.models.http.messages import CONTINUE, FILLERS
 from hubbub.runtime.models.openai import model as openai_model
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT
+from hubbub.runtime.models.responses import model as responses_model
 
 __all__ = ["BODIES", "breaks", "common", "head_of", "stable_text", "text_of"]
 
@@ -33,11 +34,18 @@ def _openai(request: ModelRequest) -> Any:
     return _sent(openai_model.request_body(request, model="m", dialect=OPENAI_DIALECT))
 
 
+def _responses(request: ModelRequest) -> Any:
+    """In the terms of the other two: instructions are a system prompt, items are messages."""
+    body = _sent(responses_model.request_body(request, model="m", keeps_by_key=True))
+    items = [{"role": "", "content": None, **item} for item in body.pop("input")]
+    return {**body, "system": body.pop("instructions", None), "messages": items}
+
+
 def _sent(body: dict[str, Any]) -> Any:
     return json.loads(encode_body(body, _ORIGIN))
 
 
-BODIES = {"anthropic": _anthropic, "openai": _openai}
+BODIES = {"anthropic": _anthropic, "openai": _openai, "responses": _responses}
 """The body of a request, as it is sent."""
 
 

@@ -83,6 +83,11 @@ async def reset(call: HttpCall) -> HttpAnswer:
     return await answer_of(receipt)
 
 
+async def compact(call: HttpCall) -> HttpAnswer:
+    """Have a summary take the place of a run's older messages."""
+    return await answer_of(call.hub.compact(call.path["run_id"]))
+
+
 ROUTES: Final = (
     Route(
         method="POST", path="/api/runs/{run_id}/messages", summary="Send a message to a run",
@@ -104,5 +109,10 @@ ROUTES: Final = (
     Route(
         method="POST", path="/api/runs/{run_id}/reset", summary="Begin its conversation anew",
         handler=reset, body=ResetBody, is_keyed=True, answers=RECEIPTS, problems=REJECTIONS,
+    ),
+    Route(
+        method="POST", path="/api/runs/{run_id}/compact",
+        summary="Have a summary take the place of its older messages",
+        handler=compact, answers=RECEIPTS, problems=REJECTIONS,
     ),
 )  # fmt: skip

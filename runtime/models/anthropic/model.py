@@ -55,6 +55,7 @@ from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_u
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.http.thoughts import is_bare
+from hubbub.runtime.models.http.windows import window_of
 
 __all__ = ["AnthropicModel", "request_body"]
 
@@ -93,6 +94,7 @@ class AnthropicModel:
             )
         secret_headers |= clean_headers(headers)
         self._name = name
+        self._is_own = url == ANTHROPIC.url
         self._max_tokens = default_tokens(name) if max_tokens is None else max_tokens
         self._endpoint = Endpoint(
             f"anthropic:{name}",
@@ -108,6 +110,11 @@ class AnthropicModel:
     def name(self) -> str:
         """The model's name at the provider."""
         return self._name
+
+    @property
+    def window(self) -> int:
+        """How many tokens it can be shown; 0 where nobody knows, as behind another address."""
+        return window_of("anthropic", self._name) if self._is_own else 0
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self._name!r}, {self._endpoint.origin.url!r})"

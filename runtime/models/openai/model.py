@@ -40,6 +40,7 @@ from hubbub.hub.values import Secret
 from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
+from hubbub.runtime.models.http.windows import window_of
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
 from hubbub.runtime.models.openai.calls import sign_calls, with_short_ids
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN, Dialect
@@ -81,6 +82,7 @@ class OpenAIModel:
         secret_headers |= clean_headers(headers)
         self._name = name
         self._dialect = service
+        self._is_hosted = url == service.url
         self._endpoint = Endpoint(
             f"{service.name}:{name}",
             f"{url}/chat/completions",
@@ -94,6 +96,11 @@ class OpenAIModel:
     def name(self) -> str:
         """The model's name at the provider."""
         return self._name
+
+    @property
+    def window(self) -> int:
+        """How many tokens it can be shown; 0 where nobody knows, as behind another address."""
+        return window_of(self._dialect.name, self._name) if self._is_hosted else 0
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self._name!r}, {self._endpoint.origin.url!r})"

@@ -36,6 +36,7 @@ from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_u
 from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.http.thoughts import owned
+from hubbub.runtime.models.http.windows import window_of
 from hubbub.runtime.models.openai.dialect import EFFORTS, OPENAI_DIALECT
 from hubbub.runtime.models.responses.answer import OWNER, ResponsesAnswer
 from hubbub.runtime.models.responses.parts import ShownItems
@@ -87,6 +88,11 @@ class ResponsesModel:
     def name(self) -> str:
         """The model's name at the provider."""
         return self._name
+
+    @property
+    def window(self) -> int:
+        """How many tokens it can be shown; 0 where nobody knows, as behind another address."""
+        return window_of("openai", self._name) if self._keeps_by_key else 0
 
     def __repr__(self) -> str:
         return f"ResponsesModel({self._name!r}, {self._endpoint.origin.url!r})"

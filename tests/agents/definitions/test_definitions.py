@@ -279,6 +279,7 @@ def test_a_prompt_has_every_property_with_its_default() -> None:
         "provider_options": {},
         "cache": True,
         "settings": None,
+        "compaction": True,
     }
     with pytest.raises(TypeError, match="model"):
         PromptDefinition(name="p", prompt="x")  # type: ignore[call-arg]
@@ -391,6 +392,8 @@ def test_a_wrong_knob_of_a_subagent_tool_is_told(fields: Any, problem: str) -> N
         ),
         ({"cache": "10m"}, 'cache: expected True, False, "5m" or "1h", not \'10m\''),
         ({"cache": 1}, 'cache: expected True, False, "5m" or "1h", not 1'),
+        ({"compaction": None}, "compaction: expected True, False or Compaction(…), not None"),
+        ({"compaction": 0.8}, "compaction: expected True, False or Compaction(…), not 0.8"),
         ({"cache": None}, 'cache: expected True, False, "5m" or "1h", not None'),
         ({"cache": ["5m"]}, 'cache: expected True, False, "5m" or "1h", not [\'5m\']'),
         (

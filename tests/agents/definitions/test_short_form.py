@@ -22,6 +22,7 @@ from hubbub import (
     VariableDefinition,
     tool,
 )
+from hubbub.agents.compaction import Compaction
 from hubbub.agents.definitions.short_form import AgentOptions
 from hubbub.agents.packaging.pack import pack, unpack
 from hubbub.agents.resolution.definitions import Definitions
@@ -69,6 +70,7 @@ OPTIONS: Mapping[str, st.SearchStrategy[Any]] = {
         thinking=st.sampled_from([None, "off", "high", 2048]),
         seed=st.none() | st.integers(0, 9),
     ),
+    "compaction": st.sampled_from([True, False, Compaction(at=0.5)]),
     "label": TEXTS,
     "stop_on_response": st.booleans(),
     "stop_tool": st.just("look"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from support.profiles import examples
 
+from hubbub.agents.compaction import Compaction
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.prompt import (
@@ -30,6 +31,7 @@ from hubbub.agents.packaging.format import (
     AgentPart,
     BindingPart,
     ChoicePart,
+    CompactionPart,
     ImmediatePart,
     PromptPart,
     ResumablePart,
@@ -74,6 +76,10 @@ def say(message: str = "") -> None:
 
 TOOLS: list[Tool[..., Any]] = [finish, look, say]
 HOOKS = [FIRST, SECOND]
+COMPACTIONS = st.builds(
+    Compaction, at=st.sampled_from([0.5, 0.8]), keep=st.sampled_from([0.1, 0.25]),
+    window=st.none() | st.integers(1, 9_000), instructions=st.sampled_from(["", "Keep names."]),
+)  # fmt: skip
 SCHEMA = {
     "type": "object",
     "properties": {"message": {"type": "string"}, "files": {"type": "array"}},
@@ -201,6 +207,7 @@ def test_prompts_given_inline_and_tools_are_packed_by_name() -> None:
         (AgentPart, AgentDefinition),
         (SidePart, SideConfig),
         (BindingPart, SessionToolBinding),
+        (CompactionPart, Compaction),
         (PromptPart, PromptDefinition),
         (VariablePart, VariableDefinition),
         (SkillPart, Skill),
@@ -673,6 +680,7 @@ def prompts(
         provider_options=draw(st.dictionaries(texts, json_values, max_size=3)),
         cache=draw(st.sampled_from([True, False, "5m", "1h"])),
         settings=draw(st.none() | model_settings),
+        compaction=draw(st.booleans() | COMPACTIONS),
     )
 
 

@@ -78,6 +78,9 @@ function pieceOf(event, state) {
     case "session:prompt": return [make("asked", { prompt: event })];
     case "session:variables":
       return event.lane === "own" ? [make("wanted", { request: event })] : [];
+    case "session:compaction": return [event.error
+      ? make("fault", { text: `older messages were not summarised: ${event.error}` })
+      : make("note", { text: `a summary stands for ${event.covers} older messages: ${event.summary}` })];
     case "agent:interrupted": return [make("fault", { text: `interrupted ${event.reason || ""}` })];
     case "agent:failed": return [make("fault", { text: event.error })];
     case "agent:retry": return [make("fault", { text: `${event.error}: tried again` })];
@@ -105,6 +108,7 @@ function takenItem(item, make) {
         text: item.content || item.reason || item.outcome || "", to: item.child_run_id });
     case "session:reply":
       return make("said", { who: item.decision || "reply", text: item.content || "", item });
+    case "session:compact": return make("note", { text: "older messages are to be summarised" });
     case "session:reset": return make("note", { text: `reset ${item.message || ""}` });
     case "session:close": case "session:terminate": case "session:abort": case "session:cancel":
       return make("note", { text: `${item.type.slice(8)} ${item.reason || ""}` });

@@ -1,0 +1,178 @@
+"""Summaries of older messages: the limit beyond which one is due, and the call that makes it.
+
+The call is that of a step, with the messages to be summarised and what is asked for behind them: so
+the provider finds in its cache what it has read.  Hooks that filter messages filter these, too.  It
+is tried again as a step is, within the time of one model call; the run writes what it came to.
+"""
+
+import inspect
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from hubbub.agents.compaction import Compaction
+from hubbub.agents.model import Model, ModelMessage, ModelReply, ModelRequest, reply_problem
+from hubbub.agents.model_choice import ModelChoice
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
+from hubbub.agents.retry import retry_delay
+from hubbub.agents.state.compactions import tokens_shown
+from hubbub.agents.state.context_limit import (
+    NO_LIMIT,
+    NOTHING_TO_SUMMARISE,
+    ContextLimit,
+    Summarize,
+    view_of,
+)
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.request import build_request, summary_request
+from hubbub.agents.turn.signals import Summarized, unsummarised
+from hubbub.hub.errors import HubbubError, MissingVariable, UnknownAgent
+from hubbub.hub.logs import log
+from hubbub.hub.tasks.raised import is_contained
+from hubbub.runtime.activities.at_work import AtWork, failure_of
+from hubbub.runtime.activities.environment import Environment
+from hubbub.runtime.activities.files import with_contents
+from hubbub.runtime.activities.hooks import run_hooks
+from hubbub.runtime.kernel.services import Services
+
+__all__ = ["limit_of", "summarize"]
+
+MANY: Final = 32_000
+"""Tokens of a step from which on it matters that a model's window is not known."""
+
+
+# ── when ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def limit_of(
+    thread: Thread,
+    side: ActiveSide | None,
+    services: Services,
+    above: Iterable[tuple[str, str]],
+) -> ContextLimit:
+    """What a side's model can be shown before its older messages become a summary.
+
+    Where nobody knows its window, that is said once, as soon as a conversation is long.
+    """
+    if side is None:
+        return NO_LIMIT
+    limits, prompt = services.catalog.limits, side.prompt
+    key = prompt.name if prompt.model != CALLERS_MODEL else ""
+    limit = limits.get(key) if key else None
+    if limit is None:
+        chosen = prompt.compaction
+        settings = chosen if isinstance(chosen, Compaction) else Compaction()
+        window = settings.window or (_smallest_window(side, services, above) if chosen else 0)
+        over = int(window * settings.at) if chosen else 0
+        limit = limits[key] = ContextLimit(over or 0, settings.keep)
+    if not limit.over and prompt.compaction and f"!{prompt.name}" not in limits:
+        seen = thread.seen if thread.side == "side_a" else thread.seen_b
+        if (tokens := tokens_shown(seen)) > MANY:
+            limits[f"!{prompt.name}"] = limit
+            log.warning(
+                "compaction.off", prompt=prompt.name, tokens=tokens,
+                reason="the window of its model is not known; give compaction=Compaction(window=…)",
+            )  # fmt: skip
+    return limit
+
+
+def _smallest_window(side: ActiveSide, services: Services, above: Iterable[tuple[str, str]]) -> int:
+    """The window of a side's model, as far as the model says it; of several, what fits each that
+    is known."""
+    choices = services.catalog.choices_of(side, above, services.definitions)
+    return min(filter(None, [_window(each.model, services) for each in choices]), default=0)
+
+
+def _window(model: str | Model, services: Services) -> int:
+    try:
+        window = getattr(services.catalog.model(model), "window", 0)
+    except HubbubError:  # A step will say what is wrong with it.
+        return 0
+    return window if type(window) is int and window > 0 else 0
+
+
+# ── how ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def summarize(activity: Summarize, at: AtWork) -> Summarized:
+    """Have the messages summarised; what goes wrong is in what is returned."""
+    if not activity.covers:
+        return unsummarised(activity, NOTHING_TO_SUMMARISE)
+    services, run_id = at.services, at.run.lane.run_id
+    side: ActiveSide | None = at.side
+    if activity.side != at.thread.side:
+        side = services.definitions.find_side(at.thread.agent, activity.side)
+    attempt = 1
+    while True:
+        try:
+            if side is None:
+                raise UnknownAgent(at.thread.agent, services.definitions.names)
+            choice = _choice(activity, side, at)
+            request = await _request(activity, side, at, choice, attempt)
+            answer = services.catalog.model(choice.model).call(request, None)
+            return _read(activity, await answer if inspect.isawaitable(answer) else answer, run_id)
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            failure = failure_of(error, at, ())
+        delay = retry_delay(failure, attempt)
+        if delay is None:
+            return _said(unsummarised(activity, failure.error), run_id)
+        attempt += 1
+        await services.hub.ports.clock.sleep(delay)
+
+
+def _choice(activity: Summarize, side: ActiveSide, at: AtWork) -> ModelChoice:
+    """The model that the side asks now."""
+    above = at.run.lane.ancestors
+    choices = at.services.catalog.choices_of(side, above, at.services.definitions)
+    place = at.thread.models.of(activity.side)
+    return choices[place if place < len(choices) else 0]
+
+
+async def _request(
+    activity: Summarize, side: ActiveSide, at: AtWork, choice: ModelChoice, attempt: int
+) -> ModelRequest:
+    services, lane = at.services, at.run.lane
+    thread = replace(at.thread, side=activity.side)
+    messages: tuple[ModelMessage, ...] = view_of(thread, activity.side)[: activity.covers]
+    if "filter_messages" in side.hooks:
+        messages = await run_hooks(side, "filter_messages", at.state(), messages, lane.run_id)
+    env = Environment.of(services, lane, side)
+    required = [each.name for each in side.prompt.variables if each.required]
+    if unset := [name for name in required if env.find(name) is None]:
+        raise MissingVariable(side.prompt.name, unset)
+    specs = services.catalog.specs_with_children(side, env.is_enabled)
+    request = build_request(
+        thread, side, specs, messages=messages, value_of=env.find, choice=choice
+    )
+    chosen = side.prompt.compaction
+    instructions = chosen.instructions if isinstance(chosen, Compaction) else ""
+    asked = summary_request(request, messages, instructions, attempt)
+    return await with_contents(services.hub, lane, asked) if thread.has_parts else asked
+
+
+def _read(activity: Summarize, reply: object, run_id: str) -> Summarized:
+    """What the model's answer is worth: text that is whole, and nothing else."""
+    problem = reply_problem(reply)
+    if problem or not isinstance(reply, ModelReply):
+        return _said(unsummarised(activity, f"the model returned no reply: {problem}"), run_id)
+    if reply.stop_reason in ("length", "refusal"):
+        problem = f"the model ended its summary early: {reply.stop_reason}"
+    elif not reply.text.strip():
+        problem = "the model's summary was empty"
+    done = Summarized(
+        side=activity.side, step=activity.step, covers=activity.covers, usage=reply.usage,
+        model=reply.model, error=problem, summary="" if problem else reply.text.strip(),
+    )  # fmt: skip
+    return _said(done, run_id)
+
+
+def _said(done: Summarized, run_id: str) -> Summarized:
+    if done.error:
+        log.warning("summary.failed", run_id=run_id, step=done.step, error=done.error)
+    else:
+        log.info("conversation.summarised", run_id=run_id, messages=done.covers)
+    return done
