@@ -5,10 +5,12 @@ but for the values of variables: of those nothing is to be known, not even a dig
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo
 
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.hub.store.journal import RequestKey
@@ -25,11 +27,24 @@ def request_key(key: str, path: Sequence[str], body: object) -> RequestKey | Non
 
 
 def _digest(content: object) -> str:
-    text = msgspec.json.encode(content, order="deterministic", enc_hook=_without_value)
+    text = msgspec.json.encode(_said(content), order="deterministic")
     return hashlib.sha256(text).hexdigest()[:40]
 
 
-def _without_value(value: Any) -> str:
-    if not isinstance(value, Secret):
-        raise TypeError(f"a body holds {type(value).__name__}")
-    return ""
+def _said(value: Any) -> Any:
+    """What a body says: a field that a later version adds is not said by an earlier one's."""
+    if isinstance(value, Secret):
+        return ""
+    if isinstance(value, Struct):
+        fields = [(x, getattr(value, x.name)) for x in msgspec.structs.fields(value)]
+        return {x.encode_name: _said(each) for x, each in fields if each != _default_of(x)}
+    if isinstance(value, Mapping):
+        return {name: _said(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_said(each) for each in value]
+    return value
+
+
+def _default_of(field: FieldInfo) -> Any:
+    made = field.default_factory
+    return field.default if made is msgspec.NODEFAULT else made()

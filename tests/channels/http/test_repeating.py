@@ -3,10 +3,13 @@
 import anyio
 import pytest
 from http_apps import client_of, served, support
+from msgspec import Struct
 from support.agents import model_agent
 
 from hubbub import FunctionModel, Runtime
 from hubbub.channels.http import HttpApp
+from hubbub.channels.http.wire.request_keys import request_key
+from hubbub.hub.values import Secret
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-02", "H-09")]
@@ -104,6 +107,31 @@ async def test_the_same_opening_in_another_order_is_the_same(ports):
             for text in texts
         ]
         assert [x.status_code for x in found] == [202, 200]
+
+
+def test_a_body_that_later_versions_say_more_by_is_the_same_request():
+    class Part(Struct):
+        text: str
+        role: str = "user"
+
+    class Body(Struct):
+        parts: tuple[Part, ...] = ()
+        env: dict[str, Secret] = {}
+
+    class LaterPart(Part):
+        tone: tuple[str, ...] = ()
+
+    class LaterBody(Body):
+        mood: str | None = None
+
+    one = request_key("k", ("p",), Body((Part("a"),), {"A": Secret("b")}))
+    later = request_key("k", ("p",), LaterBody((LaterPart("a"),), {"A": Secret("c")}))
+    assert one == later
+    for other in (LaterBody((LaterPart("b"),)), LaterBody((LaterPart("a", tone=("x",)),))):
+        assert request_key("k", ("p",), other) != one
+    for name, path in (("k", ("q",)), ("j", ("p",)), ("k", ("p", ""))):
+        assert request_key(name, path, one).name != one.name
+    assert request_key("", ("p",), one) is None
 
 
 @pytest.mark.parametrize(

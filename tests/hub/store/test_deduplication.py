@@ -5,6 +5,8 @@ import pytest
 
 from hubbub import Hub, Message, Runtime, agent
 from hubbub.hub.events import SessionMessage
+from hubbub.hub.store.journal import RequestKey
+from hubbub.hub.store.memory import MemoryJournal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("H-09")]
 
@@ -139,3 +141,24 @@ async def test_what_was_accepted_is_a_duplicate_also_when_the_run_takes_no_more(
         await hub.close_run(run_id)
         assert (await hub.send_to_run(run_id, message)).duplicate
         assert [letter.message.content for letter in dead] == ["another"]
+
+
+async def test_a_request_counts_as_long_as_the_run_that_has_accepted_it_is_kept(ports):
+    """In memory as many ended runs are kept as are asked for, and nothing is left of others."""
+    journal = MemoryJournal(keep=2)
+
+    @agent("done")
+    async def done(input, ctx):
+        return input
+
+    async with Runtime([done], store=journal, ports=ports) as rt:
+        found = []
+        for n in (0, 0, 1, 1, 2, 2, 2, 0):
+            receipt = await rt.hub.open("done", n, request=RequestKey(f"r{n}"))
+            found.append(receipt.status)
+            await anyio.sleep(1)
+        assert found == [
+            "accepted", "duplicate", "accepted", "duplicate", "accepted", "duplicate", "duplicate",
+            "accepted",
+        ]  # fmt: skip
+        assert len(journal._rows.requests) == 2
