@@ -21,12 +21,14 @@ __all__ = [
     "HubStatistics",
     "Message",
     "Receipt",
+    "RequestKey",
     "Secret",
     "Subscription",
 ]
 
 _EXPORTS: Final = {
     "hubbub.hub.store.cursor": ("START",),
+    "hubbub.hub.store.journal": ("RequestKey",),
     "hubbub.hub.delivery.audience": ("Subscription",),
     "hubbub.hub.delivery.listening": ("Handler",),
     "hubbub.hub.delivery.stream": ("EventStream",),
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from hubbub.hub.message import Message
     from hubbub.hub.receipt import Receipt
     from hubbub.hub.store.cursor import START
+    from hubbub.hub.store.journal import RequestKey
     from hubbub.hub.values import Secret
 else:
     __getattr__, __dir__ = exports_of(__name__, _EXPORTS)
