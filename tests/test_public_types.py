@@ -65,10 +65,6 @@ EXEMPT: Final = {
     "Setup.of": "the arguments of Runtime, by name",
     "Open.input": "JSON, as Runtime.start takes it",
     "World.open": "the same",
-    "Attachment.start_beside": "the function's own arguments, as the channel gives them",
-    "McpServer.asks_about": "whatever a user's function returns is read as yes or no",
-    "McpServer.target": "a command, an address, or a server object of the SDK, an extra",
-    "mcp": "the same",
 }
 """What is ``Any`` all the same, and why."""
 
