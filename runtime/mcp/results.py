@@ -1,44 +1,69 @@
-"""What a server's tool has returned, in the words that a model reads."""
+"""What a server's tool has returned: texts that a model reads, and parts that it is shown.
 
+What is no picture, document or recording of a kind that models take, by its first bytes, is named
+in the text and left out; so is what is too large, or one too many.
+"""
+
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, Final
 
 import mcp_types as types
 
 from hubbub.agents.definitions.tools import ToolResult
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events.parts import MAX_PARTS, Audio, Document, Image
 
 __all__ = ["result_of"]
 
-_BYTES: Final = "{:,} bytes of {} that the tool has returned are left out"
+Shown = Image | Document | Audio
+
+_KINDS: Final[dict[str, type[Shown]]] = {
+    "image": Image, "audio": Audio, "application": Document,
+}  # fmt: skip
 
 
 def result_of(answer: types.CallToolResult) -> ToolResult:
-    """The result of a call: its texts; what is structured, where there are none."""
-    texts = [text for block in answer.content for text in _texts_of(block)]
+    """The result of a call: its texts and parts; what is structured, where there are none."""
+    texts: list[str] = []
+    parts: list[Shown] = []
+    for block in answer.content:
+        for found in _found_in(block):
+            if isinstance(found, str):
+                texts.append(found)
+            elif len(parts) < MAX_PARTS:
+                parts.append(found)
+            else:
+                texts.append(f"[one part too many is left out: {found.part.words}]")
     content: Any = "\n\n".join(texts)
-    if not texts and answer.structured_content is not None:
+    if not texts and not parts:
         content = answer.structured_content
-    elif not texts:
-        content = None
-    return ToolResult(content, is_error=answer.is_error)
+    return ToolResult(content, is_error=answer.is_error, parts=parts)
 
 
-def _texts_of(block: types.ContentBlock) -> Iterator[str]:
+def _found_in(block: types.ContentBlock) -> Iterator[str | Shown]:
+    """What a piece of a result comes to."""
     match block:
         case types.TextContent():
             yield block.text
         case types.ImageContent() | types.AudioContent():
-            yield _left_out(block.data, block.mime_type)
+            yield _shown(block.data, block.mime_type)
         case types.ResourceLink():
             yield f"[{block.name}: {block.uri}]"
         case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
             yield f"[{resource.uri}]\n{resource.text}"
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
-            yield f"{_left_out(resource.blob, resource.mime_type or '')} ({resource.uri})"
+            yield f"[{resource.uri}]"
+            yield _shown(resource.blob, resource.mime_type or "")
         case _:
             yield f"[a part of the kind {block.type!r} is left out]"
 
 
-def _left_out(data: str, media_type: str) -> str:
-    """What stands for a content that a model cannot be given as text."""
-    return f"[{_BYTES.format(len(data) * 3 // 4, media_type or 'an unknown kind')}]"
+def _shown(data: str, media_type: str) -> str | Shown:
+    """A part of the kind that the server says, or what stands for it."""
+    kind = _KINDS.get(media_type.partition("/")[0].strip().lower(), Document)
+    try:
+        return kind(b64decode(data, validate=True))
+    except (BadValue, ValueError) as problem:
+        size, what = len(data) * 3 // 4, media_type or "an unknown kind"
+        return f"[{size:,} bytes of {what} that the tool has returned are left out: {problem}]"

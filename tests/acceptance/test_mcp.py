@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from support.node import Node
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spec("L-09")]
 
 CLIENT: Final = Path(__file__).parent / "mcp_client.py"
 SUITE: Final = "@modelcontextprotocol/conformance"

@@ -17,6 +17,7 @@ from hubbub.runtime.models.scripted import call
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.spec("L-09"),
     # Trio says so of generators of httpx2, which the SDK's client leaves to the collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -21,7 +21,7 @@ from hubbub.runtime.mcp.listing import ListedTool, listing_of
 from hubbub.runtime.mcp.schema_check import ServerArguments
 from hubbub.runtime.models.scripted import call
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
 
 
 @pytest.fixture(params=ERAS)

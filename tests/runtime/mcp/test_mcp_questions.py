@@ -13,7 +13,7 @@ from hubbub import Runtime, ScriptedModel
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
 
 
 @pytest.fixture(params=ERAS)

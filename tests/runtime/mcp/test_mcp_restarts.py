@@ -13,7 +13,7 @@ from hubbub import McpServer, ScriptedModel, mcp
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("P-10")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("P-10", "L-09")]
 
 LOST = "it may or may not have had its effect"
 

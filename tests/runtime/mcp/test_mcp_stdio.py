@@ -12,7 +12,7 @@ from support.mcp_servers import Results, mcp_agent
 from hubbub import McpServer, Runtime, ScriptedModel, Secret, mcp
 from hubbub.runtime.models.scripted import call
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
 
 SERVER = Path(__file__).parents[2] / "support" / "mcp_stdio.py"
 

@@ -36,7 +36,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call, reply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
 
 
 @pytest.fixture(params=ERAS)
@@ -232,28 +232,44 @@ async def test_a_person_is_asked_before_calls_that_need_it(
     assert made == ["read"]
 
 
-async def test_pictures_and_files_in_results_are_told_until_models_can_be_shown_them(
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
+"""A picture of one pixel, as PNG."""
+
+
+async def test_pictures_in_results_are_parts_that_the_model_is_shown(
     era: str, ports: Ports
 ) -> None:
     model = Watching(call("it_draw"), call("it_count"), "Done.")
-    picture = types.ImageContent(data="aGVsbG8gd29ybGQh", mime_type="image/png")
+    picture = types.ImageContent(data=PIXEL, mime_type="image/png")
+    broken = types.ImageContent(data="aGVsbG8gd29ybGQh", mime_type="image/png")
     link = types.ResourceLink(name="plan", uri="file:///plan.pdf")
     text = types.TextContent(text="Here:")
+    file = types.EmbeddedResource(
+        resource=types.BlobResourceContents(
+            uri="file:///a.pdf", mime_type="application/pdf", blob="JVBERi0xLjQK"
+        )
+    )
 
     async def answer(name: str, arguments: dict[str, Any]) -> Any:
         if name == "count":
             return types.CallToolResult(content=[], structured_content={"many": 3})
-        return types.CallToolResult(content=[text, picture, link])
+        return types.CallToolResult(content=[text, picture, broken, link, file])
 
     tools = [tool_of("draw"), tool_of("count")]
     server = mcp_in(era, listing_server(lambda: tools, answer))
     async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
         results = Results(rt.hub)
         await rt.run("helper", "Go.")
-    told = "[12 bytes of image/png that the tool has returned are left out]"
-    assert results.outputs == [
-        f"Here:\n\n{told}\n\n[plan: file:///plan.pdf]", '{"many":3}',
-    ]  # fmt: skip
+    drawn, counted = results.all
+    assert [each.media_type for each in drawn.parts] == ["image/png", "application/pdf"]
+    assert drawn.output.startswith("Here:\n\n[12 bytes of image/png that the tool has returned are")
+    assert "[plan: file:///plan.pdf]" in drawn.output
+    assert counted.output == '{"many":3}'
+    shown = model.requests[1].messages[-1]
+    assert [each.kind for each in shown.calls[0].parts] == ["image", "document"]
 
 
 async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(
