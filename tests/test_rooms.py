@@ -82,7 +82,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "runtime/models/openai", "runtime/models/responses",
     ),
     "runtime/models/conformance": ("ground", "agents", "runtime/models/http"),
-    "runtime/loading": ("ground", "agents/definitions", "runtime/text"),
+    "runtime/loading": ("ground", "agents", "agents/definitions", "runtime/text"),
     "runtime/stores/sqlite": HUB,
     "runtime/stores/exchange": (*HUB, "agents/state", "agents/code"),
     "runtime/stores/folders": (

@@ -19,6 +19,7 @@ from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool, error_text
+from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.errors import OperatorError
 
 __all__ = ["CannotLoad", "LoadedAgents", "load_agents", "load_named", "with_model"]
@@ -40,7 +41,7 @@ class LoadedAgents(Struct, frozen=True):
     agent: AgentDefinition
     agents: tuple[AgentDefinition, ...]
     prompts: tuple[PromptDefinition, ...]
-    tools: tuple[Tool[..., Any], ...]
+    tools: tuple[Tool[..., Any] | McpServer, ...]
     skills: tuple[Skill, ...] = ()
 
 
@@ -96,7 +97,7 @@ def _loaded(spec: str, name: str, found: dict[str, Any], meant: Any) -> LoadedAg
         agent,
         _of_kind(AgentDefinition, everything),
         _of_kind(PromptDefinition, everything),
-        _of_kind(Tool, everything),
+        _of_kind(Tool | McpServer, everything),
         # ``load_skills`` gives a tuple, and that is how a module has it.
         _of_kind(Skill, _opened(everything)),
     )

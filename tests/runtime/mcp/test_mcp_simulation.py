@@ -13,6 +13,7 @@ from support.mcp_servers import listing_server, mcp_agent, mcp_in, tool_of
 from hubbub import ScriptedModel
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
+from hubbub.runtime.loading.agents import load_agents
 from hubbub.runtime.models.scripted import call
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation import Crash, Open, Setup, Wait, simulate
@@ -63,6 +64,18 @@ async def answer(name, arguments):
 SERVER = mcp_in("2026", listing_server(lambda: [tool_of("act")], answer))
 helper = mcp_agent(ScriptedModel([call("it_act"), "Done."]), SERVER)
 """
+
+
+def test_a_command_finds_the_servers_that_prompts_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = PROGRAM.replace('"Done."]), SERVER)', '"Done."]), "it")')
+    (tmp_path / "naming_agents.py").write_text(program.format(tests=str(Path(__file__).parents[2])))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    loaded = load_agents("naming_agents:helper")
+    assert [each.name for each in loaded.tools] == ["it"]
+    rt = Runtime(loaded.agents, loaded.prompts, loaded.tools, store="memory")
+    assert list(rt.definitions.servers) == ["it"]
 
 
 def test_a_recording_is_played_again_without_the_server(
