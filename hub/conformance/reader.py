@@ -82,6 +82,10 @@ async def check_reader_sees_each_event_as_it_is_kept(make_journal: MakeJournal) 
                 later = [row for row in found if row.position > after]
                 assert [*reader.event_rows(runs, after=after)] == later
                 assert [*reader.event_rows(runs, after=after, backwards=True)] == later[::-1]
+            for until in (0, rows[3].position, reader.tip):
+                sooner = [row for row in found if row.position <= until]
+                assert [*reader.event_rows(runs, until=until)] == sooner
+                assert [*reader.event_rows(runs, until=until, backwards=True)] == sooner[::-1]
         own = [event for event in whole if identity(event)[:2] == (A_RUN, "own")]
         assert [*own_lane(reader, A_RUN)] == own
         last = next(events_in(reader, A_RUN, backwards=True))

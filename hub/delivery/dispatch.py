@@ -121,8 +121,9 @@ class Dispatcher:
         self.owner: Owner | None = None
         self.queued = 0
         self.is_closed = False
-        self.number = ports.ids.number() << 16
-        """The number of the last ephemeral event."""
+        self.number = ports.ids.number() << 4
+        """The number of the last ephemeral event: of 52 bits at first, so that it stays one that
+        every reader of JSON has exactly, and hardly ever another hub's."""
         self._everyone = Audience()
         self._trees: dict[str, Audience] = {}
         self._runs: dict[str, Audience] = {}

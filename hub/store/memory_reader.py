@@ -143,7 +143,12 @@ class MemoryReader:
     # ── events and inboxes ───────────────────────────────────────────────────────────────────
 
     def event_rows(
-        self, run_ids: Collection[str] | None = None, *, after: int = 0, backwards: bool = False
+        self,
+        run_ids: Collection[str] | None = None,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        backwards: bool = False,
     ) -> Iterator[EventRow]:
         after = max(0, after)
         if run_ids is None:
@@ -153,6 +158,10 @@ class MemoryReader:
             lanes = (self._events_of(run_id, after, backwards) for run_id in {*run_ids})
             found = merge(*lanes, key=itemgetter(0), reverse=backwards)
         for position, event in found:
+            if until is not None and position > until:
+                if backwards:
+                    continue
+                return
             yield EventRow(
                 position, event.run_id, event.root_run_id, event.lane, event.seq, event.type, None,
                 encode_event(event),

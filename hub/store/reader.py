@@ -234,9 +234,14 @@ class StoreReader(Protocol):
     # ── events and inboxes ───────────────────────────────────────────────────────────────────
 
     def event_rows(
-        self, run_ids: Collection[str] | None = None, *, after: int = 0, backwards: bool = False
+        self,
+        run_ids: Collection[str] | None = None,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        backwards: bool = False,
     ) -> Iterator[EventRow]:
-        """Events after a position in the store's order, or the last one first.
+        """Events after a position, up to another one, in the store's order, or the last one first.
 
         Of these runs, both lanes and what the hub's own lane says of them, or of the whole store.
         What is committed while one reads is seen too, unless one reads in ``one_moment``.

@@ -4,7 +4,7 @@ Pure.  Texts are given as they are; the caller that prints them makes them print
 """
 
 from collections.abc import Container, Iterable, Iterator
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -21,10 +21,31 @@ __all__ = ["Said", "conversation_of", "headline", "talk_of"]
 _COMMON: Final = frozenset((*Event.__struct_fields__, "type"))
 
 
+SaidKind: TypeAlias = Literal[
+    "user", "assistant", "system", "call", "tool", "result", "child", "takeover", "question",
+    "reply", "handoff", "reset", "summary", "control", "interrupted", "failed",
+]  # fmt: skip
+"""What a piece of a conversation is:
+
+    user, assistant, system  words in that role; the first ``user`` of a run is its input
+    call, tool               a call that the model wants made; its result
+    child, takeover          a run was started below this one; took the conversation or gave it back
+    result                   what a child's session came to
+    question, reply          a prompt, and its answer
+    handoff, reset           another agent goes on; the conversation begins anew
+    summary                  of older messages, which takes their place in what the model sees
+    control                  somebody ends the run or unwinds it
+    interrupted, failed      how a turn has ended
+"""
+
+
 class Said(Struct, frozen=True, kw_only=True):
     """A piece of a conversation; ``who`` says it, ``at`` is µs since the Unix epoch.
 
     ``depth`` counts the takeover frames that it is said in, below the run that is described.
+    ``kind`` says what it is, ``agent`` whose it is.  A ``call`` has the tool's ``name``, the
+    ``arguments`` as the model wrote them, and a ``call_id`` that its ``tool`` has, too, beside the
+    ``output``; a ``question`` and its ``reply`` have a ``prompt_id``.
     """
 
     at: int
@@ -33,6 +54,16 @@ class Said(Struct, frozen=True, kw_only=True):
     text: str
     files: tuple[str, ...] = ()
     depth: int = 0
+    kind: SaidKind = "system"
+    agent: str = ""
+    run_id: str = ""
+    name: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    output: str = ""
+    is_error: bool = False
+    silent: bool = False
+    prompt_id: str = ""
 
 
 def headline(event: Event) -> str:
@@ -83,11 +114,12 @@ def _of_talk(event: Event, frames: Container[str]) -> Iterator[Said]:
         case e.SessionPush():
             task = f": {event.message}" if event.message else ""
             name = f"▸ {_short(event.frame_agent)}"
-            yield _said(event, name, f"takes over as {event.frame_run_id}{task}")
+            yield _said(event, "takeover", name, f"takes over as {event.frame_run_id}{task}")
         case e.SessionPop():
             without = ", without a result" if event.is_error else ""
             name = f"↩ {_short(event.frame_agent)}"
-            yield _said(event, name, f"gives the conversation back{without}")
+            text = f"gives the conversation back{without}"
+            yield _said(event, "takeover", name, text, is_error=event.is_error)
         case e.AgentChild(takeover=True, error=""):
             return  # Its push says so.
         case e.SessionTaken():
@@ -104,25 +136,46 @@ def _of_talk(event: Event, frames: Container[str]) -> Iterator[Said]:
 def _of_item(taken: Event, item: Event) -> Iterator[Said]:
     match item:
         case e.SessionOpen():
-            for message in item.history:
-                calls = "".join(f" {call.name}({call.arguments})" for call in message.calls)
-                yield _said(taken, f"before: {message.role}", f"{message.content}{calls}")
-            yield _said(taken, "input", _value(item.input_json), item.files)
+            yield from _of_opening(taken, item)
         case e.SessionMessage():
             who = item.source or item.role
-            yield _said(taken, who, item.content, item.files, item.attachments)
+            paths = _paths(item.files, item.attachments)
+            yield _said(
+                taken, _role(item.role), who, item.content, paths, silent=item.silent,
+                prompt_id=item.prompt_id,
+            )  # fmt: skip
         case e.SessionResult():
             how = "" if item.success else f"({item.outcome}) "
             who = item.name or item.child_agent or item.child_run_id
-            yield _said(taken, who, f"{how}{item.content or item.reason}", item.files)
+            text = f"{how}{item.content or item.reason}"
+            yield _said(
+                taken, "result", who, text, _paths(item.files), name=item.child_agent,
+                output=item.content or item.reason, is_error=not item.success,
+            )  # fmt: skip
         case e.SessionReply():
-            yield _said(taken, item.source or "reply", item.content)
+            who = item.source or "reply"
+            yield _said(
+                taken, "reply", who, item.content, prompt_id=item.prompt_id,
+                is_error=item.is_error,
+            )  # fmt: skip
         case e.SessionReset():
-            yield _said(taken, "reset", item.message)
+            yield _said(taken, "reset", "reset", item.message)
         case e.SessionCompact():
-            yield _said(taken, "compact", "a summary is to take the place of the older messages")
+            text = "a summary is to take the place of the older messages"
+            yield _said(taken, "control", "compact", text)
         case e.SessionTerminate() | e.SessionClose() | e.SessionAbort() | e.SessionCancel():
-            yield _said(taken, item.type.removeprefix("session:"), item.reason)
+            yield _said(taken, "control", item.type.removeprefix("session:"), item.reason)
+
+
+def _of_opening(taken: Event, item: e.SessionOpen) -> Iterator[Said]:
+    for message in item.history:
+        calls = "".join(f" {call.name}({call.arguments})" for call in message.calls)
+        who = f"before: {message.role}"
+        yield _said(taken, _role(message.role), who, f"{message.content}{calls}")
+    role = "user" if item.message is None else item.message.role
+    attached = () if item.message is None else item.message.attachments
+    paths = _paths(item.files, attached)
+    yield _said(taken, _role(role), "input", _value(item.input_json), paths)
 
 
 def _of_event(event: Event) -> Iterator[Said]:
@@ -131,36 +184,55 @@ def _of_event(event: Event) -> Iterator[Said]:
         who = f"{who} ({event.label or event.side})"
     match event:
         case e.AgentText():
-            yield _said(event, who, event.text)
+            yield _said(event, "assistant", who, event.text)
         case e.AgentStep() if event.calls:
-            for call in event.calls:
-                yield _said(event, who, f"→ {call.name}({call.arguments})")
+            for index, call in enumerate(event.calls):
+                yield _said(
+                    event, "call", who, f"→ {call.name}({call.arguments})", name=call.name,
+                    arguments=call.arguments, call_id=f"{event.step}.{index}",
+                )  # fmt: skip
         case e.AgentToolComplete():
             failed = "failed: " if event.is_error else ""
-            yield _said(event, event.name, f"{failed}{event.output}")
+            yield _said(
+                event, "tool", event.name, f"{failed}{event.output}", name=event.name,
+                output=event.output, is_error=event.is_error,
+                call_id=f"{event.step}.{event.index}",
+            )  # fmt: skip
         case e.AgentChild():
             which = event.child_agent or event.name
             text = f"could not start {which}: {event.error}" if event.error else ""
-            yield _said(event, who, text or f"→ starts {which} as {event.child_run_id}")
+            text = text or f"→ starts {which} as {event.child_run_id}"
+            yield _said(event, "child", who, text, name=which, is_error=bool(event.error))
         case e.SessionPrompt():
-            yield _said(event, who, f"asks {event.to}: {event.question}")
+            text = f"asks {event.to}: {event.question}"
+            yield _said(event, "question", who, text, prompt_id=event.prompt_id, name=event.tool)
         case e.SessionCompaction():
             what = f"its {event.covers} oldest messages: {event.summary}"
             text = f"no summary: {event.error}" if event.error else what
-            yield _said(event, "summary", text)
+            yield _said(event, "summary", "summary", text, is_error=bool(event.error))
         case e.AgentHandoff():
-            yield _said(event, who, f"→ goes on as {event.to}")
+            yield _said(event, "handoff", who, f"→ goes on as {event.to}", name=event.to)
         case e.AgentInterrupted():
-            yield _said(event, "interrupted", event.reason)
+            yield _said(event, "interrupted", "interrupted", event.reason)
         case e.AgentFailed():
-            yield _said(event, "failed", event.error)
+            yield _said(event, "failed", "failed", event.error, is_error=True)
 
 
 def _said(
-    event: Event, who: str, text: str, files: tuple[FileRef, ...] = (), names: tuple[str, ...] = ()
+    event: Event, kind: SaidKind, who: str, text: str, files: tuple[str, ...] = (), **more: Any
 ) -> Said:
-    paths = (*names, *(ref.path for ref in files))
-    return Said(at=event.at, seq=event.seq, who=who, text=text, files=paths)
+    return Said(
+        at=event.at, seq=event.seq, who=who, text=text, files=files, kind=kind, agent=event.agent,
+        run_id=event.run_id, **more,
+    )  # fmt: skip
+
+
+def _paths(files: tuple[FileRef, ...], names: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return (*names, *(ref.path for ref in files))
+
+
+def _role(role: str) -> SaidKind:
+    return role if role in ("user", "assistant") else "system"  # type: ignore[return-value]
 
 
 def _short(agent: str) -> str:

@@ -17,6 +17,7 @@ from hubbub.hub.errors import UnknownRun
 from hubbub.hub.events import Event, FileRef
 from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.ports import Clock
+from hubbub.hub.store.cursor import cursor_at
 from hubbub.hub.store.reader import RunRow, Stored, StoreReader, decoded, events_in, own_lane
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
@@ -105,6 +106,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     failure: str
     prompts: Sequence[ShownPrompt]
     """What people are asked by it and by the runs below it."""
+    position: str = ""
+    """The cursor of the moment that all of it is of: what came since stands after it."""
     requests: Sequence[VariableRequest] = ()
     """The variables that subagents of theirs wait for."""
 
@@ -206,6 +209,7 @@ def report(
             keys=state.keys, waiting=list(_waiting(store, run_id)), conversation=said,
             earlier=count - len(said), failure=watched.failure,
             prompts=open_prompts(store, below), requests=open_requests(store, below, now=now),
+            position=cursor_at(store.name, store.tip),
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ They follow what ``hubbub.runtime`` makes, which channels do not import; a test 
 All times are µs since the Unix epoch, UTC.
 """
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -138,8 +138,20 @@ class WaitingView(Struct, frozen=True, kw_only=True):
     text: str
 
 
+SaidKind: TypeAlias = Literal[
+    "user", "assistant", "system", "call", "tool", "result", "child", "takeover", "question",
+    "reply", "handoff", "reset", "summary", "control", "interrupted", "failed",
+]  # fmt: skip
+
+
 class SaidView(Struct, frozen=True, kw_only=True):
-    """A piece of a conversation; ``depth`` counts the takeover frames that it is said in."""
+    """A piece of a conversation; ``depth`` counts the takeover frames that it is said in.
+
+    ``who`` and ``text`` are words for people.  ``kind`` says what it is and ``agent`` whose it is;
+    a ``call`` has the tool's ``name``, its ``arguments`` as the model wrote them (JSON) and a
+    ``call_id``, which its ``tool`` has, too, beside the ``output``; a ``question`` and its
+    ``reply`` have a ``prompt_id``.
+    """
 
     at: int
     seq: int
@@ -147,6 +159,16 @@ class SaidView(Struct, frozen=True, kw_only=True):
     text: str
     files: tuple[str, ...] = ()
     depth: int = 0
+    kind: SaidKind = "system"
+    agent: str = ""
+    run_id: str = ""
+    name: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    output: str = ""
+    is_error: bool = False
+    silent: bool = False
+    prompt_id: str = ""
 
 
 class ReportView(Struct, frozen=True, kw_only=True):
@@ -155,7 +177,8 @@ class ReportView(Struct, frozen=True, kw_only=True):
     ``ancestors`` begins with the root.  ``stack`` names the agents through whom a conversation is
     held, while one has taken it over.  ``conversation`` leaves out ``earlier`` pieces at its
     beginning.  ``failure`` is the last error on record; ``prompts`` is asked by it and below it,
-    ``requests`` are the variables that subagents of theirs wait for.
+    ``requests`` are the variables that subagents of theirs wait for.  All of it is of one moment,
+    whose position is ``position``: the stream after that is what came since.
     """
 
     run: RunView
@@ -176,6 +199,7 @@ class ReportView(Struct, frozen=True, kw_only=True):
     earlier: int
     failure: str
     prompts: tuple[PromptView, ...]
+    position: str = ""
     requests: tuple[VariableRequestView, ...] = ()
 
 

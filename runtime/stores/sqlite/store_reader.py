@@ -192,9 +192,15 @@ class SqliteStoreReader:
     # ── events and inboxes ───────────────────────────────────────────────────────────────────
 
     def event_rows(
-        self, run_ids: Collection[str] | None = None, *, after: int = 0, backwards: bool = False
+        self,
+        run_ids: Collection[str] | None = None,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        backwards: bool = False,
     ) -> Iterator[EventRow]:
-        until = self.tip if backwards else LAST
+        if until is None:
+            until = self.tip if backwards else LAST
         if run_ids is None:
             lanes = [self._lane(None, after, until, PAGE, backwards)]
         else:

@@ -86,8 +86,10 @@ async def test_suite_notices_a_reader_that_does_not_see_what_waits():
         def waiting(self, run_id=None):
             return iter(())
 
-        def event_rows(self, run_ids=None, *, after=0, backwards=False):
-            return super().event_rows(run_ids, backwards=backwards)  # Always from the beginning.
+        def event_rows(self, run_ids=None, *, after=0, until=None, backwards=False):
+            return super().event_rows(
+                run_ids, until=until, backwards=backwards
+            )  # Always from the beginning.
 
     class OfTheBlind(MemoryJournal):
         def reader(self):

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import structs
 from support.stores import agents
 
 from hubbub import Message, Runtime
@@ -38,9 +39,13 @@ async def looked_into(store: Store, ports: Ports) -> tuple[str, list[Any]]:
         with closing(store.reader()) as reader:
             (header, *lines) = export_run(reader, chat.run_id, contents=False)
             assert store.name.encode() in header
+            reports = [report(reader, row.run_id, full=True, frames=True) for row in reader.rows()]
+            # A position names its store.
+            assert {x.position for x in reports} == {f"{store.name}@{reader.tip}"}
+            reports = [structs.replace(x, position="") for x in reports]
             return chat.run_id, [
                 lines, list_runs(reader, ended=True), list_runs(reader),
-                [report(reader, row.run_id, full=True, frames=True) for row in reader.rows()],
+                reports,
                 [replay(reader, row.run_id) for row in reader.rows()],
                 find_run(reader, chat.run_id[:-1]), [*export_context(reader, chat.run_id)],
                 export_state(reader, chat.run_id),
