@@ -68,6 +68,8 @@ class EventStream(Generic[E]):
         "_left_out",
         "_limit",
         "_lossless",
+        "_mark",
+        "_marked",
         "_outlives_store",
         "_position",
         "_reading",
@@ -118,6 +120,9 @@ class EventStream(Generic[E]):
         self._reading = after is not None
         self._until: Callable[[Event], bool] | None = None
         self._shown: Patterns | None = None
+        self._mark: Callable[[str], Event] | None = None
+        self._marked: Event | None = None
+        """The mark that was put into the buffer."""
         push = self._push if inbox is None else self._push_others
         self.subscription = Subscription(
             patterns, push, lambda _: self.close(), run_id=run_id, root_run_id=root_run_id
@@ -207,6 +212,23 @@ class EventStream(Generic[E]):
         self._until = until
         self._shown = shown
 
+    def mark_live(self, mark: Callable[[str], Event]) -> None:
+        """Yield ``mark(cursor)`` once, behind what is on record and before what happens then.
+
+        The cursor resumes there.  Where the journal was read in between, it is not said again.
+        """
+        self._mark = mark
+        if not self._reading:
+            self._put_mark()
+
+    def _put_mark(self) -> None:
+        if self._mark is not None:
+            cursor = cursor_at(self._dispatcher.journal.name, self._position)
+            self._marked, self._mark = self._numbered(self._mark(cursor)), None
+            self._room += 1
+            self._buffer.append(self._marked)
+            self._wake()
+
     # ── the consumer's side ──────────────────────────────────────────────────────────────────
 
     @property
@@ -284,6 +306,8 @@ class EventStream(Generic[E]):
     def _take_next(self, buffer: deque[Event]) -> E | None:
         """What is first in the buffer, or ``None`` if it is not to be shown."""
         event = buffer.popleft()
+        if event is self._marked:
+            return event  # type: ignore[return-value]  # Who had it put there wants it.
         if event.lane:
             self._last = event
         elif event.__class__ in self._left_out and self._dispatcher.is_void(event):
@@ -363,6 +387,7 @@ class EventStream(Generic[E]):
             self._room = self._limit + len(self._buffer)  # What was read is not in arrears.
             if not self._closed:
                 self._attach()
+                self._put_mark()
         return None
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:

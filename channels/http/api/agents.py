@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from hubbub.channels.http.api.messages import MessageBody, keyed
+from hubbub.channels.http.api.messages import MessageBody, checked
 from hubbub.channels.http.api.views import AgentView
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -39,8 +39,9 @@ async def show_agent(call: HttpCall) -> HttpAnswer:
 async def send_to_agent(call: HttpCall) -> HttpAnswer:
     """Send to the one live run of an agent."""
     name = call.path["name"]
+    message = await checked(call, call.body, name, "name")
     receipt = call.hub.send_to(
-        name, keyed(call, call.body), source=SOURCE, request=call.request("agents", name)
+        name, message, source=SOURCE, request=call.request("agents", name)
     )
     return await answer_of(receipt, unknown="unknown-agent")
 
@@ -57,6 +58,7 @@ ROUTES: Final = (
     Route(
         method="POST", path="/api/agents/{name}/messages",
         summary="Send a message to the one live run of an agent", handler=send_to_agent,
-        body=MessageBody, is_keyed=True, answers=RECEIPTS, problems=("unknown-agent", *REJECTIONS),
+        body=MessageBody, is_keyed=True, answers=RECEIPTS,
+        problems=("unknown-agent", "unknown-file", *REJECTIONS),
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from hubbub.channels.http.api.messages import MessageBody, keyed
+from hubbub.channels.http.api.messages import MessageBody, checked
 from hubbub.channels.http.api.views import ConversationPage
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -44,7 +44,8 @@ async def show_conversation(call: HttpCall) -> HttpAnswer:
 
 async def send_to_conversation(call: HttpCall) -> HttpAnswer:
     """Send to the conversation of a key."""
-    key, message = call.path["key"], keyed(call, call.body)
+    key = call.path["key"]
+    message = await checked(call, call.body, key, "key")
     request = call.request("conversations", key)
     receipt = call.hub.send(message, session_key=key, source=SOURCE, request=request)
     return await answer_of(receipt, unknown="unknown-conversation")
@@ -52,7 +53,7 @@ async def send_to_conversation(call: HttpCall) -> HttpAnswer:
 
 async def send_to_only(call: HttpCall) -> HttpAnswer:
     """Send to the only open conversation."""
-    message = keyed(call, call.body)
+    message = await checked(call, call.body, "", "only")
     receipt = call.hub.send(message, source=SOURCE, request=call.request("messages"))
     return await answer_of(receipt, unknown="unknown-conversation")
 
@@ -72,12 +73,12 @@ ROUTES: Final = (
         method="POST", path="/api/conversations/{key}/messages",
         summary="Send a message to the conversation of a key", handler=send_to_conversation,
         body=MessageBody, is_keyed=True, answers=RECEIPTS,
-        problems=("unknown-conversation", *REJECTIONS),
+        problems=("unknown-conversation", "unknown-file", *REJECTIONS),
     ),
     Route(
         method="POST", path="/api/messages",
         summary="Send a message to the only open conversation", handler=send_to_only,
         body=MessageBody, is_keyed=True, answers=RECEIPTS,
-        problems=("unknown-conversation", *REJECTIONS),
+        problems=("unknown-conversation", "unknown-file", *REJECTIONS),
     ),
 )  # fmt: skip

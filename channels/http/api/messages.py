@@ -4,20 +4,22 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from hubbub.channels.http.wire.attachments import check_attachments
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.hub.message import Message
+from hubbub.hub.store.journal import Addressing
 
-__all__ = ["ROUTES", "MessageBody", "keyed"]
+__all__ = ["ROUTES", "MessageBody", "checked", "keyed"]
 
 
 class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message.
 
     ``key`` makes sending idempotent: sent again it is a duplicate.  The header ``Idempotency-Key``
-    is the same.  ``attachments`` are names of files of the run; ``silent`` hides the message from
-    people, the model sees it.
+    is the same.  ``attachments`` are names of files of the run, which it must have; ``silent``
+    hides the message from people, the model sees it.
     """
 
     content: str
@@ -40,6 +42,20 @@ class ReasonBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
+async def checked(
+    call: HttpCall, body: MessageBody, to: str, by: Addressing = "run", *, opens: bool = False
+) -> Message:
+    """The message that a request brings to whom ``to`` and ``by`` name.
+
+    Raises ``Refusal`` where its attachments are not there.
+    """
+    message = keyed(call, body)
+    await check_attachments(
+        call.hub, message.attachments, to, by, key=message.key, opens=opens
+    )  # fmt: skip
+    return message
+
+
 def keyed(call: HttpCall, body: MessageBody) -> Message:
     """The message that a request brings, with its key."""
     return Message(
@@ -50,7 +66,7 @@ def keyed(call: HttpCall, body: MessageBody) -> Message:
 
 async def send_to_run(call: HttpCall) -> HttpAnswer:
     """Send a message to a run."""
-    message = keyed(call, call.body)
+    message = await checked(call, call.body, call.path["run_id"])
     return await answer_of(call.hub.send_to_run(call.path["run_id"], message, source=SOURCE))
 
 
@@ -91,7 +107,8 @@ async def compact(call: HttpCall) -> HttpAnswer:
 ROUTES: Final = (
     Route(
         method="POST", path="/api/runs/{run_id}/messages", summary="Send a message to a run",
-        handler=send_to_run, body=MessageBody, is_keyed=True, answers=RECEIPTS, problems=REJECTIONS,
+        handler=send_to_run, body=MessageBody, is_keyed=True, answers=RECEIPTS,
+        problems=("unknown-file", *REJECTIONS),
     ),
     Route(
         method="POST", path="/api/runs/{run_id}/interrupt", summary="Interrupt the turn at work",

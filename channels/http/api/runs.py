@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from hubbub.channels.http.api.messages import MessageBody, keyed
+from hubbub.channels.http.api.messages import MessageBody, checked, keyed
 from hubbub.channels.http.api.views import ReportView, StateView, TreesView
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -86,6 +86,9 @@ async def open_run(call: HttpCall) -> HttpAnswer:
     run_id = body.run_id
     if key and not (run_id or body.session_key or body.descriptor):
         run_id = _id_of(key)
+    if body.message is not None and not body.descriptor:
+        to, has_key = body.session_key or run_id or "", bool(body.session_key)
+        await checked(call, body.message, to, "key" if has_key else "run", opens=True)
     receipt = call.hub.open(
         body.agent, said, run_id=run_id, session_key=body.session_key,
         correlation_id=body.correlation_id, name=body.name, once=body.once, timeout=body.timeout,
@@ -164,7 +167,7 @@ ROUTES: Final = (
     Route(
         method="POST", path="/api/runs", summary="Open a run, or find the one that there is",
         handler=open_run, body=OpenBody, is_keyed=True, answers=RECEIPTS,
-        problems=("unknown-agent", *REJECTIONS),
+        problems=("unknown-agent", "unknown-file", *REJECTIONS),
     ),
     Route(
         method="GET", path="/api/runs/{run_id}", summary="Everything about a run",

@@ -6,11 +6,12 @@
 the order in which commands come.
 """
 
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never, get_args
 
 import msgspec
 from msgspec import Struct
 
+from hubbub.channels.http.wire.attachments import check_attachments
 from hubbub.channels.http.wire.bodies import json_problem
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -19,11 +20,12 @@ from hubbub.hub.events import GivenTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import Addressing
 from hubbub.hub.values import encode_value
 
 __all__ = [
-    "HubCommand", "SocketCommand", "Subscribe", "Unsubscribe", "perform", "read_command",
-    "unknown_to",
+    "HubCommand", "SocketCommand", "Subscribe", "Unsubscribe", "check_files", "perform",
+    "read_command", "unknown_to",
 ]  # fmt: skip
 
 MAX_ID: Final = 200
@@ -40,7 +42,7 @@ class Subscribe(IdCommand, frozen=True, tag="subscribe"):
     """Begin a selection of events, called ``selection`` (default: the command's id).
 
     Of any of these runs and trees, or of all; of these types (patterns); behind the position
-    ``after``, or from now on.
+    ``after``, or from now on.  With ``live`` a ``hub:live`` comes when everything on record has.
     """
 
     selection: str = ""
@@ -48,6 +50,7 @@ class Subscribe(IdCommand, frozen=True, tag="subscribe"):
     root_run_id: tuple[str, ...] | str = ()
     types: tuple[str, ...] | str = ()
     after: str = ""
+    live: bool = False
 
 
 class Unsubscribe(IdCommand, frozen=True, tag="unsubscribe"):
@@ -150,6 +153,13 @@ class InterruptRun(IdCommand, frozen=True, tag="interrupt"):
     reason: str = ""
 
 
+class ResetRun(IdCommand, frozen=True, tag="reset"):
+    """Begin a run's conversation anew, with ``message`` if there is one."""
+
+    run_id: str
+    message: str = ""
+
+
 class CloseRun(IdCommand, frozen=True, tag="close"):
     """Have a run handle what waits, then end."""
 
@@ -165,11 +175,16 @@ class TerminateRun(IdCommand, frozen=True, tag="terminate"):
 
 
 HubCommand: TypeAlias = (
-    OpenRun | SendMessage | ReplyPrompt | ApproveCall | DenyPrompt | InterruptRun | CloseRun
-    | TerminateRun
+    OpenRun | SendMessage | ReplyPrompt | ApproveCall | DenyPrompt | InterruptRun | ResetRun
+    | CloseRun | TerminateRun
 )  # fmt: skip
 
 SocketCommand: TypeAlias = Subscribe | Unsubscribe | HubCommand
+
+
+_NAMES: Final = tuple(
+    str(each.__struct_config__.tag) for each in (*get_args(SocketCommand),)
+)  # fmt: skip
 
 
 class _OnlyId(Struct, frozen=True):
@@ -187,7 +202,10 @@ def read_command(text: str) -> tuple[str | None, SocketCommand | Refusal]:
     try:
         command: SocketCommand = _commands.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return _id_in(text), Refusal("invalid-request", f"the command: {json_problem(error, text)}")
+        is_unknown = "`$.command`" in str(error) or "field `command`" in str(error)
+        known = f"; there are {', '.join(_NAMES)}" if is_unknown else ""
+        problem = json_problem(error, text)
+        return _id_in(text), Refusal("invalid-request", f"the command: {problem}{known}")
     if not 0 < len(command.id) <= MAX_ID:
         return None, Refusal("invalid-request", f"id: 1 to {MAX_ID} characters")
     return command.id, command
@@ -199,6 +217,22 @@ def _id_in(text: str) -> str | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return found if found is not None and len(found) <= MAX_ID else None
+
+
+async def check_files(hub: Hub, command: HubCommand) -> None:
+    """Raise ``Refusal`` where a message names files that its run has not."""
+    if isinstance(command, SendMessage) and command.attachments:
+        by: Addressing = "run" if command.run_id else "name" if command.agent else "key"
+        to = command.run_id or command.agent or command.session_key
+        await check_attachments(
+            hub, command.attachments, to, by if to else "only", key=command.key
+        )  # fmt: skip
+    elif isinstance(command, OpenRun) and command.message and not command.descriptor:
+        said, key = command.message, command.session_key
+        await check_attachments(
+            hub, said.attachments, key or command.run_id or "", "key" if key else "run",
+            key=said.key, opens=True,
+        )  # fmt: skip
 
 
 def perform(hub: Hub, command: HubCommand) -> Receipt:
@@ -220,6 +254,8 @@ def perform(hub: Hub, command: HubCommand) -> Receipt:
             if not command.run_id:
                 raise BadValue("run_id", "name the run")  # Without, it would be every run.
             return hub.interrupt(command.run_id, command.reason)
+        case ResetRun():
+            return hub.reset(command.run_id, command.message)
         case CloseRun():
             return hub.close_run(command.run_id, command.reason)
         case TerminateRun():

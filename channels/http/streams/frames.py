@@ -4,7 +4,8 @@
     WebSocket   {"position":"POSITION","event":{…}}
 
 Durable events have a position: what a client sends back to continue behind them.  So has a
-``hub:gap``, which says where the stream goes on.
+``hub:gap``, which says where the stream goes on, and a ``hub:live``, which says that everything
+that was on record has been given.
 """
 
 import re
@@ -19,7 +20,7 @@ from hubbub.hub.events import Event, HubGap
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.hub import Hub
 
-__all__ = ["MAX_WRITE", "Frames", "batches", "item_of", "sse_frame", "sse_of"]
+__all__ = ["MAX_WRITE", "Frames", "StreamLive", "batches", "item_of", "sse_frame", "sse_of"]
 
 MAX_WRITE: Final = 62 * 1024
 """Bytes of frames that are written at once; one frame may be longer.
@@ -31,6 +32,14 @@ MAX_KEPT: Final = 1024 * 1024
 """Bytes of frames that each of the two generations of a cache holds, and a last one."""
 
 _BREAKS: Final = re.compile(r"[\r\n\0]")
+
+
+class StreamLive(Event, tag="hub:live", home="none"):
+    """Put into a stream behind what was on record, by whoever asked for it; ``cursor`` resumes
+    there."""
+
+    cursor: str = ""
+
 
 Encoding: TypeAlias = Callable[[Hub, Event], bytes]
 
@@ -118,7 +127,7 @@ def item_of(hub: Hub, event: Event) -> bytes:
 def _position(hub: Hub, event: Event) -> str:
     if event.lane:
         return position_of(hub.cursor(event))
-    return position_of(event.cursor) if isinstance(event, HubGap) else ""
+    return position_of(event.cursor) if isinstance(event, HubGap | StreamLive) else ""
 
 
 def _data(event: Event) -> bytes:

@@ -2,7 +2,8 @@
 
     retry: 1000, id: where it begins
     id / event / data           an event; durable ones have an id
-    : ping                      after 15 s of silence at the latest
+    : ping                      after 15 s of silence at the latest (or event: hub:ping)
+    event: hub:live             everything that was on record has been given, if asked for
     event: hub:gap              events are missing here: the position was not found
     event: hubbub:end           the regular end, with its reason; without it the stream was cut
 
@@ -10,7 +11,8 @@ What waits is written at once, as one piece of at most 64 KiB.  A client that is
 events come is served from the journal: it gets every durable one, late, and holds up nobody.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +41,13 @@ END: Final = "hubbub:end"
 RETRY: Final = 1000
 """Milliseconds after which a browser reconnects."""
 
-PING: Final[AsgiMessage] = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
+PINGS: Final[Mapping[str, AsgiMessage]] = {
+    "comment": {"type": "http.response.body", "body": b": ping\n\n", "more_body": True},
+    "event": {
+        "type": "http.response.body", "body": b"event: hub:ping\ndata: {}\n\n", "more_body": True,
+    },
+}  # fmt: skip
+"""Signs of life.  Programs see comments; a browser's ``EventSource`` shows its page events only."""
 
 HEADERS: Final = (
     (b"cache-control", b"no-store"),
@@ -52,21 +60,33 @@ class EventsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Which events: of any of these runs and trees, or of all; of these types (patterns, commas).
 
     ``after`` is a position, or ``start``; the header ``Last-Event-ID`` goes before it.  Without
-    either the stream begins now.
+    either the stream begins now.  ``ping``: what is sent in silences, a ``comment`` or an
+    ``event`` (``hub:ping``).  With ``live`` a ``hub:live`` comes when everything on record has.
     """
 
     run_id: tuple[str, ...] = ()
     root_run_id: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     after: str = ""
+    ping: Literal["comment", "event"] = "comment"
+    live: bool = False
 
 
 class RunEventsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events of the run; with ``tree`` also those of all below it."""
+    """Which events of the run; with ``tree`` also those of all below it.
+
+    ``ping``: what is sent in silences, a ``comment`` or an ``event`` (``hub:ping``).  With ``live``
+    a ``hub:live`` comes when everything on record has.
+    """
 
     types: tuple[str, ...] = ()
     after: str = ""
     tree: bool = False
+    ping: Literal["comment", "event"] = "comment"
+    live: bool = False
+
+
+Asked: TypeAlias = EventsQuery | RunEventsQuery
 
 
 class SseWriter:
@@ -78,9 +98,11 @@ class SseWriter:
         self._frames = Frames(host.hub, sse_of)
 
     async def answer(
-        self, scope: Scope, receive: Receive, send: Send, listening: WantedEvents
+        self, scope: Scope, receive: Receive, send: Send, listening: WantedEvents, query: Asked
     ) -> None:
         """Answer a request with a stream, until that ends or the client has left."""
+        if query.live:
+            listening.mark_live()
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS]
         start = {"type": "http.response.start", "status": 200, "headers": headers}
         if scope["method"] == "HEAD":
@@ -97,7 +119,7 @@ class SseWriter:
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-        await self._connections.serve(scope, connection, work, listen, PING)
+        await self._connections.serve(scope, connection, work, listen, PINGS[query.ping])
 
     async def _write(self, connection: Connection, listening: WantedEvents) -> None:
         frames, reason = self._frames, ""
@@ -133,7 +155,7 @@ class Sse:
             after=after(scope, query.after),
         )  # fmt: skip
         async with wanted.listen(self._host.hub) as listening:
-            await self._writer.answer(scope, receive, send, listening)
+            await self._writer.answer(scope, receive, send, listening, query)
 
 
 class RunSse:
@@ -164,7 +186,7 @@ class RunSse:
                 await send({"type": "http.response.body", "body": b""})
                 return
             listening.shows = await wanted.shown(hub)
-            await self._writer.answer(scope, receive, send, listening)
+            await self._writer.answer(scope, receive, send, listening, query)
 
 
 def after(scope: Scope, asked: str) -> str | None:

@@ -8,10 +8,11 @@ a run's subtree    the hub gives the tree, and what is not below the run is left
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.channels.http.streams.frames import StreamLive
 from hubbub.channels.http.streams.positions import position_of
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.hub.delivery.patterns import Patterns
@@ -23,6 +24,9 @@ from hubbub.hub.hub import Hub
 __all__ = ["RunWanted", "Wanted", "WantedEvents", "patterns"]
 
 Shows: TypeAlias = Callable[[Event], bool]
+
+_ALWAYS: Final = frozenset((HubGap, StreamLive))
+"""What is about the stream itself."""
 
 
 def patterns(types: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,7 +66,11 @@ class WantedEvents:
         shows = self.shows
         if shows is None:
             return events
-        return [event for event in events if event.__class__ is HubGap or shows(event)]
+        return [event for event in events if event.__class__ in _ALWAYS or shows(event)]
+
+    def mark_live(self) -> None:
+        """Say once when everything that was on record has been given."""
+        self.stream.mark_live(lambda cursor: StreamLive(cursor=cursor))
 
     async def __aenter__(self) -> Self:
         return self

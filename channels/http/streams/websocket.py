@@ -24,6 +24,7 @@ from hubbub.channels.http.streams.commands import (
     SocketCommand,
     Subscribe,
     Unsubscribe,
+    check_files,
     perform,
     read_command,
     unknown_to,
@@ -234,6 +235,7 @@ class SocketSession:
     # ── commands of the hub ──────────────────────────────────────────────────────────────────
 
     async def _perform(self, command: HubCommand) -> None:
+        await check_files(self._hub, command)
         receipt = perform(self._hub, command)
         if receipt.status != "pending":
             await self._acknowledge(command, receipt)
@@ -276,6 +278,8 @@ class SocketSession:
             root_run_ids=_several(command.root_run_id),
             after=cursor_of_position(command.after) if command.after else None,
         ).listen(self._hub)  # fmt: skip
+        if command.live:
+            listening.mark_live()
         self._selections[name] = listening
         self.connection.start(self._pour(command.id, name, listening))
 

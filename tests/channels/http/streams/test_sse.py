@@ -340,3 +340,39 @@ async def test_the_text_so_far_of_an_answer_under_way_comes_first(served):
             await anyio.sleep(1)
             deltas = [frame.json for frame in source.frames if frame.type == "agent:text:delta"]
             assert "".join(delta["text"] for delta in deltas) == text
+
+
+async def test_who_asks_for_it_is_told_when_everything_on_record_has_come(served, support):
+    async with served(support) as (rt, app):
+        async with event_source(app, live="1") as source:
+            assert source.types == ["hub:live"]
+        for n in range(1200):
+            rt.hub.emit(tick(n))
+        async with event_source(app, after=START, live="1") as source:
+            await turns()
+            assert numbers(source) == [*range(1200)]
+            assert source.types.count("hub:live") == 1 and source.types[-1] == "hub:live"
+            rt.hub.emit(tick(1200))
+            await turns()
+            assert source.types[-2:] == ["hub:live", "test:tick"]
+            mark = source.frames[-2]
+            assert mark.json["type"] == "hub:live" and mark.id == mark.json["cursor"]
+        async with event_source(app, headers={"Last-Event-ID": mark.id}) as source:
+            assert numbers(source) == [1200]
+        # Selections by type and of a run get it, too.
+        done = await rt.hub.open("support", "hi", session_key="k")
+        await anyio.sleep(1)
+        url = f"/api/runs/{done.run_id}/events"
+        for more in ({"types": "agent:text"}, {"tree": "1"}, {}):
+            async with event_source(app, url, after=START, live="1", **more) as source:
+                await turns()
+                assert source.types.count("hub:live") == 1 and source.types[-1] == "hub:live"
+
+
+async def test_a_sign_of_life_may_be_an_event_that_a_page_can_notice(served):
+    async with served() as (_, app), event_source(app, ping="event") as source:
+        await anyio.sleep(40)
+        assert len(source.types) >= 2 and set(source.types) == {"hub:ping"}
+        assert source.parser.last_id
+    async with served() as (_, app), event_source(app, ping="no") as source:
+        assert source.status == 400
