@@ -68,7 +68,8 @@ class PromptView(Struct, frozen=True, kw_only=True):
     """What a person is asked.
 
     ``kind`` is ``question``, ``approval`` (may ``tool`` run with these ``arguments``?) or
-    ``external`` (the result of ``tool``).  An answer must fit ``schema`` where there is one.
+    ``external`` (the result of ``tool``).  An answer must fit ``schema`` where there is one;
+    ``options`` are suggestions.
     ``is_answered``: an answer waits in its run's inbox.
     """
 

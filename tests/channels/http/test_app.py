@@ -112,6 +112,35 @@ async def test_pages_of_other_sites_are_refused_unless_they_are_allowed(ports):
     assert "authorization" in preflight.headers["access-control-allow-headers"]
 
 
+async def test_only_a_listed_page_reads_with_a_cookie_and_by_its_own_name(ports):
+    listed = "https://app.example"
+    async with served(ports, token="s3cret", origins=[listed]) as (_, _, client):
+        asks = {"Access-Control-Request-Method": "POST"}
+        login = {"json": {"token": "s3cret"}}
+        for origin in (listed, "https://app.example.evil", "http://app.example", "null", "*"):
+            headers = {"Origin": origin}
+            answers = [
+                await client.post("/api/session", headers=headers, **login),
+                await client.options("/api/session", headers=headers | asks),
+                await client.get("/api/agents", headers=headers),
+            ]
+            for answer in answers:
+                if origin == listed:
+                    assert answer.headers["access-control-allow-origin"] == listed
+                    assert answer.headers["access-control-allow-credentials"] == "true"
+                    assert "origin" in answer.headers["vary"]
+                else:
+                    assert "access-control-allow-origin" not in answer.headers
+                    assert "access-control-allow-credentials" not in answer.headers
+            if origin == listed:
+                assert [x.status_code for x in answers] == [204, 204, 200]
+                shown = answers[2].headers["access-control-expose-headers"]
+                assert {"etag", "retry-after"} < {*shown.split(", ")}
+            client.cookies.clear()
+    with pytest.raises(BadValue):
+        HttpApp(Runtime([], store="memory", ports=ports).hub, origins=["*"])
+
+
 @pytest.mark.parametrize(
     "options",
     [{"token": ""}, {"token": 7}, {"hosts": "x"}, {"origins": ["x"]}, {"origins": ["http://x/y"]}],
