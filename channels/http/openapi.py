@@ -21,6 +21,7 @@ from hubbub.channels.http.wire.bodies import FORM, MAX_KEY
 from hubbub.channels.http.wire.problem_kinds import KINDS
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, ProblemDetails, Refusal
 from hubbub.channels.http.wire.route import JSON, Content, HttpAnswer, HttpCall, Route, mount_of
+from hubbub.hub.events.catalogue import CATALOGUE
 from hubbub.hub.values import Secret
 
 __all__ = ["document", "document_routes"]
@@ -38,25 +39,45 @@ _WORDS: Final = {
 
 _DESCRIPTION: Final = """\
 Runs of agents, as one hub has them.  All times are microseconds since the Unix epoch, UTC.
-A request with a key, or the header `Idempotency-Key`, may be repeated.  Problems are RFC 9457."""
+A request with a key, or the header `Idempotency-Key`, may be repeated.  Problems are RFC 9457.
+What is below `/v1` is OpenAI's interface, which OpenAI documents, and so are its errors."""
+
+_STREAM: Final = "text/event-stream"
+
+_EVENT: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "An event: what every one has, beside the fields of its type.  Fields are left "
+    "out where they have their defaults.  Durable ones have a lane.",
+    "required": ["type"],
+    "properties": {
+        "type": {
+            "anyOf": [{"enum": sorted(each.type for each in CATALOGUE)}, {"type": "string"}],
+            "description": "One of these, or one of the program's own.",
+        },
+        "at": {"type": "integer"}, "run_id": {"type": "string"}, "root_run_id": {"type": "string"},
+        "parent_run_id": {"type": ["string", "null"]}, "agent": {"type": "string"},
+        "lane": {"type": "string"}, "seq": {"type": "integer"}, "side": {"type": "string"},
+        "label": {"type": "string"}, "turn": {"type": "integer"}, "call_id": {"type": "string"},
+    },
+}  # fmt: skip
 
 
 def document(
     routes: Sequence[Route], *, version: str, has_token: bool, server: str = ""
 ) -> dict[str, Any]:
     """The document of an app's routes; ``server`` is where it is mounted."""
-    shown = [route for route in routes if route.is_documented and route.method != "WEBSOCKET"]
+    shown = [route for route in routes if route.is_documented]
     schemas, components = _schemas(shown)
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
         path = route.path.replace(":path}", "}")
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, schemas, has_token)
+        paths.setdefault(path, {})[_method_of(route)] = _operation(route, schemas, has_token)
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "hubbub", "version": version, "description": _DESCRIPTION},
         "servers": [{"url": server or "/"}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": {**components, "Event": _EVENT}},
     }
     if has_token:
         found["components"]["securitySchemes"] = {
@@ -151,9 +172,14 @@ def _operation(route: Route, schemas: Mapping[Any, Any], has_token: bool) -> dic
     return operation
 
 
+def _method_of(route: Route) -> str:
+    """The method of its request: a WebSocket begins as a ``GET``."""
+    return "get" if route.method == "WEBSOCKET" else route.method.lower()
+
+
 def _id_of(route: Route) -> str:
     words = re.findall(r"\w+", route.path.replace(":path}", "}"))
-    return "_".join([route.method.lower(), *(word for word in words if word != "api")])
+    return "_".join([_method_of(route), *(word for word in words if word != "api")])
 
 
 def _tag_of(route: Route) -> str:
@@ -210,13 +236,23 @@ def _is_needed(type_: Any) -> bool:
     return False
 
 
+def _content(content: Content) -> dict[str, Any]:
+    """The schema of what is no JSON."""
+    if content.media_type != _STREAM:
+        return {}
+    return {
+        "type": "string", "description": "Server-sent events; each `data:` is an event.",
+        "contentMediaType": JSON, "contentSchema": {"$ref": "#/components/schemas/Event"},
+    }  # fmt: skip
+
+
 def _responses(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for status, type_ in route.answers.items():
         described: dict[str, Any] = {"description": _WORDS.get(status, "OK")}
         if isinstance(type_, Content):
             described["description"] = type_.description
-            described["content"] = {type_.media_type: {"schema": {}}}
+            described["content"] = {type_.media_type: {"schema": _content(type_)}}
         elif type_ is not None:
             described["content"] = {JSON: {"schema": schemas[type_]}}
         found[str(status)] = described

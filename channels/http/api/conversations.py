@@ -1,6 +1,6 @@
 """Conversations: found by their keys, spoken to by their keys."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -22,7 +22,7 @@ class ConversationsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``ended``), ``before`` a cursor or ``after`` one."""
 
     agent: str = ""
-    status: str = ""
+    status: Literal["", "active", "waiting", "parked", "ended"] = ""
     before: str = ""
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 50

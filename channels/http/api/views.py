@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from hubbub.hub.events import FileRef, PromptKind
+from hubbub.hub.events import FileRef, PromptKind, Usage
+from hubbub.hub.events.event import OutcomeName
 from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
@@ -27,7 +28,7 @@ class VariableView(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    type: str = "secret"
+    type: Literal["secret", "text"] = "secret"
     description: str = ""
     required: bool = False
     scoped: bool = False
@@ -46,8 +47,10 @@ class AgentView(Struct, frozen=True, kw_only=True):
 class RunView(Struct, frozen=True, kw_only=True):
     """A run as a line of a list; ``depth`` counts the shown runs above it.
 
-    ``inbox`` is ``open``, ``closing``, ``terminated`` or ``ended``; ``waiting`` how much waits in
-    it; ``outcome`` is empty until the run has ended.
+    ``status`` is ``active`` (at work, or has something to take), ``waiting`` (for a child, a person
+    or an external result), ``parked`` (for the next message) or ``ended``.  ``inbox`` is ``open``,
+    ``closing``, ``terminated`` or ``ended``; ``waiting`` how much waits in it; ``outcome`` is empty
+    until the run has ended.
     """
 
     run_id: str
@@ -56,9 +59,9 @@ class RunView(Struct, frozen=True, kw_only=True):
     depth: int
     agent: str
     name: str
-    status: str
-    inbox: str
-    outcome: str
+    status: RunStatus
+    inbox: Literal["open", "closing", "terminated", "ended"]
+    outcome: Literal[OutcomeName, ""]
     created_at: int
     waiting: int
     session_key: str
@@ -96,7 +99,7 @@ class WantedVariableView(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    type: str
+    type: Literal["secret", "text"]
     description: str
     is_missing: bool
 
@@ -186,12 +189,12 @@ class ReportView(Struct, frozen=True, kw_only=True):
     descriptor: dict[str, Any] | None
     ancestors: tuple[str, ...]
     stack: tuple[str, ...]
-    kind: str
-    phase: str
+    kind: Literal["", "model", "code"]
+    phase: Literal["new", "live", "ended"]
     session: int
     step: int
     seq: int
-    usage: dict[str, Any]
+    usage: Usage
     children: tuple[RunView, ...]
     files: tuple[FileRef, ...]
     keys: dict[str, Any]
@@ -215,9 +218,9 @@ class StateView(Struct, frozen=True, kw_only=True):
     run_id: str
     seq: int
     at: int
-    kind: str
+    kind: Literal["", "model", "code"]
     agent: str
-    phase: str
+    phase: Literal["new", "live", "ended"]
     session: int
     in_session: bool
     side: str
@@ -228,7 +231,7 @@ class StateView(Struct, frozen=True, kw_only=True):
     status: str
     parked: bool
     closing: bool
-    usage: dict[str, Any]
+    usage: Usage
     draft: str
     conversation: tuple[dict[str, Any], ...]
     conversation_b: tuple[dict[str, Any], ...]
@@ -242,7 +245,7 @@ class AwaitedView(Struct, frozen=True, kw_only=True):
     """Something that a conversation waits for: a ``question``, an ``approval``, an ``external``
     result, ``variables`` (those of ``request``), or a ``child``."""
 
-    kind: str
+    kind: PromptKind | Literal["variables", "child"]
     run_id: str
     prompt_id: str = ""
     question: str = ""

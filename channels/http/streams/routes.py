@@ -31,7 +31,8 @@ def stream_routes(host: Host) -> tuple[Route, ...]:
             is_stream=True,
         ),
         Route(
-            method="WEBSOCKET", path="/api/socket", summary="Events out, commands in",
-            asgi=EventSocket(host, connections), is_stream=True,
+            method="WEBSOCKET", path="/api/socket", summary="A WebSocket: events out, commands in",
+            asgi=EventSocket(host, connections), answers={101: None},
+            problems=("method-not-allowed",), is_stream=True,
         ),
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Receipts over HTTP: what became of something that was sent."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ class ReceiptView(Struct, frozen=True, kw_only=True):
     opening has begun a new run.
     """
 
-    status: str
+    status: Literal["accepted", "duplicate"]
     run_id: str = ""
     run_ids: tuple[str, ...] = ()
     cursor: str = ""
@@ -46,6 +46,17 @@ _KINDS: Final = {
     "unreadable": "store-failed",
 }
 
+_REMEDIES: Final = {
+    "unknown": "nothing is found by this address; GET /api/runs?ended=true, /api/conversations and "
+    "/api/prompts list what there is",
+    "inbox full": "as many messages wait as may; send again when the run has taken some",
+    "ambiguous": "several runs are found by this address; send to one of run_ids",
+    "hub closed": "the server ends; send again with the same key when it is back",
+    "agent gone": "the server has no agent of the run's name any more",
+    "unreadable": "the records of the run are damaged",
+}
+"""What a client over HTTP can do, where what a program or a shell can do is something else."""
+
 REJECTIONS: Final = (
     "unknown-run", "run-ended", "inbox-full", "key-reused", "ambiguous", "refused", "closed",
     "store-failed",
@@ -62,8 +73,8 @@ async def answer_of(receipt: Receipt, *, unknown: str = "unknown-run") -> HttpAn
     if receipt.rejected:
         raise refusal_of_receipt(receipt, unknown=unknown)
     view = ReceiptView(
-        status=receipt.status, run_id=receipt.run_id, run_ids=receipt.run_ids,
-        cursor=receipt.cursor, created=receipt.created,
+        status="accepted" if receipt.accepted else "duplicate", run_id=receipt.run_id,
+        run_ids=receipt.run_ids, cursor=receipt.cursor, created=receipt.created,
     )  # fmt: skip
     return HttpAnswer(status=202 if receipt.accepted else 200, content=view)
 
@@ -82,4 +93,6 @@ def refusal_of_receipt(receipt: Receipt, *, unknown: str = "unknown-run") -> Ref
         more["headers"] = {"retry-after": "1"}
     if len(receipt.run_ids) > 1:
         more["run_ids"] = receipt.run_ids
-    return Refusal(kind, f"rejected: {receipt.explanation}", **more)
+    remedy = _REMEDIES.get(receipt.reason)
+    detail = f"{receipt.reason}: {remedy}" if remedy else receipt.explanation
+    return Refusal(kind, f"rejected: {detail}", **more)

@@ -10,7 +10,9 @@ from http_apps import served as served_app
 
 from hubbub import Agent, Runtime, ScriptedModel
 from hubbub.channels.http import HttpApp, HttpLimits
+from hubbub.channels.http.wire.receipts import refusal_of_receipt
 from hubbub.hub.errors import BadValue, CallerError
+from hubbub.hub.receipt import REMEDIES, Receipt
 
 pytestmark = pytest.mark.anyio
 
@@ -170,3 +172,23 @@ def test_without_the_extra_one_line_says_which_it_is() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.startswith("hubbub.channels.http needs the extra 'http'")
     assert done.stdout.count("\n") == 1
+
+
+async def test_what_a_client_over_http_reads_names_no_command_and_no_argument_of_a_program(ports):
+    async with served(ports) as (_, _, client):
+        said = {"content": "x"}
+        answers = [
+            await client.post("/api/runs/nobody/messages", json=said),
+            await client.post("/api/conversations/nobody/messages", json=said),
+            await client.post("/api/agents/support/messages", json=said),
+            await client.post("/api/prompts/nobody.x/reply", json=said),
+        ]
+        for answer in answers:
+            assert answer.status_code == 404
+            assert "`hubbub" not in answer.text and "Runtime(" not in answer.text
+            assert "GET /api/runs" in answer.json()["detail"]
+    for reason in REMEDIES:
+        receipt = Receipt()
+        receipt.settle("rejected", reason)
+        detail = refusal_of_receipt(receipt).detail
+        assert "hubbub " not in detail and "=…" not in detail and "[…" not in detail, detail

@@ -19,6 +19,7 @@ from support.profiles import examples
 
 from hubbub import Agent, FunctionModel
 from hubbub.channels.http import HttpApp, HttpLimits
+from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports
 
 LIMITS = HttpLimits(rate=1_000_000, burst=1_000_000, file_bytes=1 << 20)
@@ -32,16 +33,35 @@ async def test_every_route_is_in_the_document_with_its_parameters_and_statuses(
         answer = await client.get("/api/openapi.json", headers={"Authorization": "Bearer t"})
         found = answer.json()
     for route in app.routes:
-        if route.method == "WEBSOCKET" or not route.is_documented:
+        if not route.is_documented:
             continue
         path = route.path.replace(":path}", "}")
-        operation = found["paths"][path][route.method.lower()]
+        method = route.method.lower().replace("websocket", "get")  # As which it begins.
+        operation = found["paths"][path][method]
         named = {x["name"] for x in operation.get("parameters", []) if x["in"] == "path"}
         assert named == set(re.findall(r"{(\w+)", route.path))
         assert {str(status) for status in route.answers} <= set(operation["responses"])
         assert operation["summary"] and operation["operationId"]
     ids = [x["operationId"] for path in found["paths"].values() for x in path.values()]
     assert len(ids) == len(set(ids))
+    stream = found["paths"]["/api/events"]["get"]["responses"]["200"]["content"]
+    assert stream["text/event-stream"]["schema"]["contentSchema"]["$ref"].endswith("/Event")
+    types = found["components"]["schemas"]["Event"]["properties"]["type"]["anyOf"][0]["enum"]
+    assert {"agent:text", "agent:text:delta", "hub:gap"} < {*types}
+    assert set(found["components"]["schemas"]["Event"]["properties"]) == {
+        "type",
+        *Event.__struct_fields__,
+    }
+    bare = [
+        (name, field)
+        for name, schema in found["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+        if field in ("status", "phase", "kind", "inbox", "usage")
+        and not {"enum", "$ref", "anyOf"} & {*described}
+    ]
+    # A problem's status is a number, and what a run says of its own state is any text.
+    words = {"ProblemDetails", "ScheduleView", "Health", "StateView"}
+    assert {name for name, _ in bare} <= words, bare
 
 
 class Site:
