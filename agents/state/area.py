@@ -34,6 +34,7 @@ __all__ = [
     "attachment_note",
     "find_files",
     "key_problem",
+    "marked",
     "named",
     "parts_of_files",
     "path_problem",
@@ -163,6 +164,13 @@ def with_files(area: Area, placed: Iterable[FileRef]) -> Area:
     files = dict(area.files)
     files.update((ref.path, ref) for ref in placed)
     return structs.replace(area, files=files)
+
+
+def marked(area: Area, paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths of a message as its model reads them: one where there is no file says so."""
+    return tuple(
+        [path if named(area, path) in area.files else f"{path} (missing)" for path in paths]
+    )
 
 
 def attachment_note(paths: Iterable[str]) -> tuple[str, ...]:

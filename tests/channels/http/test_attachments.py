@@ -6,6 +6,8 @@ import pytest
 from http_apps import served, support
 from support.asgi_clients import socket, turns
 
+from hubbub import Agent, FunctionModel, Message, ModelRequest
+
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("A-01", "W-02")]
 
 
@@ -104,3 +106,21 @@ async def test_a_selection_says_when_everything_on_record_has_come(ports):
         *record, mark = client.events(name)
         assert mark["event"]["type"] == "hub:live" and mark["position"]
         assert len(record) == len(await rt.hub.read(run.run_id))
+
+
+async def test_a_program_that_names_a_file_which_is_not_there_does_not_deceive_the_model(ports):
+    seen: list[str] = []
+
+    def answer(request: ModelRequest) -> str:
+        seen.append(str(request.messages[-1]))
+        return "Hello."
+
+    agent = Agent("support", "You help.", model=FunctionModel(answer))
+    async with served(ports, agent) as (rt, _, client):
+        run = await rt.start("support", "x", session_key="web_ada")
+        await run.result()
+        await client.put(f"/api/runs/{run.run_id}/files/a.txt", content=b"it")
+        said = Message("See them.", attachments=("/a.txt", "b.txt"))
+        await rt.hub.send_to_run(run.run_id, said)
+        await run.result()
+        assert "- /a.txt\\n- b.txt (missing)" in seen[-1]
