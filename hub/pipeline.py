@@ -388,9 +388,8 @@ class Pipeline:
         new = delivery.new
         if new is not None and delivery.run_ids and delivery.run_ids != (new.run_id,):
             # Another run was found instead: it gets what it has no value of.
-            is_taken = delivery.outcome == "accepted" or (
-                delivery.outcome == "duplicate" and delivery.request is None
-            )
+            taken = ("accepted",) if delivery.request is not None else ("accepted", "duplicate")
+            is_taken = delivery.outcome in taken
             self.addressing.move_values(new.run_id, delivery.run_ids[0] if is_taken else None)
         owner = self.dispatcher.owner
         if delivery.event.__class__ is SessionAbort and owner is not None:
@@ -399,6 +398,7 @@ class Pipeline:
         if delivery.outcome == "accepted" and delivery.event.lane:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
             receipt.created = delivery.event.__class__ is SessionOpen
+            receipt.agent = delivery.event.agent
         elif delivery.first is not None and delivery.outcome == "duplicate":
             receipt.cursor = cursor_behind(self.journal.name, *delivery.first)
         if delivery.outcome == "duplicate" and delivery.event.__class__ is SessionReply:

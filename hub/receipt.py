@@ -53,8 +53,8 @@ class Receipt:
     """
 
     __slots__ = (
-        "_waiter", "_watcher", "created", "cursor", "failed_store", "home", "key", "reason",
-        "run_id", "run_ids", "status",
+        "_waiter", "_watcher", "agent", "created", "cursor", "failed_store", "home", "key",
+        "reason", "run_id", "run_ids", "status",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,8 @@ class Receipt:
         self.reason = reason
         self.run_id = run_id
         self.run_ids: tuple[str, ...] = (run_id,) if run_id else ()
+        self.agent = ""
+        """Of what was accepted: whose run has it, whichever agent an opening has named."""
         self.created = False
         """Whether an opening has begun the run; a run that is found keeps its history and tools."""
         self.cursor = ""

@@ -40,9 +40,7 @@ async def send_to_agent(call: HttpCall) -> HttpAnswer:
     """Send to the one live run of an agent."""
     name = call.path["name"]
     message = await checked(call, call.body, name, "name")
-    receipt = call.hub.send_to(
-        name, message, source=SOURCE, request=call.request("agents", name)
-    )
+    receipt = call.hub.send_to(name, message, source=SOURCE, request=call.request("agents", name))
     return await answer_of(receipt, unknown="unknown-agent")
 
 

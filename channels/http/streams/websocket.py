@@ -76,6 +76,7 @@ class SocketReceipt(
     run_ids: tuple[str, ...] = ()
     cursor: str = ""
     created: bool = False
+    agent: str = ""
     selection: str = ""
     problem: ProblemDetails | None = None
 
@@ -259,7 +260,8 @@ class SocketSession:
             SocketReceipt(
                 id=command.id, status=receipt.status,
                 run_id=receipt.run_id, run_ids=receipt.run_ids,
-                cursor=position_of(receipt.cursor), created=receipt.created, problem=problem,
+                cursor=position_of(receipt.cursor), created=receipt.created,
+                agent=receipt.agent, problem=problem,
             )
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ class ReceiptView(Struct, frozen=True, kw_only=True):
     ``status`` is ``accepted`` (it is durable) or ``duplicate`` (it was, before; nothing was added).
     ``run_id`` is the run it is for, ``run_ids`` every run that it reaches, ``cursor`` the position
     behind it, also of a duplicate: the stream after that is what comes of it.  ``created``: the
-    opening has begun a new run.
+    opening has begun a new run; one that was found is ``agent``'s, whichever was asked for.
     """
 
     status: Literal["accepted", "duplicate"]
@@ -25,6 +25,7 @@ class ReceiptView(Struct, frozen=True, kw_only=True):
     run_ids: tuple[str, ...] = ()
     cursor: str = ""
     created: bool = False
+    agent: str = ""
 
 
 RECEIPTS: Final = {202: ReceiptView, 200: ReceiptView}
@@ -75,6 +76,7 @@ async def answer_of(receipt: Receipt, *, unknown: str = "unknown-run") -> HttpAn
     view = ReceiptView(
         status="accepted" if receipt.accepted else "duplicate", run_id=receipt.run_id,
         run_ids=receipt.run_ids, cursor=receipt.cursor, created=receipt.created,
+        agent=receipt.agent,
     )  # fmt: skip
     return HttpAnswer(status=202 if receipt.accepted else 200, content=view)
 

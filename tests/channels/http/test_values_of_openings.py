@@ -102,6 +102,18 @@ async def test_a_run_that_lacks_a_variable_gets_it_by_the_next_opening(ports):
         assert "planted" not in refused.text
 
 
+@pytest.mark.spec("R-09", "W-02")
+async def test_a_key_of_another_agent_s_conversation_is_told_by_its_receipt(ports):
+    plain = Agent("plain", "Say hello.", model=FunctionModel(lambda request: "hello"))
+    async with served(ports, crm(), plain) as (_, _, client):
+        body = {"agent": "plain", "session_key": "web_ada", "input": "go"}
+        first = (await client.post("/api/runs", json=body)).json()
+        again = (await client.post("/api/runs", json={**body, "agent": "crm"})).json()
+        assert (first["created"], first["agent"]) == (True, "plain")
+        assert (again["created"], again["agent"]) == (False, "plain")
+        assert again["run_id"] == first["run_id"]
+
+
 @pytest.mark.spec("H-09", "W-02")
 async def test_a_duplicate_has_the_cursor_behind_which_its_answer_comes(ports):
     async with served(ports, crm()) as (rt, _, client):
