@@ -261,7 +261,8 @@ def test_a_crash_at_any_commit_costs_no_summary_and_makes_none_twice(store: Any,
         asked = [x for x in history.requests if x.request.purpose == "summary"]
         made = compactions(history)
         assert len(made) <= len(asked) <= len(made) + 1, commit
-        assert compactions(history, desk), commit
+        # The opening itself may be lost with its process.
+        assert compactions(history, desk) or not history.events, commit
 
 
 @pytest.mark.spec("L-01")
