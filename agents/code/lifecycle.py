@@ -256,11 +256,12 @@ def completion(
 def child_terminations(
     thread: CodeThread, outcome: OutcomeName, run_id: str
 ) -> tuple[tuple[str, InLane], ...]:
-    """What is terminated takes its children with it."""
+    """What is terminated takes its children with it, and every other run below it, which is what
+    mail to the run itself means."""
     if outcome != "terminated":
         return ()
     why = e.SessionTerminate(reason=f"run {run_id} was terminated")
-    return tuple((child, why) for child in thread.children)
+    return tuple((to, why) for to in (*thread.children, run_id))
 
 
 def report(thread: CodeThread, end: e.AgentComplete) -> tuple[tuple[str, InLane], ...]:

@@ -17,6 +17,7 @@ from support.agents import Observer, assert_one_life, model_agent
 from hubbub import AgentDefinition, Event, Run, RunState, Runtime, agent, tool
 from hubbub.agents.model import ModelRequest
 from hubbub.hub.events import AgentComplete, AgentStart
+from hubbub.hub.events.descriptors import SubagentDescriptor
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal
@@ -309,4 +310,29 @@ async def test_a_runtime_that_is_left_in_between_leaves_the_termination_to_the_n
     assert_one_life(events, run.run_id)
     assert receipt.accepted
     assert (outcome.outcome, below.outcome) == ("terminated", "terminated")
+    assert ending.effects == []
+
+
+@pytest.mark.spec("P-06", "T-05")
+@pytest.mark.parametrize("name", ["waits", "helper"])
+async def test_a_child_that_was_opened_from_outside_ends_with_its_parent(
+    name: str, store: Journal, ports: Ports
+) -> None:
+    ending = Ending()
+
+    @agent("waits")
+    async def waits(input: Any, ctx: Any) -> None:
+        await anyio.sleep_forever()
+
+    helper = model_agent(FunctionModel(lambda _: "hello"), name="helper")
+    async with Runtime([waits, helper, *ending.agents], store=store, ports=ports) as rt:
+        run = await rt.start(name, "go")
+        await anyio.sleep(1)
+        given = SubagentDescriptor(id="below", parent_agent_id=run.run_id, name="Bob")
+        child = await rt.hub.open("works", "go", descriptor=given)
+        await anyio.sleep(1)
+        receipt = await run.terminate()
+        assert receipt.run_ids == (run.run_id, child.run_id)
+        assert (await rt.finished(child.run_id)).outcome == "terminated"
+        await anyio.sleep(20)
     assert ending.effects == []
