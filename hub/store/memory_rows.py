@@ -175,7 +175,9 @@ class MemoryRows:
         """Keep what is noted of requests, as long as the runs that have accepted them."""
         for name, (row, noted) in requests.items():
             self.requests[name] = noted
-            row.requests = [*(row.requests or ()), name]
+            if row.requests is None:
+                row.requests = []
+            row.requests.append(name)
 
     def ended(self, row: MemoryRow) -> Sequence[str]:
         """The runs that none of their tree may ask for any more, now that this one of a tree of
