@@ -16,10 +16,9 @@ Rules
   how to answer (see ``answers``).  Only words that say so approve; what is no answer is the user's
   next message, which denies.  Of several prompts the oldest is shown, and answered, first; an
   approval within half a second of its being shown was meant for something else and does not count.
-* Ctrl-C interrupts the turn at work, of the agent that has the conversation.  A child that
-  waits for the user is sent back to the main agent by it, with those below.  At main
-  two presses within two seconds leave; the first drops what was typed, and says so.  From a pipe
-  one leaves.
+* Ctrl-C interrupts the turn at work, of the agent that has the conversation.  A child that waits
+  for the user is sent back to the main agent by it, with those below.  At main two presses within
+  two seconds leave; the first drops what was typed, and says so.  From a pipe one leaves.
 * The end of input leaves when the last answer is finished.  A question that nobody can answer
   any more interrupts its turn; one over which a model has paused, in the conversation or in a child
   that it waits for, stays for a later console.
@@ -29,8 +28,7 @@ Rules
 * The console is *plain* when either end is no terminal: answers on standard output, trouble on
   standard error, no prompt, no colour, no activity.
 
-When an answer is finished: at the end of the session of the agent that has the conversation; of a
-code agent, see ``pace``.
+An answer is finished with the session of the agent that has the conversation; see ``pace``.
 """
 
 from contextlib import suppress
@@ -42,6 +40,7 @@ import anyio.lowlevel
 from hubbub.channels.attachment import Channels
 from hubbub.channels.channel import Channel, ChannelContext
 from hubbub.channels.console.answers import Answer, answer_to, give
+from hubbub.channels.console.attached import with_attached, words_of_attached
 from hubbub.channels.console.ctrl_c import CtrlC, hint
 from hubbub.channels.console.pace import QUIET, Pace, Phase
 from hubbub.channels.console.questions import BY_WORD, Questions, is_for_anybody
@@ -53,6 +52,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
+from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
 
 __all__ = ["Console", "run_console"]
@@ -78,9 +78,9 @@ async def run_console(
     """Hold a conversation with ``agent`` and return the exit code of the program.
 
     ``reader`` and ``writer`` are by default the program's standard streams; ``first`` is said
-    before anything is read.  Returns 0; from or into a pipe 1 when the last answer was not
-    completed, unless the user's own word has ended it, and 130 after Ctrl-C.  Raises ``BadValue``
-    when the hub has a console already.
+    before anything is read.  ``@path`` in a line typed at a terminal shows the agent a file.
+    Returns 0; from or into a pipe 1 when the last answer was not completed, unless the user's own
+    word has ended it, and 130 after Ctrl-C.  Raises ``BadValue`` when the hub has a console.
 
         async with Runtime(agents=[assistant], prompts=[prompt]) as rt:
             sys.exit(await run_console(rt.hub, "assistant"))
@@ -301,9 +301,10 @@ class Console:
         # Until this is over events wait, so that none comes before its run is known.
         self._is_sending = True
         try:
-            receipt = await self._hub.open(self._agent, line, session_key=self._session_key)
+            said = await with_attached(self._hub, self._reader, line)
+            receipt = await self._hub.open(self._agent, said, session_key=self._session_key)
             if receipt.accepted:
-                self._sent(receipt)
+                self._sent(receipt, said)
             else:
                 self._refuse(receipt.explanation)
         except CallerError as error:
@@ -312,7 +313,8 @@ class Console:
             self._is_sending = False
             self._change()
 
-    def _sent(self, receipt: Receipt) -> None:
+    def _sent(self, receipt: Receipt, said: Sayable) -> None:
+        self._screen.attached(words_of_attached(said))
         if receipt.run_id != self._root:
             self._begin(receipt.run_id)
         if receipt.cursor:

@@ -155,6 +155,11 @@ class Screen:
         line = " " * indent + shorten(neutralise(text), max(20, room))
         self._put(line, style, False)
 
+    def attached(self, words: str) -> None:
+        """Say which files go with what was typed; nothing where none do."""
+        if words:
+            self.line(f"attached {words}", "dim")
+
     def trouble(self, text: str, style: Style = "error", *, indent: int = 0) -> None:
         """Write what must not be missed: whole, and to standard error if the screen is plain."""
         self._put(" " * indent + " ".join(neutralise(text[:4000]).split()), style, True)

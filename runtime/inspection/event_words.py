@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.hub import events as e
-from hubbub.hub.events import Event, FileRef
+from hubbub.hub.events import ContentPart, Event, FileRef
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.values import NULL, Json
 
@@ -139,7 +139,7 @@ def _of_item(taken: Event, item: Event) -> Iterator[Said]:
             yield from _of_opening(taken, item)
         case e.SessionMessage():
             who = item.source or item.role
-            paths = _paths(item.files, item.attachments)
+            paths = _paths(item.files, (*item.attachments, *_parts(item.parts)))
             yield _said(
                 taken, _role(item.role), who, item.content, paths, silent=item.silent,
                 prompt_id=item.prompt_id,
@@ -171,9 +171,11 @@ def _of_opening(taken: Event, item: e.SessionOpen) -> Iterator[Said]:
     for message in item.history:
         calls = "".join(f" {call.name}({call.arguments})" for call in message.calls)
         who = f"before: {message.role}"
-        yield _said(taken, _role(message.role), who, f"{message.content}{calls}")
+        text = f"{message.content}{calls}"
+        yield _said(taken, _role(message.role), who, text, _parts(message.parts))
     role = "user" if item.message is None else item.message.role
-    attached = () if item.message is None else item.message.attachments
+    said = item.message
+    attached = () if said is None else (*said.attachments, *_parts(said.parts))
     paths = _paths(item.files, attached)
     yield _said(taken, _role(role), "input", _value(item.input_json), paths)
 
@@ -194,7 +196,8 @@ def _of_event(event: Event) -> Iterator[Said]:
         case e.AgentToolComplete():
             failed = "failed: " if event.is_error else ""
             yield _said(
-                event, "tool", event.name, f"{failed}{event.output}", name=event.name,
+                event, "tool", event.name, f"{failed}{event.output}", _parts(event.parts),
+                name=event.name,
                 output=event.output, is_error=event.is_error,
                 call_id=f"{event.step}.{event.index}",
             )  # fmt: skip
@@ -233,6 +236,10 @@ def _paths(files: tuple[FileRef, ...], names: tuple[str, ...] = ()) -> tuple[str
 
 def _role(role: str) -> SaidKind:
     return role if role in ("user", "assistant") else "system"  # type: ignore[return-value]
+
+
+def _parts(parts: tuple[ContentPart, ...]) -> tuple[str, ...]:
+    return tuple(part.words for part in parts)
 
 
 def _short(agent: str) -> str:

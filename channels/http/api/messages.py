@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from hubbub.channels.http.wire.attachments import check_attachments
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.hub.message import Message
@@ -19,7 +20,8 @@ class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     ``key`` makes sending idempotent: sent again it is a duplicate.  The header ``Idempotency-Key``
     is the same.  ``attachments`` are names of files of the run, which it must have; ``silent``
-    hides the message from people, the model sees it.
+    hides the message from people, the model sees it.  ``parts`` are shown to the model beside the
+    text.
     """
 
     content: str
@@ -28,6 +30,7 @@ class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     silent: bool = False
     metadata: dict[str, Any] = {}
     key: str | None = None
+    parts: tuple[PartBody, ...] = ()
 
 
 class ResetBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +63,7 @@ def keyed(call: HttpCall, body: MessageBody) -> Message:
     """The message that a request brings, with its key."""
     return Message(
         content=body.content, role=body.role, attachments=body.attachments, silent=body.silent,
-        metadata=body.metadata, key=body.key or call.key or None,
+        metadata=body.metadata, key=body.key or call.key or None, parts=parts_shown(body.parts),
     )  # fmt: skip
 
 

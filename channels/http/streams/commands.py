@@ -14,6 +14,7 @@ from msgspec import Struct
 from hubbub.channels.http.wire.attachments import check_attachments
 from hubbub.channels.http.wire.bodies import json_problem
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import GivenTool
@@ -68,13 +69,14 @@ class SaidMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     silent: bool = False
     metadata: dict[str, Any] = {}
     key: str | None = None
+    parts: tuple[PartBody, ...] = ()
 
     @property
     def message(self) -> Message:
         """As the hub takes it."""
         return Message(
             content=self.content, role=self.role, attachments=self.attachments, silent=self.silent,
-            metadata=self.metadata, key=self.key,
+            metadata=self.metadata, key=self.key, parts=parts_shown(self.parts),
         )  # fmt: skip
 
 
@@ -122,6 +124,7 @@ class SendMessage(IdCommand, frozen=True, tag="send"):
     silent: bool = False
     metadata: dict[str, Any] = {}
     key: str | None = None
+    parts: tuple[PartBody, ...] = ()
 
 
 class ReplyPrompt(IdCommand, frozen=True, tag="reply"):
@@ -304,6 +307,7 @@ def _send(hub: Hub, command: SendMessage) -> Receipt:
     message = Message(
         content=command.content, role=command.role, attachments=command.attachments,
         silent=command.silent, metadata=command.metadata, key=command.key,
+        parts=parts_shown(command.parts),
     )  # fmt: skip
     if command.run_id:
         return hub.send_to_run(command.run_id, message, source=SOURCE)

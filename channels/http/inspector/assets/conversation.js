@@ -5,7 +5,7 @@ import { prompts, variableRequests } from "./hub.js";
 import { PromptCard, VariablesCard } from "./questions.js";
 import { Empty, Json, Prose } from "./controls.js";
 import { runLink } from "./router.js";
-import { agentName, asText, callKey, cut, span, time } from "./words.js";
+import { agentName, asText, callKey, cut, partWords, span, time } from "./words.js";
 
 const PIECES = 120;
 
@@ -94,7 +94,8 @@ function pieceOf(event, state) {
 }
 
 function takenItem(item, make) {
-  const files = (item.files || []).map((file) => file.path);
+  const shown = item.parts || (item.message || {}).parts || [];
+  const files = [...(item.files || []).map((file) => file.path), ...shown.map(partWords)];
   switch (item.type) {
     case "session:open": {
       const text = asText(item.input);

@@ -4,7 +4,9 @@ import { get, part } from "./api.js";
 import { runLink } from "./router.js";
 import { Curl, Empty, Fault, Json, Prose } from "./controls.js";
 import { cursorAt, toRecord } from "./timeline.js";
-import { agentName, count, kindOf, moment, millis, ownFields, size, tail } from "./words.js";
+import {
+  agentName, count, kindOf, moment, millis, ownFields, partWords, size, tail,
+} from "./words.js";
 
 const state = signal({ of: "", value: null, problem: null });
 
@@ -127,8 +129,9 @@ function Transcript({ title, messages }) {
 function messageText(message) {
   const said = message.type === "assistant" ? message.text : message.content;
   const calls = (message.calls || []).map((call) =>
-    `→ ${call.name}(${call.arguments})\n${call.is_error ? "✕" : "←"} ${call.output || ""}`);
-  return [said, ...(message.notes || []), ...calls].filter(Boolean).join("\n");
+    [`→ ${call.name}(${call.arguments})\n${call.is_error ? "✕" : "←"} ${call.output || ""}`,
+      ...(call.parts || []).map(partWords)].join("\n"));
+  return [said, ...(message.parts || []).map(partWords), ...(message.notes || []), ...calls].filter(Boolean).join("\n");
 }
 
 function Files({ files }) {

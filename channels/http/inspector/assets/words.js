@@ -18,6 +18,12 @@ export function short(number) {
   return `${(number / 1_000_000).toFixed(1)}M`;
 }
 
+/** A part of a message: what it is, its name, its type and its size. */
+export const partWords = (part) => {
+  const facts = [part.media_type, part.size ? size(part.size) : ""].filter(Boolean).join(", ");
+  return [part.kind, part.name, part.url, facts && `(${facts})`].filter(Boolean).join(" ");
+};
+
 /** Times are µs since the Unix epoch, as the hub has them. */
 export const time = (at) => (at ? clockTime.format(new Date(at / 1_000)) : "");
 export const millis = (at) => (at ? String(Math.floor(at / 1_000) % 1_000).padStart(3, "0") : "");

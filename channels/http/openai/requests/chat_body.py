@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hubbub.channels.http.openai.answers.refusals import Refused
+from hubbub.channels.http.openai.requests.shown import shown_in
 from hubbub.channels.http.openai.requests.wanted import (
     CalledFunction,
     Entry,
@@ -82,8 +83,10 @@ class _Reader:
             if text.strip():
                 self.system.append(text)
         elif role == "user":
-            text = parts_of(f"{where}.content", message.get("content"))
-            self.entries.append(Entry(role="user", text=text))
+            content = message.get("content")
+            text = parts_of(f"{where}.content", content, shows=True)
+            parts = shown_in(f"{where}.content", content)
+            self.entries.append(Entry(role="user", text=text, parts=parts))
         elif role == "assistant":
             text = parts_of(f"{where}.content", message.get("content"))
             calls = [

@@ -33,12 +33,14 @@ from hubbub.channels.http.openai.requests.wanted import (
     split,
 )
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.parts import parts_shown
 from hubbub.channels.http.wire.request_keys import request_key
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
 from hubbub.hub.events import (
     HistoryMessage,
     SessionReply,
 )
+from hubbub.hub.events.parts import Audio, Document, Image
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
@@ -206,7 +208,10 @@ class _Placing:
         """Say it; ``None`` where the run does not take it, or has under another's key."""
         if (approval := await self._approval(run_id, text)) is not None:
             return approval
-        message = Message(text, key=key or None, metadata={NOTES: dict(self._wanted.notes)})
+        message = Message(
+            text, key=key or None, metadata={NOTES: dict(self._wanted.notes)},
+            parts=self._shown_with(text),
+        )  # fmt: skip
         receipt = await self._hub.send_to_run(run_id, message, source=SOURCE, request=self._request)
         if receipt.accepted or (receipt.duplicate and self._request is not None):
             return self._placed(receipt.run_id, seq_of(receipt.cursor))
@@ -228,6 +233,13 @@ class _Placing:
                     return self._placed(run_id, seq_of(receipt.cursor))
                 return None  # What a child asked is answered; the conversation hears it, too.
         return None
+
+    def _shown_with(self, text: str) -> tuple[Image | Document | Audio, ...]:
+        """What is shown with a text: that of the last message, or of all that are one."""
+        parts = self._split.parts
+        if text != self._split.text:
+            parts = tuple(part for entry in self._wanted.entries for part in entry.parts)
+        return parts_shown(parts)
 
     def _joined(self) -> str:
         return "\n\n".join(x.text for x in self._wanted.entries)
@@ -260,7 +272,10 @@ class _Placing:
         if wanted.key and not session_key:
             name = f"{wanted.model}\n{wanted.key}"
             run_id = f"oai-{hashlib.sha256(name.encode()).hexdigest()[:40]}"
-        message = Message(text, key=wanted.key or None, metadata={NOTES: notes})
+        message = Message(
+            text, key=wanted.key or None, metadata={NOTES: notes},
+            parts=parts_shown(self._split.parts),
+        )  # fmt: skip
         how: dict[str, Any] = {
             "session_key": session_key, "once": once, "run_id": run_id, "source": SOURCE,
             "timeout": None if session_key else LIFE, "request": self._request,

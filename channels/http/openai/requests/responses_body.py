@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hubbub.channels.http.openai.answers.refusals import Refused
+from hubbub.channels.http.openai.requests.shown import shown_in
 from hubbub.channels.http.openai.requests.wanted import (
     CalledFunction,
     Entry,
@@ -164,12 +165,14 @@ class _Reader:
 
     def _read_message(self, where: str, item: dict[str, Any]) -> None:
         role = item.get("role")
-        text = parts_of(f"{where}.content", item.get("content"))
+        content = item.get("content")
+        text = parts_of(f"{where}.content", content, shows=role == "user")
         if role in ("system", "developer"):
             if text.strip():
                 self.system.append(text)
         elif role == "user":
-            self.entries.append(Entry(role="user", text=text))
+            parts = shown_in(f"{where}.content", content)
+            self.entries.append(Entry(role="user", text=text, parts=parts))
         elif role == "assistant":
             self._say(text)
         else:

@@ -11,6 +11,7 @@ from hubbub.hub.events import (
     AgentStep,
     AgentText,
     AgentToolComplete,
+    ContentPart,
     Event,
     HistoryCall,
     HistoryMessage,
@@ -39,9 +40,17 @@ _TYPES: Final = (
 class _Said:
     """A message that may still grow."""
 
-    __slots__ = ("calls", "is_shown_only", "role", "text")
+    __slots__ = ("calls", "is_shown_only", "parts", "role", "text")
 
-    def __init__(self, role: str, text: str, *, is_shown_only: bool = False) -> None:
+    def __init__(
+        self,
+        role: str,
+        text: str,
+        *,
+        is_shown_only: bool = False,
+        parts: tuple[ContentPart, ...] = (),
+    ) -> None:
+        self.parts = parts
         self.role = role
         self.text = text
         self.calls: dict[tuple[int, int], HistoryCall] = {}
@@ -80,9 +89,11 @@ class ClientTranscript:
     def history(self) -> tuple[HistoryMessage, ...]:
         """It as the history of another run: each call with its result, if it has one."""
         return tuple(
-            HistoryMessage(role=x.role, content=x.text, calls=tuple(x.calls.values()))
+            HistoryMessage(
+                role=x.role, content=x.text, calls=tuple(x.calls.values()), parts=x.parts
+            )
             for x in self._said
-            if not x.is_shown_only and (x.text.strip() or x.calls)
+            if not x.is_shown_only and (x.text.strip() or x.calls or x.parts)
         )
 
     @property
@@ -97,19 +108,18 @@ class ClientTranscript:
                 self._said.append(_Said("user", item.message))
         elif isinstance(item, SessionMessage):
             if item.role == "user":
-                self._said.append(_Said("user", item.content))
+                self._said.append(_Said("user", item.content, parts=item.parts))
         elif isinstance(item, SessionOpen) and item.run_id == self._run_id:
             for message in item.history:
-                before = _Said(message.role, message.content)
+                before = _Said(message.role, message.content, parts=message.parts)
                 before.calls = {(0, at): call for at, call in enumerate(message.calls)}
                 self._said.append(before)
             if item.input is not None:
                 text = item.input
-                self._said.append(
-                    _Said(
-                        "user", text if isinstance(text, str) else bytes(item.input_json).decode()
-                    )
-                )
+                if not isinstance(text, str):
+                    text = bytes(item.input_json).decode()
+                parts = () if item.message is None else item.message.parts
+                self._said.append(_Said("user", text, parts=parts))
 
     def _call(self, event: AgentStep) -> None:
         last = self._said[-1] if self._said else None

@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.channels.http.openai.answers.refusals import Refused
+from hubbub.channels.http.openai.requests.shown import SHOWN
+from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.hub.events import GivenTool, HistoryCall, HistoryMessage
 from hubbub.hub.values import NULL, encode_value
 
@@ -40,6 +42,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     text: str = ""
     calls: tuple[CalledFunction, ...] = ()
     call_id: str = ""
+    parts: tuple[PartBody, ...] = ()
+    """What a user shows beside the text."""
 
 
 class WantedAnswer(Struct, frozen=True, kw_only=True):
@@ -75,6 +79,8 @@ class Split(Struct, frozen=True, kw_only=True):
     history: tuple[HistoryMessage, ...]
     outputs: tuple[Entry, ...]
     text: str | None
+    parts: tuple[PartBody, ...] = ()
+    """What is shown beside the text."""
 
 
 def split(entries: Sequence[Entry], where: str) -> Split:
@@ -84,16 +90,18 @@ def split(entries: Sequence[Entry], where: str) -> Split:
     """
     at = len(entries)
     text: str | None = None
+    parts: tuple[PartBody, ...] = ()
     if entries and entries[-1].role == "user":
         at -= 1
-        text = entries[at].text
+        text, parts = entries[at].text, entries[at].parts
     end = at
     while at and entries[at - 1].role == "output":
         at -= 1
     outputs = tuple(entries[at:end])
     if text is None and not outputs:
         text = CONTINUE
-    return Split(history=_history(entries[:at], where), outputs=outputs, text=text)
+    history = _history(entries[:at], where)
+    return Split(history=history, outputs=outputs, text=text, parts=parts)
 
 
 def history_of(entries: Sequence[Entry], where: str) -> tuple[HistoryMessage, ...]:
@@ -115,8 +123,9 @@ def _history(
                 param=where,
             )  # fmt: skip
         if not entry.calls:
-            if entry.text.strip():
-                found.append(HistoryMessage(role=entry.role, content=entry.text))
+            if entry.text.strip() or entry.parts:
+                shown: Any = parts_shown(entry.parts)
+                found.append(HistoryMessage(role=entry.role, content=entry.text, parts=shown))
             continue
         outputs: dict[str, str] = {}
         while at < len(entries) and entries[at].role == "output":
@@ -230,8 +239,9 @@ def text_at(where: str, value: object) -> str:
     return value
 
 
-def parts_of(where: str, content: object) -> str:
-    """The text of a message's content: a text, or parts with texts."""
+def parts_of(where: str, content: object, *, shows: bool = False) -> str:
+    """The text of a message's content: a text, or parts with texts.  ``shows``: others may stand
+    between them, of which ``shown_in`` tells."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -246,7 +256,7 @@ def parts_of(where: str, content: object) -> str:
             found.append(text_at(f"{where}[{at}].refusal", part.get("refusal")))
         elif kind in _TEXTS:
             found.append(text_at(f"{where}[{at}].text", part.get("text")))
-        else:
+        elif not (shows and kind in SHOWN):
             raise Refused(
                 400, f"Content of type {str(kind)[:50]!r} is not supported here; send text.",
                 param=f"{where}[{at}].type", code="unsupported_value",
