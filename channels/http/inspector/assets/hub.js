@@ -16,6 +16,8 @@ const ENDED_TREES = 200;
 export const prompts = signal(new Map());
 /** Requests for variables by id. */
 export const variableRequests = signal(new Map());
+/** Those that were answered: a list that was asked for before does not bring them back. */
+const givenRequests = new Set();
 /** Dead letters, gaps and errors, the newest first. */
 export const troubles = signal([]);
 export const agents = signal([]);
@@ -101,7 +103,8 @@ function edit(held, change) {
 function askedFor(event) {
   if (event.lane === "in") {
     if (event.child_run_id) given(event.request_id);
-  } else if (event.names?.length && event.expires_at > Date.now() * 1_000) {
+  } else if (event.names?.length && event.expires_at > Date.now() * 1_000
+             && !givenRequests.has(event.request_id)) {
     edit(variableRequests, (map) => map.set(event.request_id, event));
   }
 }
@@ -121,6 +124,7 @@ export const variableOf = (agent, name) =>
 
 export const answered = (promptId) => edit(prompts, (map) => map.delete(promptId));
 export function given(requestId) {
+  givenRequests.add(requestId);
   if (variableRequests.peek().has(requestId)) {
     edit(variableRequests, (map) => map.delete(requestId));
   }
