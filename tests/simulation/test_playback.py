@@ -312,6 +312,21 @@ def test_a_resumable_child_gets_its_second_message(project: Project) -> None:
     run_test(project.export(story))
 
 
+@pytest.mark.spec("L-02")
+def test_a_tool_that_showed_something_shows_it_again(project: Project) -> None:
+    project.write(
+        ("from hubbub import Agent,", "from hubbub import Image, Agent,"),
+        (
+            'return f"paid back {order}"',
+            'return [f"paid back {order}", Image(b"\\x89PNG\\r\\n\\x1a\\n receipt")]',
+        ),
+    )
+    recording = project.record(talk([["refund", 0]]))
+    assert "image/png" in recording.read_text()
+    project.play(recording).check()
+    replay_recording(recording).check()
+
+
 OF_ONE_MODEL = (
     "(child(WORK, name=name) for name in names)",
     """(

@@ -122,7 +122,8 @@ class _Answers(Struct, frozen=True):
         if result is None:
             return UNANSWERED
         kind = "error " if result.is_error else ""
-        return f"{kind}{_value(result.output)}{_listed(result.attachments)}"
+        shown = (part.words for part in result.parts)
+        return f"{kind}{_value(result.output)}{_listed((*result.attachments, *shown))}"
 
 
 # ── one event ────────────────────────────────────────────────────────────────────────────────

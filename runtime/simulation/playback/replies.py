@@ -147,7 +147,7 @@ class Replies:
         if isinstance(event, e.SessionPush):
             _give_away(event, state)
         assert isinstance(event, e.AgentToolComplete)
-        return ToolResult(event.output, event.is_error, event.attachments)
+        return ToolResult(event.output, event.is_error, event.attachments, event.parts)
 
     async def write(self, written: Event, state: RunState) -> None:
         """Change a run's files or values, or start a child of it, as the recording says."""
