@@ -150,7 +150,8 @@ class _Player:
         return structs.replace(wrapped, models=named)
 
     async def play(self) -> Playback:
-        runtime = Runtime(**self._setup.arguments(), hub=self._hub, grace=0, environ={})
+        setup = structs.replace(self._setup, env={**_withheld(self._setup), **self._setup.env})
+        runtime = Runtime(**setup.arguments(), hub=self._hub, grace=0, environ={})
         async with self._hub:
             self._hub.subscribe(
                 ("agent:child", "session:prompt", "session:variables"), self._follow
@@ -313,6 +314,20 @@ def _above(run: RecordedRun, recording: Recording) -> list[RecordedRun]:
         run = recording.runs[run.parent_run_id]
         above.append(run)
     return above
+
+
+def _withheld(setup: Setup) -> dict[str, str]:
+    """Values for what must have one, and was given to the runtime or in an opening then.
+
+    A scoped variable is none of it: who wants one asks for it again, and is given it again.
+    """
+    sides = setup.definitions().sides.values()
+    return {
+        each.name: WITHHELD
+        for side in sides
+        for each in side.variables
+        if each.required and not each.scoped
+    }
 
 
 def _models_of(setup: Setup) -> set[str]:

@@ -12,6 +12,7 @@ Ids in what is said are those of now (``counterparts``).
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
@@ -24,9 +25,10 @@ from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
 from hubbub.hub import events as e
-from hubbub.hub.errors import ModelRefused, ModelUnavailable
+from hubbub.hub.errors import ModelRefused, ModelUnavailable, PromptClosed, PromptTimeout
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Clock
+from hubbub.hub.values import decode_value
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.simulation.playback.counterparts import Counterparts
@@ -53,7 +55,7 @@ class _Answer(Struct, frozen=True):
 
 
 class _Result(Struct):
-    """The result of a tool call, with the files, values and children it made."""
+    """The result of a tool call, with the files, values and children it made, and questions."""
 
     at: Placed
     """Its result, or that it gave the conversation away."""
@@ -150,7 +152,7 @@ class Replies:
         return ToolResult(event.output, event.is_error, event.attachments, event.parts)
 
     async def write(self, written: Event, state: RunState) -> None:
-        """Change a run's files or values, or start a child of it, as the recording says."""
+        """Change a run's files or values, start a child of it or ask, as the recording says."""
         match self.counterparts.as_now(written):
             case e.AgentKey(deleted=True, key=key):
                 await state.kv.delete(key)
@@ -172,6 +174,8 @@ class Replies:
                 assert isinstance(written, e.AgentRead)
                 if (child := self._children.get(written.child_run_id)) is not None:
                     child.will_read()
+            case e.SessionPrompt() as asked:
+                await _ask(asked, state)
             case _:
                 pass
 
@@ -214,7 +218,10 @@ class RecordedModel:
 
 
 def recorded_tool(tool: Tool[..., Any], replies: Replies) -> Tool[..., Any]:
-    """``tool`` with its schema and its recorded results; its function is never called."""
+    """``tool`` with its schema and its recorded results; its function is never called.
+
+    Who must approve it is asked again, and what it asked is asked again.
+    """
 
     async def give_back(**arguments: Any) -> ToolResult:
         return await replies.result(tool.name, arguments[STATE])
@@ -305,12 +312,25 @@ def _is_written(event: Event) -> bool:
     """Whether a tool may have written it; the children of code itself are numbered from 1."""
     if isinstance(event, e.AgentChild):
         return is_spawned(event) and not event.index
+    if isinstance(event, e.SessionPrompt):
+        return event.kind == "question" and not event.pauses
     return isinstance(event, e.AgentFile | e.AgentKey | e.AgentRead)
 
 
 def _is_of(result: _Result, name: str) -> bool:
     """Whether a call was one of the tool: ``use_skill`` may call any (a passthrough skill)."""
     return result.name in (name, USE_SKILL)
+
+
+async def _ask(asked: e.SessionPrompt, state: RunState) -> None:
+    """Ask what a tool has asked, and wait for the answer; what it made of that is recorded."""
+    options, timeout = asked.options, asked.timeout
+    schema = decode_value(asked.schema_json)
+    with suppress(PromptTimeout, PromptClosed):
+        if asked.ordinal:
+            await state.ask(asked.question, options=options, schema=schema, timeout=timeout)
+        else:
+            await state.hub.ask(asked.to, asked.question, options=options, timeout=timeout)
 
 
 def _give_away(push: e.SessionPush, state: RunState) -> NoReturn:

@@ -13,6 +13,7 @@ import anyio
 from msgspec import Struct, field, structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
+from hubbub.agents.definitions.approval import Approval
 from hubbub.agents.definitions.arguments import Arguments
 from hubbub.agents.definitions.built_in import BUILT_IN, INTERRUPT, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.prompt import PromptDefinition, Resumable, SubagentToolConfig
@@ -53,6 +54,19 @@ class _Side(Struct):
     is_parallel: bool = False
 
 
+class _Asked(Struct):
+    """What the recording shows of a tool about whose calls somebody was asked."""
+
+    is_external: bool = False
+    timeout: float | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """The arguments of the calls that a person was asked to approve."""
+
+    def needs_approval(self, **arguments: Any) -> bool:
+        """Whether a call with these arguments was asked about."""
+        return arguments in self.calls
+
+
 class _Agent(Struct):
     """What the recording shows of an agent."""
 
@@ -88,6 +102,8 @@ class _Reader:
         self.agents: dict[str, _Agent] = {}
         self.passthrough: dict[str, None] = {}
         """Skills that one tool carried out."""
+        self.asked: dict[str, _Asked] = {}
+        """By tool."""
         self._runs = recording.runs
         self._begun = {
             run.agent
@@ -137,8 +153,10 @@ class _Reader:
                     self._agent(event.to)
                 case e.SessionVariables() if event.child_agent:
                     self._agent(event.child_agent).variables |= dict.fromkeys(event.required)
+                case e.SessionPrompt() if event.kind != "question":
+                    self._asked_about(side, event, calls.get(event.call_id))
                 case e.SessionPrompt():
-                    side.asks |= event.pauses and event.kind == "question"
+                    side.asks |= event.pauses
                 case e.AgentStatus() if event.call_id in calls:
                     _bind(side, "session_status", calls[event.call_id], event.status, ())
                 case e.SessionTurn() if event.reason == "stop_tool" and last is not None:
@@ -166,6 +184,15 @@ class _Reader:
             side.asks = True
         elif event.name not in BUILT_IN:
             side.called.setdefault(event.name, {}).update(arguments)
+
+    def _asked_about(self, side: _Side, event: e.SessionPrompt, call: ToolCall | None) -> None:
+        """Somebody must approve a call, or carry it out elsewhere."""
+        arguments = _arguments(call)
+        asked = self.asked.setdefault(event.tool, _Asked())
+        asked.is_external |= event.kind == "external"
+        asked.timeout = event.timeout
+        asked.calls.append(arguments)
+        side.called.setdefault(event.tool, {}).update(arguments)
 
     def _began(self, side: _Side, event: e.AgentChild, call: ToolCall | None) -> None:
         child = self._agent(event.child_agent)
@@ -306,9 +333,18 @@ class _Maker:
         fn = recorded_tool(replace(_template, name=name), self._replies).fn
         self._tools[name] = replace(
             self._tools[name], name=name, description=UNKNOWN, schema=schema, spec=spec, fn=fn,
-            _arguments=_Anything(name, ()),
+            _arguments=_Anything(name, ()), **self._asks(name),
         )  # fmt: skip
         return self._tools[name]
+
+    def _asks(self, name: str) -> dict[str, Any]:
+        """Who is asked about the calls of a tool."""
+        asked = self._reader.asked.get(name)
+        if asked is None:
+            return {}
+        if asked.is_external:
+            return {"is_external": True, "timeout": asked.timeout}
+        return {"approval": Approval(asked.needs_approval, asked.timeout)}
 
     async def _execute(self, input: Any, ctx: Any) -> Any:
         """Repeat what the run's code did, at the same times."""

@@ -24,6 +24,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from journals.record import STORIES
 from support.agents import model_agent
+from support.feature_stories import FEATURES
 from support.frames import complete, frame, skill, use
 from support.simulations import busy_day, desk
 from support.stores import SECRET, Filled, fill
@@ -132,6 +133,65 @@ def test_every_recorded_story_is_a_test_that_passes_with_stand_ins(name: str, ma
     playback = replay_recording("test_story.jsonl")
     assert playback.replayed == playback.recorded
     assert playback.recorded or name == "paused"
+
+
+# In the other one several children report at one moment, which is told in other turns again.
+@pytest.mark.parametrize("name", sorted({*FEATURES} - {"code"}))
+def test_every_feature_is_a_test_that_passes_with_stand_ins(name: str, made: Made) -> None:
+    roots = made.play(FEATURES[name])
+    for number, root in enumerate(roots):
+        code, _, err = made.export(root, "--out", f"test_story_{number}.py")
+        assert (code, err) == (0, "")
+        playback = replay_recording(f"test_story_{number}.jsonl")
+        assert playback.replayed == playback.recorded, str(playback.differences)
+
+
+ASKING = '''
+from hubbub import Agent, RunState, ScriptedModel, VariableDefinition, tool
+from hubbub.runtime.models.scripted import call
+
+KEY = VariableDefinition(name="PHARMACY_KEY", required=True)
+
+@tool(approval=lambda amount: amount > 10, variables=[KEY])
+def refund(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+@tool
+async def wonder(state: RunState) -> str:
+    """Ask."""
+    answer = await state.ask("Which?", options=["a", "b"])
+    return f"{answer} {await state.ask('How many?', schema=int)}"
+
+script = [call("refund", amount=5), call("refund", amount=50), call("wonder"), "Done."]
+desk = Agent("desk", "You help {{SHOP}}.", model=ScriptedModel(script), tools=[refund, wonder],
+             variables=[VariableDefinition(name="SHOP", type="text", required=True)])
+'''
+
+
+@pytest.mark.parametrize("arguments", [(), ("--agents", "asking:desk")])
+def test_what_people_were_asked_is_asked_again(arguments: tuple[str, ...], made: Made) -> None:
+    (made.folder / "asking.py").write_text(ASKING)
+    sys.path.insert(0, str(made.folder))
+    from asking import desk as asking_desk  # type: ignore[import-not-found]
+
+    async def talk(store: Any, ports: Any) -> None:
+        env = {"PHARMACY_KEY": SECRET, "SHOP": "a shop"}
+        async with Runtime([asking_desk], store=store, ports=ports, env=env) as rt:
+            asked: list[str] = []
+            rt.hub.subscribe("session:prompt", lambda event: asked.append(event.prompt_id))
+            run = await rt.start("desk", "go")
+            for answer in ("", "b", "3"):
+                await anyio.sleep(10)
+                prompt_id = asked[-1]
+                receipt = rt.hub.reply(prompt_id, answer) if answer else rt.hub.approve(prompt_id)
+                assert (await receipt).accepted
+            assert (await run.result()).output == "Done."
+
+    root = made.play(talk)[0]
+    assert made.export(root, *arguments, "--out", "test_it.py")[0] == 0
+    done = made.pytest("test_it.py")
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_file_runs_as_it_is_with_the_agents_of_a_module(made: Made) -> None:
