@@ -3,10 +3,13 @@
 import re
 import subprocess
 import sys
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import hubbub
 from hubbub.hub import errors
 
 ROOT = Path(__file__).parent.parent
@@ -82,6 +85,33 @@ def test_every_link_of_the_pages_leads_somewhere() -> None:
             if not target.exists() or (anchor and anchor not in anchors_of(target)):
                 lost.append(f"{page.name}: {link}")
     assert lost == []
+
+
+NAMED = re.compile(r"(?<![\w./])hubbub(?:\.[A-Za-z_]\w*)+")
+NO_MODULES = {"hubbub.db", "hubbub.v1", "hubbub.ending"}
+"""A file, a protocol, an extension of ASGI."""
+
+
+def test_every_module_that_a_page_names_is_there() -> None:
+    lost = [
+        f"{page.name}: {name}"
+        for page in [*PAGES, ROOT / "AGENTS.md"]
+        for name in sorted({*NAMED.findall(page.read_text())} - NO_MODULES)
+        if not _is_there(name)
+    ]
+    assert lost == []
+
+
+def _is_there(name: str) -> bool:
+    """Whether it is a module, or something that a module has."""
+    found = hubbub
+    for place, part in enumerate(name.split(".")[1:], 2):
+        with suppress(ImportError):
+            import_module(".".join(name.split(".")[:place]))
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
 
 
 def test_the_files_that_contributors_are_sent_to_are_there() -> None:
