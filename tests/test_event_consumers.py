@@ -274,9 +274,8 @@ CONSUMERS: Final = {
         "own",
         """
         AgentStart AgentStatus AgentMessage AgentImmediate AgentRecord AgentHandoff AgentRestore
-        AgentClaim AgentFailed SessionStart SessionTurn SessionPrompt SessionPromptEnd SessionPop
-        SessionTaken SessionDropped
-        SessionCompaction
+        AgentClaim AgentFailed SessionStart SessionTurn SessionPromptEnd SessionPop SessionTaken
+        SessionDropped SessionCompaction
         """,
     ),
     "runtime/simulation/playback/stand_ins.py": Consumer(

@@ -112,7 +112,7 @@ def find_conversation(store: StoreReader, key: str | Descriptor) -> RunInfo | No
     """
     if isinstance(key, str):
         check_label("key", key)
-        if not key.lstrip().startswith("{"):
+        if not _is_object(key):
             return _only(store, store.find(key, "key"))
         key = read_descriptor(key)
     elif not isinstance(
@@ -124,6 +124,17 @@ def find_conversation(store: StoreReader, key: str | Descriptor) -> RunInfo | No
         return None if info is None or info.status == "ended" else info
     text = bytes(encode_descriptor(key)).decode()
     return _only(store, store.find(text, "descriptor"))
+
+
+def _is_object(key: str) -> bool:
+    """Whether a key is an object of JSON; one that merely begins like it is a key."""
+    if not key.lstrip().startswith("{"):
+        return False
+    try:
+        msgspec.json.decode(key)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return True
 
 
 def _plain(value: object) -> Any:

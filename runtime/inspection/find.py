@@ -1,4 +1,4 @@
-"""``find_run``: the run that people mean by a part of its id."""
+"""``find_run``: the run that people mean by its session key, or by a part of its id."""
 
 from typing import Final
 
@@ -33,13 +33,17 @@ def ambiguity(candidates: tuple[str, ...]) -> str:
 
 
 def find_run(store: StoreReader, given: str) -> str:
-    """The run that ``given`` stands for: its id, or a beginning or an end of it.
+    """The run that ``given`` stands for: its id, the session key of an open conversation, or a
+    beginning or an end of an id.
 
     Raises ``NoOneRun``, which lists the candidates, and ``BadValue`` for what is no text.
     """
     check_text("run", given)
     if store.row(given) is not None:
         return given
+    keyed = store.find(given, "key") if given else ()
+    if len(keyed) == 1:
+        return keyed[0]
     if len(given) < MIN_PART:
         known = "a part of a run's id has at least"
         raise OperatorError(f"run {given!r}: {known} {MIN_PART} characters; write more of it")

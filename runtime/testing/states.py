@@ -117,7 +117,8 @@ async def state_for(
 
 
 async def call(called: Tool[..., Any], state: BenchState, /, **arguments: Any) -> ToolResult:
-    """Call a tool as a model does: its arguments are checked, and what it raises is a result.
+    """Call a tool as a model does: its arguments are checked, and what it raises is a result, in
+    which values of secrets are masked.
 
     A plain ``def`` tool runs in a thread, where ``state`` acts as it does there in a run.
     """
@@ -126,7 +127,10 @@ async def call(called: Tool[..., Any], state: BenchState, /, **arguments: Any) -
     hub = state.hub.hub
     given: Any = state if called.is_async else OffLoop(state, hub)
     text = msgspec.json.encode(arguments).decode()
-    return await call_tool(called, text, given, hub.ports.offload)
+    result = await call_tool(called, text, given, hub.ports.offload)
+    if result.is_error:
+        result = structs.replace(result, content=state.masker()(result.content))
+    return result
 
 
 def _held(

@@ -324,6 +324,9 @@ async def test_runs_are_found_by_key_by_descriptor_and_by_id(asked: Callable[...
         assert await rt.find("web_1_2") is None  # The key is free again.
         assert (await handle.finished()).outcome == "terminated"
         assert (await (await rt.handle(run.run_id)).finished()).outcome == "terminated"
+        braces = await rt.start("bot", "hi", session_key="{x}")  # A key, and no JSON.
+        await braces.result()
+        assert (await ask("find {x}"))["run_id"] == braces.run_id
 
 
 @pytest.mark.spec("U-06")

@@ -47,7 +47,8 @@ async def looked_into(store: Store, ports: Ports) -> tuple[str, list[Any]]:
                 lines, list_runs(reader, ended=True), list_runs(reader),
                 reports,
                 [replay(reader, row.run_id) for row in reader.rows()],
-                find_run(reader, chat.run_id[:-1]), [*export_context(reader, chat.run_id)],
+                find_run(reader, chat.run_id[:-1]), find_run(reader, "chat_1_2"),
+                [*export_context(reader, chat.run_id)],
                 export_state(reader, chat.run_id),
             ]  # fmt: skip
 

@@ -144,6 +144,21 @@ async def test_messages_are_collected_and_a_child_has_a_parent(ports: Ports) -> 
 
 
 @pytest.mark.spec("U-11")
+async def test_what_a_tool_raises_has_its_secrets_masked(ports: Ports) -> None:
+    key = VariableDefinition(name="KEY", required=True)
+
+    @tool(variables=[key])
+    async def look(expected: bool, state: RunState) -> str:
+        """Look."""
+        raise (ToolError if expected else ValueError)(f"refused {state.env['KEY']}")
+
+    env = {"KEY": "tr0ub4dor-and-3"}
+    async with state_for(env=env, variables=[key], ports=ports) as state:
+        for expected in (True, False):
+            result = await call(look, state, expected=expected)
+            assert result.is_error and result.content.endswith("refused ***")
+
+
 async def test_a_question_that_nothing_answers_is_an_error_and_not_a_hang(ports: Ports) -> None:
     with pytest.raises(CallerError, match=r"asked 'Refund A-2\?'"):
         async with state_for(ports=ports) as state:
