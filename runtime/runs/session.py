@@ -30,7 +30,7 @@ from hubbub.agents.turn.signals import Decision, Delegated, Restored, Signal, To
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, Closed, RunFailed
 from hubbub.hub.events import Event, InLane
-from hubbub.hub.message import Sayable, session_message
+from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.runtime.activities.at_work import AtWork
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.runs.code_scope import CodeScope
@@ -98,8 +98,12 @@ class ModelSession:
         self._check_here("session.send")
         if self._closed:
             raise Closed("the session", "open a new one with ctx.session(...)")
+        said = session_message(message)
+        if said.parts:
+            contents = self._run.services.hub.pipeline.contents
+            await contents.put(self._run.lane.root_run_id, contents_said(message))
         self._sent += 1
-        self._queue.append(structs.replace(session_message(message), lane="in", seq=self._sent))
+        self._queue.append(structs.replace(said, lane="in", seq=self._sent))
 
     def receive(self) -> "Received":
         """Drive the model until its reply ends, yielding each event of its steps in order.

@@ -466,3 +466,19 @@ async def test_one_side_is_shown_what_it_is_told(ports: Ports) -> None:
     assert other.requests[-1].messages == (
         AssistantMessage(text="What is it?", is_given=True), UserMessage(content="A cat."),
     )  # fmt: skip
+
+
+async def test_a_conversation_in_code_shows_something(ports: Ports) -> None:
+    watched = Watched("A cat.")
+
+    @agent("worker")
+    async def worker(task: str, ctx: RunContext) -> str:
+        async with ctx.session(model=watched.model) as session:
+            await session.send(["What is it?", SHOT])
+            async for _ in session.receive():
+                pass
+        return "done"
+
+    async with Runtime([worker], store="memory", ports=ports) as rt:
+        assert (await rt.run("worker", "go")).output == "done"
+    assert watched.shown == [(SHOT.part, PNG)]
