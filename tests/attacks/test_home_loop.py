@@ -240,7 +240,8 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
     FileArea: {"list": LOOKS, "stat": LOOKS},
     KeyArea: {"get": LOOKS, "keys": LOOKS},
     ModelSession: {
-        "__aenter__": MAKES, "apply": OWN, "at_work": OWN, "due": OWN, "receiving_side": OWN,
+        "__aenter__": MAKES, "apply": OWN, "at_work": OWN, "due": OWN, "listed_side": OWN,
+        "receiving_side": OWN,
         "record": OWN, "take": OWN, "waiting_items": OWN, "without_runs": OWN,
     },
 }  # fmt: skip

@@ -279,6 +279,9 @@ async def test_each_prompt_ends_once_and_each_accepted_reply_has_one_outcome(
 Stop = Callable[[Hub, str], Any]
 
 
+BOTH = "interrupted: first"
+"""Interrupted, and terminated in the same breath."""
+
 STOPS: list[tuple[Stop, str]] = [
     (lambda hub, run_id: hub.interrupt(run_id), "interrupted"),
     (lambda hub, run_id: hub.interrupt(run_id, "we do not need it"),
@@ -286,7 +289,7 @@ STOPS: list[tuple[Stop, str]] = [
     (lambda hub, run_id: hub.terminate(run_id), "terminated"),
     (lambda hub, run_id: hub.terminate(run_id, "enough"), "terminated: enough"),
     (lambda hub, run_id: (hub.interrupt(run_id, "first"), hub.terminate(run_id)),
-     "interrupted: first"),
+     BOTH),
 ]  # fmt: skip
 
 
@@ -318,8 +321,12 @@ async def test_a_reply_in_the_same_breath_as_the_stop_of_its_asker_is_rejected_w
         await rt.terminate(run.run_id)
     async with Hub(journal=world.store(), ports=ports) as hub:
         await reply(hub)
-    assert reasons == [words] * 3
-    assert [x.reason for x in ends if x.prompt_id == prompt_id] == [words]
+    assert reasons[:2] == [words] * 2
+    (recorded,) = [x.reason for x in ends if x.prompt_id == prompt_id]
+    assert reasons[2] == recorded
+    # A termination that the store has accepted counts before an interruption's end that it has
+    # yet to write: the run then ends by that, with its prompts.
+    assert recorded in ({words, "terminated"} if words == BOTH else {words})
     assert not world.letters
 
 
