@@ -23,6 +23,7 @@ from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
+from hubbub.agents.turn.crash_limit import MAX_CRASHES
 from hubbub.hub import events as e
 from hubbub.hub.errors import (
     BadValue,
@@ -104,6 +105,9 @@ class Runtime(RunAccess):
     * ``max_live`` runs are in memory at once; one more is let in where all of them only wait for
       others.  ``max_depth``, ``max_descendants`` (live at once) and ``max_spawns`` (in all) bound
       what grows from one root.
+    * ``max_crashes``: after as many deaths of its process in a row, at work and without progress, a
+      run fails (``crash_loop``).  From two on: before the last one, those that may be guilty are
+      restored one after another.
 
     Raises ``DefinitionError`` at once for definitions that do not fit together.
     """
@@ -134,6 +138,7 @@ class Runtime(RunAccess):
         max_depth: int = 16,
         max_descendants: int = 1_000,
         max_spawns: int = 10_000,
+        max_crashes: int = MAX_CRASHES,
     ) -> None:
         check_parts(store, hub, ports)
         check_values(env)
@@ -142,6 +147,7 @@ class Runtime(RunAccess):
         check_labels(default_agent=default_agent)
         check_grace(grace)
         check_counts(1, max_live=max_live, keep=keep)
+        check_counts(2, max_crashes=max_crashes)
         check_counts(0, max_depth=max_depth, max_descendants=max_descendants, max_spawns=max_spawns)
         budgets = TreeBudgets(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self.definitions = Definitions(agents, prompts, tools, hooks, skills)
@@ -163,6 +169,7 @@ class Runtime(RunAccess):
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock),
             Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
+            max_crashes=max_crashes,
         )  # fmt: skip
         live = LiveRuns()
         families = Families(hub, budgets, live)

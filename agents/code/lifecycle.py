@@ -34,7 +34,7 @@ from hubbub.agents.state.prompts import (
     with_prompt,
     without_prompt,
 )
-from hubbub.agents.turn.crash_limit import crash_limit_failure
+from hubbub.agents.turn.crash_limit import MAX_CRASHES, crash_limit_failure
 from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
 from hubbub.hub.delivery.pending_prompt import end_of
@@ -193,13 +193,16 @@ def start_if_missing(thread: CodeThread) -> tuple[Event, ...]:
 
 
 def refusal_of_restart(
-    thread: CodeThread, on_restart: Literal["fail", "resume"], cause: str = ""
+    thread: CodeThread,
+    on_restart: Literal["fail", "resume"],
+    cause: str = "",
+    max_crashes: int = MAX_CRASHES,
 ) -> e.AgentFailed | None:
     """Why the run does not continue, back for ``cause``; ``None`` when it does."""
     if on_restart == "fail":
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
-    failure = crash_limit_failure((*thread.before, cause))
+    failure = crash_limit_failure((*thread.before, cause), max_crashes)
     kind = "LoopDied" if cause else "CrashLoop"
     return e.AgentFailed(error=failure, error_type=kind) if failure else None
 

@@ -7,6 +7,7 @@
 
 Rules
 -----
+* Three is ``max_crashes`` where nobody says otherwise; then two is one less.
 * A process that dies does not say which run was the cause.  So the first two deaths count for every
   run that was at work, and those that have two, the *suspects*, are then restored one after
   another: each is *tried* until it has made progress, waits, is over, or its time has passed.  A
@@ -27,6 +28,7 @@ from hubbub.hub.events import Event
 __all__ = [
     "CONTEXT_ONLY",
     "LEFT",
+    "MAX_CRASHES",
     "OTHERS",
     "UNDECIDED",
     "WAITED",
@@ -70,6 +72,7 @@ def crash_cause(
     is_blamed: bool,
     is_held: bool,
     tried: tuple[str, ...],
+    max_crashes: int = MAX_CRASHES,
 ) -> str:
     """Why a run comes back whose process died: empty where that counts.
 
@@ -83,12 +86,12 @@ def crash_cause(
         return ""
     if tried and not is_held:
         return UNDECIDED if run_id in tried else OTHERS
-    return "" if before.count("") < MAX_CRASHES - 1 else UNDECIDED
+    return "" if before.count("") < max_crashes - 1 else UNDECIDED
 
 
-def is_suspect(causes: tuple[str, ...]) -> bool:
+def is_suspect(causes: tuple[str, ...], max_crashes: int = MAX_CRASHES) -> bool:
     """Whether a run that comes back for these causes is to be tried by itself."""
-    return causes.count("") >= MAX_CRASHES - 1
+    return causes.count("") >= max_crashes - 1
 
 
 def trial_seconds(lived: float) -> float:
@@ -96,11 +99,11 @@ def trial_seconds(lived: float) -> float:
     return min(max(TRIAL, 2 * lived), MAX_TRIAL)
 
 
-def crash_limit_failure(causes: tuple[str, ...]) -> str:
+def crash_limit_failure(causes: tuple[str, ...], max_crashes: int = MAX_CRASHES) -> str:
     """Why a run restored for these causes, the last one just now, fails; empty if it continues."""
     deaths = [cause for cause in causes if cause not in _NOT_COUNTED]
     crashes = deaths.count("")
-    if crashes >= MAX_CRASHES:
+    if crashes >= max_crashes:
         return (
             f"crash_loop: the process died {crashes} times in a row while this run was at work; "
             "look at what it does after its last event"

@@ -43,7 +43,8 @@ def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Deci
     """Go on with what was at work, or give up."""
     cause = signal.cause
     # What is not retried kills nobody.
-    reason = "" if cause == CONTEXT_ONLY else crash_limit_failure((*signal.before, cause))
+    causes = (*signal.before, cause)
+    reason = "" if cause == CONTEXT_ONLY else crash_limit_failure(causes, signal.max_crashes)
     if reason:
         kind = "CrashLoop" if not cause else "LoopDied"
         failure = e.AgentFailed(error=reason, error_type=kind)

@@ -14,6 +14,7 @@ from hubbub.agents.retry import Failure
 from hubbub.agents.state.context_limit import Summarize
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import Budget, ChildRequest
+from hubbub.agents.turn.crash_limit import MAX_CRASHES
 from hubbub.hub.events import (
     NO_USAGE,
     ContentPart,
@@ -157,11 +158,13 @@ class Restored(Struct, frozen=True, gc=False):
 
     ``cause``: what its loop died of; nothing where its process did; else ``LEFT`` or
     ``CONTEXT_ONLY`` of ``agents/turn/recovery.py``.  ``before``: the causes of the times before,
-    since it last made progress.
+    since it last made progress.  ``max_crashes``: deaths of the process in a row after which it
+    fails.
     """
 
     cause: str = ""
     before: tuple[str, ...] = ()
+    max_crashes: int = MAX_CRASHES
 
 
 class FrameUnavailable(Struct, frozen=True, gc=False):

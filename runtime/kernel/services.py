@@ -12,6 +12,7 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.turn.crash_limit import MAX_CRASHES
 from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import opening_message
@@ -64,6 +65,8 @@ class Services:
     servers: ToolServers
     """Whose tools there are, besides those of the definitions."""
     returns: Returns = field(default_factory=Returns)
+    max_crashes: int = MAX_CRASHES
+    """Deaths of its process in a row after which a run fails."""
 
 
 def definition_of(

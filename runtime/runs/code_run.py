@@ -169,7 +169,9 @@ class CodeRun:
         The function is called when that is on record: had it killed its process, that is counted.
         """
         recorded = self._steps.recorded
-        failure = refusal_of_restart(self.thread, self.definition.on_restart, cause)
+        failure = refusal_of_restart(
+            self.thread, self.definition.on_restart, cause, self.services.max_crashes
+        )
         if failure is not None:
             if recorded.lost:
                 self._append(recorded.lost)

@@ -121,14 +121,15 @@ class Trials:
         return crash_cause(
             before, run_id, is_waiting=is_waiting, is_blamed=run_id in self._blamed,
             is_held=run_id in self._were_held, tried=self._before,
+            max_crashes=self._services.max_crashes,
         )  # fmt: skip
 
     def holds(self, run_id: str, causes: tuple[str, ...]) -> bool:
         """Whether a run that comes back for these causes is kept until its turn comes."""
         self._blamed.discard(run_id)
-        if crash_limit_failure(causes):
+        if crash_limit_failure(causes, self._services.max_crashes):
             return False
-        if not is_suspect(causes):
+        if not is_suspect(causes, self._services.max_crashes):
             if causes[-1] == "":
                 self._others.add(run_id)
                 self._restored(run_id)

@@ -93,6 +93,26 @@ async def test_the_guilty_one_alone_is_found_after_its_third_death(
     assert run_ids["killer"]
 
 
+@pytest.mark.spec("P-10")
+@pytest.mark.parametrize("kind", KILLERS)
+@pytest.mark.parametrize("most", [2, 5])
+async def test_after_how_many_deaths_a_run_is_given_up_is_an_argument(
+    kind: str, most: int, lives: Lives
+) -> None:
+    agents = [*KILLERS[kind]("killer", lives, 1), *everybody(WORKERS)]
+    async with lives.life(*agents, max_crashes=most) as rt:
+        for name in ("killer", *WORKERS):
+            rt.hub.open(name, "hello")
+        await lives.died.wait()
+    for _ in range(MOST):
+        if not await lives.live(*agents, seconds=1_000, max_crashes=most):
+            break
+    assert lives.deaths == most
+    failed = [await lives.failure(run.run_id) for run in await lives.journal.runs(live=False)]
+    (failure,) = [each for each in failed if each is not None]
+    assert f"died {most} times" in failure.error
+
+
 async def guilty_of(lives: Lives) -> dict[str, str]:
     """The agents of the runs that have failed, and of what."""
     found = {}
