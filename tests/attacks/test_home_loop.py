@@ -231,7 +231,9 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
         "cursor": MAKES, "end_prompt": OWN, "has": LOOKS, "open_prompt": OWN,
         "scoped": "sets a variable of the caller's own",
     },
-    EventStream: {"__aenter__": MAKES, "mark_live": OWN, "end_after": OWN, "outlive_store": OWN, "wake": OWN},
+    EventStream: {
+        "__aenter__": MAKES, "end_after": OWN, "mark_live": OWN, "outlive_store": OWN, "wake": OWN,
+    },
     Channels: {},
     ExecutableAgent: {},
     Receipt: {"raise_if_rejected": LOOKS, "settle": OWN, "watch": OWN},
