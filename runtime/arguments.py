@@ -9,17 +9,38 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
+from hubbub.runtime.supervision.restore import RestorePolicy
 
-__all__ = ["check_environ", "check_grace", "check_models", "check_parts", "check_values"]
+__all__ = ["check_arguments"]
 
 
-def check_values(env: object) -> None:
+def check_arguments(
+    store: object,
+    hub: object,
+    ports: object,
+    env: object,
+    models: object,
+    environ: object,
+    restore: object,
+    grace: object,
+) -> None:
+    """Raise ``BadValue`` or ``DefinitionError`` for the first that is not what it must be."""
+    _check_parts(store, hub, ports)
+    _check_values(env)
+    _check_models(models)
+    _check_environ(environ)
+    if not isinstance(restore, RestorePolicy):
+        raise BadValue("restore", f"expected a RestorePolicy, not {shown(restore)}")
+    _check_grace(grace)
+
+
+def _check_values(env: object) -> None:
     """Raise ``DefinitionError`` for what are no values of variables."""
     if env is not None and (problems := list(env_problems("env", env))):
         raise DefinitionError("runtime", problems)
 
 
-def check_models(models: object) -> None:
+def _check_models(models: object) -> None:
     """Raise ``BadValue`` or ``DefinitionError`` for what are no models by name."""
     if models is None:
         return
@@ -33,13 +54,13 @@ def check_models(models: object) -> None:
         raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
 
 
-def check_environ(environ: object) -> None:
+def _check_environ(environ: object) -> None:
     """Raise ``BadValue`` for what is no environment."""
     if environ is not None and not isinstance(environ, Mapping):
         raise BadValue("environ", f"expected a mapping, not {type(environ).__name__}")
 
 
-def check_parts(store: object, hub: object, ports: object) -> None:
+def _check_parts(store: object, hub: object, ports: object) -> None:
     """Raise ``BadValue`` for what is no store, no hub or no ports."""
     if not isinstance(store, str) and not hasattr(store, "submit"):
         what = type(store).__name__
@@ -50,7 +71,7 @@ def check_parts(store: object, hub: object, ports: object) -> None:
         raise BadValue("ports", f"expected Ports, not {type(ports).__name__}")
 
 
-def check_grace(grace: object) -> None:
+def _check_grace(grace: object) -> None:
     """Raise ``BadValue`` for what is no number of seconds; infinity is one."""
     if not isinstance(grace, int | float) or isinstance(grace, bool) or not grace >= 0:
         raise BadValue("grace", f"expected seconds of at least 0, not {shown(grace)}")

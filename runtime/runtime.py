@@ -24,7 +24,6 @@ from hubbub.agents.model import Model
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
 from hubbub.agents.turn.crash_limit import MAX_CRASHES
-from hubbub.hub import events as e
 from hubbub.hub.errors import (
     BadValue,
     CallerError,
@@ -35,7 +34,6 @@ from hubbub.hub.events import GivenTool, HistoryMessage
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
-from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
@@ -43,13 +41,7 @@ from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
-from hubbub.runtime.arguments import (
-    check_environ,
-    check_grace,
-    check_models,
-    check_parts,
-    check_values,
-)
+from hubbub.runtime.arguments import check_arguments
 from hubbub.runtime.asked import RuntimeAnswers
 from hubbub.runtime.finding.published import publish, published
 from hubbub.runtime.kernel.budgets import TreeBudgets
@@ -140,12 +132,8 @@ class Runtime(RunAccess):
         max_spawns: int = 10_000,
         max_crashes: int = MAX_CRASHES,
     ) -> None:
-        check_parts(store, hub, ports)
-        check_values(env)
-        check_models(models)
-        check_environ(environ)
+        check_arguments(store, hub, ports, env, models, environ, restore, grace)
         check_labels(default_agent=default_agent)
-        check_grace(grace)
         check_counts(1, max_live=max_live, keep=keep)
         check_counts(2, max_crashes=max_crashes)
         check_counts(0, max_depth=max_depth, max_descendants=max_descendants, max_spawns=max_spawns)
@@ -177,8 +165,6 @@ class Runtime(RunAccess):
         spawner = Spawner(services, live, self.outcomes)
         self.others = OtherRuns(families.statuses_of, families.look_at, spawner.spawn)
         self._scheduler = Scheduler(services, self.outcomes, schedules)
-        if not isinstance(restore, RestorePolicy):
-            raise BadValue("restore", f"expected a RestorePolicy, not {shown(restore)}")
         self._prompts = LastingPrompts(services, families, unattended)
 
         def compose(keeper: RunKeeper, conversations: ConversationKeeper) -> RunDependencies:
@@ -236,11 +222,7 @@ class Runtime(RunAccess):
             self._servers.begin(self.runs.quarantine.emit)
         await self.runs.begin(await self._prompts.begin())
         await self._scheduler.begin()
-        for problem in self.hub.journal.problems:
-            event = e.HubErrorEvent(
-                error=problem, error_type="agent folder", during=e.AgentRestore.type
-            )
-            self.runs.quarantine.emit(event)
+        self.runs.quarantine.report_folders(self.hub.journal.problems)
 
     async def __aexit__(
         self,

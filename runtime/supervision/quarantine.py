@@ -9,6 +9,7 @@ ends it, where its record can be read.
 What a boot has to say is held back until the runtime is open, so that its user can listen.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import structs
@@ -16,6 +17,7 @@ from msgspec import structs
 from hubbub.agents.turn.missing import ResumeProblem
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import (
+    AgentRestore,
     Event,
     HubDeadLetter,
     HubErrorEvent,
@@ -135,6 +137,13 @@ class Quarantine:
             self._kept.append(event)
         elif not hub.is_closed:
             hub.emit(event)
+
+    def report_folders(self, problems: Iterable[str]) -> None:
+        """Agents' folders were not adopted."""
+        for problem in problems:
+            self.emit(
+                HubErrorEvent(error=problem, error_type="agent folder", during=AgentRestore.type)
+            )
 
     def report_dropped(self, event: SessionDropped, commit: Commit) -> None:
         """A commit is done by which a run has dropped items: each has its letter."""
