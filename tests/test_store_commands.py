@@ -149,7 +149,7 @@ def test_runs_shows_live_runs_and_with_all_every_run_under_its_parent(store: Sto
     assert [line.split()[0] for line in lines[:3]] == ["run", store.runs.parent, store.runs.chat]
     assert lines[3] == "schedules that have not fired:" and len(lines) == 5
     assert "at work" in lines[1] and " 2" in lines[1]
-    assert "idle" in lines[2] and lines[2].endswith("chat_1_2")
+    assert "parked" in lines[2] and lines[2].endswith("chat_1_2")
     every = store.out("runs", "--all").splitlines()[1:]
     assert every[0].startswith(store.runs.done) and "ended (completed)" in every[0]
     assert every[1].startswith(store.runs.parent)
@@ -193,7 +193,7 @@ def test_a_live_child_is_shown_below_its_parent_that_has_ended(store: Store) -> 
 def test_show_tells_everything_about_a_run_but_its_secrets(store: Store) -> None:
     text = store.out("show", store.runs.chat)
     for part in (
-        "bot", "idle", "session key: chat_1_2", '"channelId":"1"', "notes/note.txt  11 B",
+        "bot", "parked", "session key: chat_1_2", '"channelId":"1"', "notes/note.txt  11 B",
         'last = "heard again"', "input: hello", "bot: Let me see.", "note: noted",
         "bot: It is noted.", "user: again", "tokens: 40 in, 8 out",
     ):  # fmt: skip

@@ -36,7 +36,7 @@ SHORTEST: Final = 60
 MAX_INDENT: Final = 10
 """Frames that a text is indented by."""
 
-_STATUS: Final = {"active": "at work", "waiting": "waits for a child", "parked": "idle"}
+_STATUS: Final = {"active": "at work", "waiting": "waits for a child", "parked": "parked"}
 _AWAITED: Final = {"question": "an answer", "approval": "approval", "external": "a result"}
 _INBOX: Final = {"closing": ", closing", "terminated": ", being terminated"}
 

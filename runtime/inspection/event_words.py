@@ -155,7 +155,7 @@ def _of_item(taken: Event, item: Event) -> Iterator[Said]:
         case e.SessionReply():
             who = item.source or "reply"
             yield _said(
-                taken, "reply", who, item.content, prompt_id=item.prompt_id,
+                taken, "reply", who, _reply(item), prompt_id=item.prompt_id,
                 is_error=item.is_error,
             )  # fmt: skip
         case e.SessionReset():
@@ -178,6 +178,13 @@ def _of_opening(taken: Event, item: e.SessionOpen) -> Iterator[Said]:
     attached = () if said is None else (*said.attachments, *_parts(said.parts))
     paths = _paths(item.files, attached)
     yield _said(taken, _role(role), "input", _value(item.input_json), paths)
+
+
+def _reply(item: e.SessionReply) -> str:
+    """What was answered: a text, or what was decided about a call."""
+    given = _value(item.arguments_json)
+    decided = f"{item.decision}, with {given}" if given else item.decision
+    return ": ".join(each for each in (decided, item.content) if each)
 
 
 def _of_event(event: Event) -> Iterator[Said]:
