@@ -92,11 +92,13 @@ class HomeLoop:
     def is_left(self, call: str) -> bool:
         """Whether the caller runs in a forked child, where there is nothing to let go of.
 
-        For what closes, which may also be done after the loop has ended.  Raises ``WrongThread``.
+        For what closes, which may also be done after the loop has ended.  Raises ``WrongThread``,
+        and ``WrongLoop`` in another loop than one that stands still: what is waited for there
+        would not end.
         """
         if self.is_forked:
             return True
-        if self.has_begun and not (self.is_current_thread or self._has_ended):
+        if self.has_begun and not self._has_ended:
             self.check(call)
         return False
 

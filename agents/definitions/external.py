@@ -7,7 +7,7 @@ What carries it out, a browser, a person, another system, listens to ``session:p
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from hubbub.agents.definitions.arguments import Arguments
 from hubbub.agents.definitions.schema import read_schema
@@ -17,7 +17,11 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 
-__all__ = ["external_tool"]
+__all__ = ["external_tool", "given_tool"]
+
+_NOTHING: Final = {"type": "object", "properties": {}}
+_VALUES: Final = frozenset(("const", "default", "enum", "examples", "required"))
+"""What holds values in a schema, and no further schemas."""
 
 
 def external_tool(
@@ -41,14 +45,49 @@ def external_tool(
 
     Raises ``DefinitionError`` with everything that is wrong.
     """
+    return _made(name, schema, schema, description, timeout)
+
+
+def given_tool(
+    name: str, schema: Mapping[str, Any] | None, *, description: str, timeout: float | None
+) -> Tool[..., Any]:
+    """An external tool whose schema somebody else has written, such as a client's.
+
+    Its patterns are shown to the model and never tried: to match one may take without end.
+    """
+    return _made(name, schema, _without_patterns(schema), description, timeout)
+
+
+def _without_patterns(schema: Any) -> Any:
+    if isinstance(schema, list | tuple):
+        return [_without_patterns(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: value if key in _VALUES else _without_patterns(value)
+        for key, value in schema.items()
+        # A property may be called so; its value is a schema.
+        if not (key == "pattern" and isinstance(value, str))
+    }
+
+
+def _made(
+    name: str,
+    schema: Mapping[str, Any] | type | None,
+    checked: Mapping[str, Any] | type | None,
+    description: str,
+    timeout: float | None,
+) -> Tool[..., Any]:
+    """The tool that shows one schema, and whose arguments are read by another."""
     problems = list(name_problems(name))
     if problem := text_problem(description):
         problems.append(f"description: {problem}")
     if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
         problems.append(f"timeout {shown(timeout)}: use seconds above 0, or None for no limit")
-    given = {"type": "object", "properties": {}} if schema is None else schema
-    parameters, closed, wrong = read_schema(given)
+    parameters, closed, wrong = read_schema(_NOTHING if schema is None else schema)
     problems += [f"schema: {each}" for each in wrong]
+    if checked is not schema:
+        parameters, _, _ = read_schema(_NOTHING if checked is None else checked)
     if problems:
         raise DefinitionError(f"external tool {shown(name)}", problems)
 

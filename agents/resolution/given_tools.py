@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
-from hubbub.agents.definitions.external import external_tool
+from hubbub.agents.definitions.external import given_tool
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.hub.errors import DefinitionError
@@ -19,9 +19,7 @@ __all__ = ["made_of", "refusal_of_seed", "with_given"]
 def made(tool: GivenTool) -> Tool[..., Any]:
     """The tool itself.  Raises ``DefinitionError`` for a schema that is none."""
     schema = None if tool.schema_json is NULL else decode_value(tool.schema_json)
-    return external_tool(
-        tool.name, schema, description=tool.description, timeout=tool.timeout
-    )  # fmt: skip
+    return given_tool(tool.name, schema, description=tool.description, timeout=tool.timeout)
 
 
 def made_of(tools: Iterable[GivenTool]) -> dict[str, Tool[..., Any]]:

@@ -422,6 +422,9 @@ def test_a_loop_that_stands_still_while_another_is_at_work_is_named(tmp_path: Pa
         first.run_until_complete(rt.__aenter__())
         with pytest.raises(WrongLoop, match="use one loop for all of it"):
             second.run_until_complete(rt.run("echo", "x"))
+        # What is waited for in leaving would never end there.
+        with pytest.raises(WrongLoop, match="use one loop for all of it"):
+            second.run_until_complete(rt.__aexit__(None, None, None))
         # While none is at work a plain fixture, or a cell of IPython, can still listen.
         ended: list[Any] = []
         rt.hub.subscribe("agent:complete", ended.append)

@@ -305,6 +305,35 @@ WRONG_TOOLS: list[tuple[Any, str]] = [
 ]
 
 
+async def test_no_pattern_of_a_given_schema_is_ever_tried(
+    opened: Callable[..., Runtime],
+) -> None:
+    """A client may write one that takes longer than the world lasts."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "pattern": "^(a+)+$"},
+            "more": {"type": "array", "items": {"type": "string", "pattern": "^(a+)+$"}},
+        },
+        "required": ["pattern"],
+    }
+    evil = "a" * 60 + "!"
+    seen: list[ModelRequest] = []
+
+    def model(request: ModelRequest) -> Any:
+        seen.append(request)
+        return call("match", pattern=evil, more=[evil]) if len(seen) == 1 else "Done."
+
+    async with opened(model_agent(FunctionModel(model))) as rt:
+        async with rt.hub.subscribe("session:prompt") as prompts:
+            run = await rt.start("assistant", "go", tools=[external_tool("match", schema)])
+            prompt = await anext(prompts)
+        await rt.hub.reply(prompt.prompt_id, "matched")
+        assert (await run.result()).output == "Done."
+    (spec,) = seen[0].tools
+    assert spec.schema["properties"]["pattern"]["pattern"] == "^(a+)+$"
+
+
 @pytest.mark.spec("U-13", "G-01")
 @pytest.mark.parametrize("number", range(len(WRONG_TOOLS)))
 async def test_what_is_no_external_tool_is_refused(number: int, ports: Ports) -> None:
