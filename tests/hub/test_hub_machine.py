@@ -83,7 +83,7 @@ class Model:
         if number is None:
             return self._reject(text, "unknown")
         run = self.runs[number]
-        if key and run.state != "ended" and (source, key) in run.keys:
+        if key and (source, key) in run.keys:  # Also after its end: it was accepted before.
             if run.keys[source, key] == text:
                 return "duplicate", ""
             return self._reject(text, "key reused")
@@ -152,7 +152,10 @@ class Model:
         return True
 
     def end(self, number, heir=None):
+        """Whether it is over: no end is written over a termination that waits."""
         run = self.runs[number]
+        if "terminate" in run.waiting.values():
+            return False
         run.state = "ended"
         self.log.append((number, "end"))
         said = [text for text in run.waiting.values() if text.startswith("say ")]
@@ -163,6 +166,7 @@ class Model:
                 self.log.append((heir, text))
         else:
             self.dead += [(text[4:], "ended") for text in said]
+        return True
 
     def emit(self, text):
         self.log.append((None, text))
@@ -283,8 +287,9 @@ class Both:
     def _end(self, wanted):
         number = self._number(wanted)
         if number is not None and self.model.runs[number].state != "ended":
-            self.model.end(number)
+            is_over = self.model.end(number)
             self.lanes[number].append((AgentComplete(),), status="ended")
+            self.lanes[number].seq -= not is_over
 
     def _spawn(self, wanted, agent):
         number = self._number(wanted)
@@ -312,8 +317,9 @@ class Both:
     def _leave(self, wanted, other):
         number, heir = self._number(wanted), self._number(other)
         if number is not None and self.model.runs[number].state != "ended":
-            self.model.end(number, heir)
+            is_over = self.model.end(number, heir)
             self.lanes[number].append((AgentComplete(),), status="ended", leave_to=self.ids[heir])
+            self.lanes[number].seq -= not is_over
 
     def _emit(self, text):
         self.model.emit(text)
