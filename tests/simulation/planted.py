@@ -450,6 +450,6 @@ WORLDS: Final[Mapping[str, int]] = {
     "refired_cron": 80,
     "orphan_tool_use": 80,
     "pop_then_inject": 200,
-    "lost_while_read": 300,
+    "lost_while_read": 1_300,
 }
 """How many worlds it may take to find each, from seed 0 on."""
