@@ -1,7 +1,8 @@
 """``Provider``: what there is to know of a model provider before one of its models is used.
 
-Each provider's room holds its record (``provider``), its client (``model``) and what reads an
-answer of it (``answer``); ``hubbub.runtime.models.providers`` is the table of the records.
+Each provider's room holds its record (``provider``), its client (``model``), what it makes of
+pictures and documents (``parts``), and what reads an answer of it (``answer``);
+``hubbub.runtime.models.providers`` is the table of the records.
 """
 
 import re
