@@ -55,14 +55,6 @@ class TreeBudgets:
             budget, live=budget.live + 1, spawned=budget.spawned + 1
         )
 
-    def started_outside(self, root_run_id: str, is_read: bool) -> None:
-        """A child that its parent did not start counts in its tree, too.
-
-        ``is_read``: whether its parent is in memory; else the tree is counted when it is read.
-        """
-        if is_read or self.has_children(root_run_id):
-            self.started(root_run_id)
-
     def ended(self, run_id: str, root_run_id: str) -> tuple[str, ...]:
         """A run of the tree is over; with the last one its budget is forgotten.
 

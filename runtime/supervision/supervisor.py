@@ -7,8 +7,7 @@ Rules
 * A run that was just opened is activated from its inbox alone; every other one, and one that
   more came for than is held here, is read from the journal.
 * At most ``max_live`` runs are in memory (but see ``capacity``); ready runs beyond wait their
-  turn, in order, but for what is to end: that makes room.  Where many become ready together they
-  are activated in a task, a few at a time.
+  turn, in order.  Where many become ready together they are activated in a task, a few at a time.
 * A run whose loop dies begins again from the journal, a bounded number of times.
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
 * A run that only waits for its children leaves memory where there is no room for a ready one.
@@ -196,8 +195,7 @@ class Supervisor:
                     root_run_id=item.root_run_id,
                 )  # fmt: skip
             if item.parent_run_id is not None and item.descriptor_json is not NULL:
-                is_read = item.parent_run_id in self._by_id
-                self._services.budgets.started_outside(item.root_run_id, is_read)
+                self._started_outside(item, item.parent_run_id)
             if not self._phase.is_leaving:
                 if item.timeout is not None:
                     self._deadlines.watch(run_id, item.at + int(item.timeout * 1_000_000))
@@ -209,13 +207,13 @@ class Supervisor:
                 self.trials.release(run_id)  # It ends, and does nothing before that.
             self.quarantine.release(run_id)
             self.enqueue(run_id, item)
-            if isinstance(item, e.SessionTerminate | e.SessionCancel | e.SessionAbort):
-                self._activate_now(run_id)
 
-    def _activate_now(self, run_id: str) -> None:
-        """What ends work waits for no room: below it may be those who have all of it."""
-        if run_id in self._ready:
-            self._activate(run_id)
+    def _started_outside(self, opening: e.SessionOpen, parent_run_id: str) -> None:
+        """A child that its parent did not start counts in its tree."""
+        budgets = self._services.budgets
+        # Else the tree is counted when the first of it is read.
+        if budgets.has_children(opening.root_run_id) or parent_run_id in self._by_id:
+            budgets.started(opening.root_run_id)
 
     def enqueue(self, run_id: str, item: InLane | None) -> None:
         """Have a run activated: at once, or, where many come together, in a task, so that those who
@@ -346,9 +344,13 @@ class Supervisor:
                 return
             ancestors = ((parent.lane.run_id, parent.lane.agent), *parent.lane.ancestors)
         lane = OwnLane(
-            self._hub.pipeline, run_id=item.run_id, root_run_id=item.root_run_id,
-            parent_run_id=item.parent_run_id, agent=item.agent, ancestors=ancestors,
-        )  # fmt: skip
+            self._hub.pipeline,
+            run_id=item.run_id,
+            root_run_id=item.root_run_id,
+            parent_run_id=item.parent_run_id,
+            agent=item.agent,
+            ancestors=ancestors,
+        )
         self._loader.begin(lane, items)
 
     def get(self, run_id: str) -> LiveRun | None:
@@ -446,4 +448,3 @@ class Supervisor:
         self.trials.release(run_id)
         if not self._loader.is_loading(run_id):
             self.enqueue(run_id, None)
-            self._activate_now(run_id)
