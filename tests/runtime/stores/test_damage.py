@@ -220,13 +220,3 @@ async def test_a_damaged_time_of_one_run_stops_no_message_of_others(
             for key in ("web_bob_1", "web_new_1"):
                 run = await rt.start("support", "again", session_key=key)
                 assert (await run.result()).success
-
-
-@pytest.mark.spec("P-06")
-async def test_a_clock_that_was_set_back_is_no_damage(tmp_path: Path, ports: Ports) -> None:
-    """What is written later may have the earlier time."""
-    await two_users(tmp_path, ports)
-    statement = "UPDATE run SET recent = created_at - 3600000000 WHERE session_key = ?"
-    change(tmp_path, statement, "web_ada_1")
-    found = StoreCheck(f"sqlite:{tmp_path}").problems()
-    assert not [str(each) for each in found if not each.heals]
