@@ -4,7 +4,9 @@ run ──► a place? ──► a thread, at work ──► (awaits something i
                                            another's meanwhile) ──► the place is free
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -61,7 +63,8 @@ class ThreadOffload:
 
         limiter = self._limiter()
         token = anyio.lowlevel.current_token()
-        backend: Any = _WayBack(token.backend_class, limiter, 10 * self._most)
+        kind = _WayToAsyncio if is_on_asyncio() else _WayBack
+        backend: Any = kind(token.backend_class, limiter, 10 * self._most)
         way_back = replace(token, backend_class=backend)
         if is_on_asyncio():
             await _run_in(self._threads, work, limiter, way_back)
@@ -121,9 +124,12 @@ async def _run_in(
             call_back(ended)
 
     await limiter.acquire_on_behalf_of(done)
-    with anyio.CancelScope() as scope:
-        threads.start(live, report)
-        await done.wait()
+    try:
+        with anyio.CancelScope() as scope:
+            threads.start(live, report)
+            await done.wait()
+    finally:
+        way_back.backend_class.give_up()
 
 
 class _WayBack:
@@ -157,3 +163,55 @@ class _WayBack:
             return await func(*args)
         finally:
             limiter.total_tokens -= 1
+
+
+class _WayToAsyncio(_WayBack):
+    """asyncio's: a coroutine is made in the loop.  Of one that is made in the thread, and that the
+    loop ends before it begins, asyncio says that it was never awaited."""
+
+    __slots__ = ("_is_given_up", "_loop", "_scopes")
+
+    def __init__(self, backend: Any, limiter: anyio.CapacityLimiter, most: int) -> None:
+        super().__init__(backend, limiter, most)
+        self._loop = asyncio.get_running_loop()
+        self._scopes: dict[asyncio.Task[Any], anyio.CancelScope] = {}
+        self._is_given_up = False
+
+    def run_async_from_thread(self, func: Any, args: tuple[Any, ...], token: object) -> Any:
+        loop: Any = token or self._loop
+        answer: Future[Any] = Future()
+
+        def begin() -> None:
+            if self._is_given_up:  # Maybe the loop ends before anything else that begins.
+                answer.cancel()
+                return
+            task = loop.create_task(ending_cancelled(self._within_scope, func, args))
+            task.add_done_callback(ended)
+
+        def ended(task: "asyncio.Task[Any]") -> None:
+            self._scopes.pop(task, None)
+            if task.cancelled():
+                answer.cancel()
+            elif (error := task.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(task.result())
+
+        loop.call_soon_threadsafe(begin, context=copy_context())
+        return answer.result()
+
+    async def _within_scope(self, func: Any, args: tuple[Any, ...]) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        with anyio.CancelScope() as scope:
+            self._scopes[task] = scope
+            if self._is_given_up:
+                scope.cancel()
+            return await self._elsewhere(func, *args)
+        raise asyncio.CancelledError
+
+    def give_up(self) -> None:
+        """Nobody waits for the thread any longer: what it asks is cancelled."""
+        self._is_given_up = True
+        for scope in self._scopes.values():
+            scope.cancel()
