@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from hubbub.hub.tasks.cancelling import ending_cancelled, is_on_asyncio
 from hubbub.hub.tasks.kept_threads import KeptThreads
+from hubbub.hub.tasks.outermost import start_on
 
 __all__ = ["THREADS", "ThreadOffload"]
 
@@ -185,7 +186,7 @@ class _WayToAsyncio(_WayBack):
             if self._is_given_up:  # Maybe the loop ends before anything else that begins.
                 answer.cancel()
                 return
-            task = loop.create_task(ending_cancelled(self._within_scope, func, args))
+            task = start_on(loop, ending_cancelled(self._within_scope, func, args))
             task.add_done_callback(ended)
 
         def ended(task: "asyncio.Task[Any]") -> None:

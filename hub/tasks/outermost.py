@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 
 from hubbub.hub.tasks.cancelling import is_on_asyncio
 
-__all__ = ["awaited_here", "start_in"]
+__all__ = ["awaited_here", "start_in", "start_on"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,13 @@ def start_in(
         return group.create_task(coroutine, name=name, context=context)
     finally:
         loop.set_task_factory(factory)
+
+
+def start_on(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]
+) -> "asyncio.Task[T]":
+    """Start a task of ``loop``, in it, that is in no group: who starts it sees to its end."""
+    return _task((), loop, coroutine)
 
 
 def _task(
