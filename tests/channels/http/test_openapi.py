@@ -10,12 +10,13 @@ import httpx
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from http_apps import served
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, core, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
-from schemathesis import GenerationMode, openapi
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from hypothesis.internal.conjecture import engine
+from hypothesis.vendor import pretty
 from support.profiles import examples
+from support.schema_requests import schemathesis
 
 from hubbub import Agent, FunctionModel
 from hubbub.channels.http import HttpApp, HttpLimits
@@ -94,25 +95,22 @@ def site(backend: str) -> Iterator[Site]:
 
 @pytest.mark.spec("W-02")
 @pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    "mode",
-    [GenerationMode.POSITIVE, pytest.param(GenerationMode.NEGATIVE, marks=pytest.mark.long)],
-)
-def test_whatever_is_asked_is_answered_as_the_document_says(
-    backend: str, mode: GenerationMode
-) -> None:
-    with site(backend) as opened:
-        schema = openapi.from_dict(opened.document)
+@pytest.mark.parametrize("mode", ["positive", pytest.param("negative", marks=pytest.mark.long)])
+def test_whatever_is_asked_is_answered_as_the_document_says(backend: str, mode: str) -> None:
+    with schemathesis() as library, site(backend) as opened:
+        schema = library.openapi.from_dict(opened.document)
         streams = {route.path for route in opened.app.routes if route.is_stream}
         for result in schema.get_all_operations():
             operation = result.ok()
             needs = operation.definition.raw
             if operation.path in streams or not (needs.get("parameters") or "requestBody" in needs):
                 continue
-            check(opened, operation, mode)
+            check(opened, operation, library.GenerationMode(mode))
 
 
-def check(opened: Site, operation: Any, mode: GenerationMode) -> None:
+def check(opened: Site, operation: Any, mode: Any) -> None:
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
     @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
     @settings(
         max_examples=examples(20), deadline=None, database=None, phases=[Phase.generate],
@@ -136,3 +134,19 @@ def check(opened: Site, operation: Any, mode: GenerationMode) -> None:
 
     with suppress(Unsatisfiable):  # Of some there is nothing that a schema would refuse.
         answered()
+
+
+def test_what_fails_after_it_shows_its_example_and_draws_as_much_as_before() -> None:
+    bounds = engine.BUFFER_SIZE, core.BUFFER_SIZE
+    with schemathesis():
+        assert core.RepresentationPrinter is not pretty.RepresentationPrinter
+
+    @given(drawn=st.text())
+    @settings(database=None)
+    def fails(drawn: str) -> None:
+        assert "b" not in drawn + "b"
+
+    with pytest.raises(AssertionError) as failure:
+        fails()
+    assert "drawn=''," in str(failure.value.__notes__)
+    assert bounds == (engine.BUFFER_SIZE, core.BUFFER_SIZE)
