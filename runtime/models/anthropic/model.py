@@ -51,18 +51,18 @@ from hubbub.runtime.models.anthropic.settings import (
     settings_fields,
     settings_problems,
 )
-from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
-from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
+from hubbub.runtime.models.http.address import clean_url
+from hubbub.runtime.models.http.client import HttpModel, add_options, opening_headers
+from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.http.thoughts import is_bare
-from hubbub.runtime.models.http.windows import window_of
 
 __all__ = ["AnthropicModel", "request_body"]
 
 API_VERSION: Final = "2023-06-01"
 
 
-class AnthropicModel:
+class AnthropicModel(HttpModel):
     """A model behind the Messages interface.
 
     ``base_url`` is the address without ``/v1/messages``; only Anthropic's own needs a ``key``.
@@ -85,39 +85,22 @@ class AnthropicModel:
         url, basic = clean_url(base_url)
         # With or without the version: both are found in other programs' settings.
         url = url.removesuffix("/v1")
-        secret_headers = {} if basic is None else {"authorization": basic}
-        if (clean := clean_key(key)) is not None:
-            secret_headers["x-api-key"] = clean
-        elif url == ANTHROPIC.url:
-            raise MissingKey(
-                "Anthropic (pass key=, or name it 'anthropic:NAME')", ANTHROPIC.key_variable
-            )
-        secret_headers |= clean_headers(headers)
-        self._name = name
-        self._is_own = url == ANTHROPIC.url
+        is_own = url == ANTHROPIC.url
+        whose = "Anthropic (pass key=, or name it 'anthropic:NAME')"
+        missing = MissingKey(whose, ANTHROPIC.key_variable) if is_own else None
         self._max_tokens = default_tokens(name) if max_tokens is None else max_tokens
-        self._endpoint = Endpoint(
+        endpoint = Endpoint(
             f"anthropic:{name}",
             f"{url}/v1/messages",
             key_variable=ANTHROPIC.key_variable,
             headers={"anthropic-version": API_VERSION}
             | ({"anthropic-beta": BETA} if binds(name) else {}),
-            secret_headers=secret_headers,
+            secret_headers=opening_headers(
+                key, basic, headers, missing=missing, header="x-api-key"
+            ),
             idle_timeout=idle_timeout,
         )
-
-    @property
-    def name(self) -> str:
-        """The model's name at the provider."""
-        return self._name
-
-    @property
-    def window(self) -> int:
-        """How many tokens it can be shown; 0 where nobody knows, as behind another address."""
-        return window_of("anthropic", self._name) if self._is_own else 0
-
-    def __repr__(self) -> str:
-        return f"AnthropicModel({self._name!r}, {self._endpoint.origin.url!r})"
+        super().__init__(name, endpoint, hosted_by="anthropic" if is_own else "")
 
     @classmethod
     def problems_at(cls, base_url: str, settings: ModelSettings, name: str) -> Iterable[str]:
@@ -130,14 +113,8 @@ class AnthropicModel:
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
-        origin = self._endpoint.origin
         body = request_body(request, model=self._name, max_tokens=self._max_tokens)
-        answer = AnthropicAnswer(origin, on_delta)
-        await self._endpoint.post(encode_body(body, origin), answer)
-        return answer.reply(self._name)
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
+        return await self._ask(body, AnthropicAnswer(self._endpoint.origin, on_delta))
 
 
 def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[str, Any]:
@@ -163,11 +140,7 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
     body |= settings_fields(request.settings, model, max_tokens)
     if "thinking" in body:
         _check_thinking(body)
-    for name, value in request.options.items():
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[name] = value
+    add_options(body, request.options)
     return body
 
 

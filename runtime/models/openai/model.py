@@ -37,10 +37,10 @@ from hubbub.agents.model import (
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
-from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
-from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
+from hubbub.runtime.models.http.address import clean_url
+from hubbub.runtime.models.http.client import HttpModel, add_options, opening_headers
+from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint
 from hubbub.runtime.models.http.messages import UserTurn, conversation
-from hubbub.runtime.models.http.windows import window_of
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
 from hubbub.runtime.models.openai.calls import sign_calls, with_short_ids
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN, Dialect
@@ -50,7 +50,7 @@ from hubbub.runtime.models.openai.provider import OPENAI
 __all__ = ["OpenAIModel", "request_body"]
 
 
-class OpenAIModel:
+class OpenAIModel(HttpModel):
     """A model behind a Chat Completions interface.
 
     ``base_url`` is the address without ``/chat/completions``, for example
@@ -72,38 +72,19 @@ class OpenAIModel:
         dialect: Dialect | None = None,
     ) -> None:
         url, basic = clean_url(base_url)
-        service = dialect or _dialect_at(url)
-        secret_headers = {} if basic is None else {"authorization": basic}
-        if (clean := clean_key(key)) is not None:
-            secret_headers["authorization"] = Secret(f"Bearer {clean.reveal()}")
-        elif url == service.url:
-            whose = f"{service.title} (pass key=, or name it '{service.name}:NAME')"
-            raise MissingKey(whose, service.key_variable)
-        secret_headers |= clean_headers(headers)
-        self._name = name
-        self._dialect = service
-        self._is_hosted = url == service.url
-        self._endpoint = Endpoint(
+        service = self._dialect = dialect or _dialect_at(url)
+        is_hosted = url == service.url
+        whose = f"{service.title} (pass key=, or name it '{service.name}:NAME')"
+        missing = MissingKey(whose, service.key_variable) if is_hosted else None
+        endpoint = Endpoint(
             f"{service.name}:{name}",
             f"{url}/chat/completions",
             key_variable=service.key_variable,
             headers={},
-            secret_headers=secret_headers,
+            secret_headers=opening_headers(key, basic, headers, missing=missing),
             idle_timeout=idle_timeout,
         )
-
-    @property
-    def name(self) -> str:
-        """The model's name at the provider."""
-        return self._name
-
-    @property
-    def window(self) -> int:
-        """How many tokens it can be shown; 0 where nobody knows, as behind another address."""
-        return window_of(self._dialect.name, self._name) if self._is_hosted else 0
-
-    def __repr__(self) -> str:
-        return f"OpenAIModel({self._name!r}, {self._endpoint.origin.url!r})"
+        super().__init__(name, endpoint, hosted_by=service.name if is_hosted else "")
 
     @classmethod
     def problems_at(
@@ -118,14 +99,8 @@ class OpenAIModel:
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
-        origin = self._endpoint.origin
         body = request_body(request, model=self._name, dialect=self._dialect)
-        answer = OpenAIAnswer(origin, on_delta)
-        await self._endpoint.post(encode_body(body, origin), answer)
-        return answer.reply(self._name)
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
+        return await self._ask(body, OpenAIAnswer(self._endpoint.origin, on_delta))
 
 
 def _dialect_at(url: str) -> Dialect:
@@ -160,11 +135,7 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect = PLAIN)
         body["prompt_cache_key"] = request.cache_key
     if request.settings is not None:
         body |= dialect.fields(request.settings)
-    for name, value in request.options.items():
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[name] = value
+    add_options(body, request.options)
     if not body.get("stream"):
         # Refused without streaming.
         body.pop("stream_options", None)

@@ -32,11 +32,11 @@ from hubbub.agents.model import (
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
-from hubbub.runtime.models.http.address import clean_headers, clean_key, clean_url
-from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint, encode_body
+from hubbub.runtime.models.http.address import clean_url
+from hubbub.runtime.models.http.client import HttpModel, add_options, opening_headers
+from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.http.thoughts import owned
-from hubbub.runtime.models.http.windows import window_of
 from hubbub.runtime.models.openai.dialect import EFFORTS, OPENAI_DIALECT
 from hubbub.runtime.models.responses.answer import OWNER, ResponsesAnswer
 from hubbub.runtime.models.responses.parts import ShownItems
@@ -47,7 +47,7 @@ __all__ = ["ResponsesModel", "request_body", "settings_problems"]
 _LACKS: Final = ("stop", "seed")
 
 
-class ResponsesModel:
+class ResponsesModel(HttpModel):
     """A model behind the Responses interface.
 
     ``base_url`` is the address without ``/responses``; only OpenAI's own needs a ``key``.
@@ -66,36 +66,18 @@ class ResponsesModel:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         url, basic = clean_url(base_url)
-        secret_headers = {} if basic is None else {"authorization": basic}
-        if (clean := clean_key(key)) is not None:
-            secret_headers["authorization"] = Secret(f"Bearer {clean.reveal()}")
-        elif url == RESPONSES.url:
-            whose = f"OpenAI (pass key=, or name it '{RESPONSES.name}:NAME')"
-            raise MissingKey(whose, RESPONSES.key_variable)
-        secret_headers |= clean_headers(headers)
-        self._name = name
         self._keeps_by_key = url == RESPONSES.url
-        self._endpoint = Endpoint(
+        whose = f"OpenAI (pass key=, or name it '{RESPONSES.name}:NAME')"
+        missing = MissingKey(whose, RESPONSES.key_variable) if self._keeps_by_key else None
+        endpoint = Endpoint(
             f"{RESPONSES.name}:{name}",
             f"{url}/responses",
             key_variable=RESPONSES.key_variable,
             headers={},
-            secret_headers=secret_headers,
+            secret_headers=opening_headers(key, basic, headers, missing=missing),
             idle_timeout=idle_timeout,
         )
-
-    @property
-    def name(self) -> str:
-        """The model's name at the provider."""
-        return self._name
-
-    @property
-    def window(self) -> int:
-        """How many tokens it can be shown; 0 where nobody knows, as behind another address."""
-        return window_of("openai", self._name) if self._keeps_by_key else 0
-
-    def __repr__(self) -> str:
-        return f"ResponsesModel({self._name!r}, {self._endpoint.origin.url!r})"
+        super().__init__(name, endpoint, hosted_by="openai" if self._keeps_by_key else "")
 
     @classmethod
     def problems_at(cls, base_url: str, settings: ModelSettings, name: str) -> Iterable[str]:
@@ -108,14 +90,8 @@ class ResponsesModel:
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
-        origin = self._endpoint.origin
         body = request_body(request, model=self._name, keeps_by_key=self._keeps_by_key)
-        answer = ResponsesAnswer(origin, on_delta)
-        await self._endpoint.post(encode_body(body, origin), answer)
-        return answer.reply(self._name)
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
+        return await self._ask(body, ResponsesAnswer(self._endpoint.origin, on_delta))
 
 
 def settings_problems(settings: ModelSettings) -> Iterable[str]:
@@ -162,11 +138,7 @@ def request_body(
         body["prompt_cache_key"] = request.cache_key
     if request.settings is not None:
         body |= _setting_fields(request.settings)
-    for name, value in request.options.items():
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[name] = value
+    add_options(body, request.options)
     return body
 
 
