@@ -6,7 +6,9 @@ where they are kept, here: a run's own in the ``Secrets`` port, the rest in the 
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
+from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import env_problems, is_true, resolve
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.hub.errors import BadValue
@@ -100,6 +102,12 @@ class Environment(Mapping[str, str]):
     def masker(self, side: ActiveSide | None) -> Masker:
         """What is said of this run's failures goes through it."""
         return Masker({*self.secrets(side), *self._services.catalog.keys})
+
+    def lacking(self, tool: Tool[..., Any]) -> str:
+        """Why a tool cannot be called: what it requires is not set; else empty."""
+        required = [each.name for each in tool.variables if each.required]
+        unset = [name for name in required if self.find(name) is None]
+        return f"{tool.name} cannot run: {', '.join(unset)} is not set" if unset else ""
 
     def is_enabled(self, name: str) -> bool:
         """Whether a variable that gates a branch enables it."""

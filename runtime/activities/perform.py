@@ -201,12 +201,7 @@ def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
         if absent := find_files(at.thread.area, paths)[1]:
             names = ", ".join(map(repr, absent))
             return f"there is no file {names}; write it first, or name one that is there"
-    required = [each.name for each in tool.variables if each.required]
-    if required:
-        env = at.environment()
-        if unset := [name for name in required if env.find(name) is None]:
-            return f"{tool.name} cannot run: {', '.join(unset)} is not set"
-    return ""
+    return at.environment().lacking(tool) if tool.variables else ""
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────

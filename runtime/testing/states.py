@@ -20,6 +20,7 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.activities.call_tool import call_tool
 from hubbub.runtime.activities.off_loop import OffLoop
 from hubbub.runtime.activities.thread_state import ThreadState
+from hubbub.runtime.activities.timeouts import TIMED_OUT
 from hubbub.runtime.models.scripted import FunctionModel
 from hubbub.runtime.models.scripted import call as tool_call
 from hubbub.runtime.testing.bench import Answers, Bench, Children, checked, checked_mapping
@@ -35,6 +36,10 @@ class BenchState(ThreadState):
     __slots__ = ("bench",)
 
     bench: Bench
+
+    def lacking(self, called: Tool[..., Any]) -> str:
+        """Why a tool cannot be called: a variable that it requires is not set; else empty."""
+        return self._environment.lacking(called)
 
 
 @asynccontextmanager
@@ -117,8 +122,9 @@ async def state_for(
 
 
 async def call(called: Tool[..., Any], state: BenchState, /, **arguments: Any) -> ToolResult:
-    """Call a tool as a model does: its arguments are checked, and what it raises is a result, in
-    which values of secrets are masked.
+    """Call a tool as a model does: its arguments are checked, what it raises is a result, in which
+    values of secrets are masked; that it takes longer than its ``timeout`` is one, and so is that
+    a variable that it requires is not set.
 
     A plain ``def`` tool runs in a thread, where ``state`` acts as it does there in a run.
     """
@@ -127,7 +133,15 @@ async def call(called: Tool[..., Any], state: BenchState, /, **arguments: Any) -
     hub = state.hub.hub
     given: Any = state if called.is_async else OffLoop(state, hub)
     text = msgspec.json.encode(arguments).decode()
-    result = await call_tool(called, text, given, hub.ports.offload)
+    if lacking := state.lacking(called):
+        return ToolResult(lacking, is_error=True)
+    with anyio.move_on_after(called.timeout):
+        result = await call_tool(called, text, given, hub.ports.offload)
+        return _masked(result, state)
+    return ToolResult(TIMED_OUT.format(called.timeout), is_error=True)
+
+
+def _masked(result: ToolResult, state: BenchState) -> ToolResult:
     if result.is_error:
         result = structs.replace(result, content=state.masker()(result.content))
     return result

@@ -20,6 +20,7 @@ from hubbub import (
     PromptDefinition,
     RunContext,
     RunState,
+    Runtime,
     ScriptedModel,
     SideConfig,
     ToolError,
@@ -37,6 +38,7 @@ from hubbub.hub.errors import (
 )
 from hubbub.hub.events import AgentText
 from hubbub.hub.ports import Ports
+from hubbub.runtime.models.scripted import call as ask_for
 from hubbub.testing import BenchState, call, ctx_for, run_code, state_for
 
 pytestmark = pytest.mark.anyio
@@ -95,6 +97,43 @@ def test_a_plain_tool_runs_in_a_thread(loop: str) -> None:
             assert state.env["NOTED"] == "yes"
 
     anyio.run(main, backend=loop)
+
+
+@pytest.mark.spec("U-11")
+async def test_a_call_has_its_tools_time_as_in_a_run(ports: Ports) -> None:
+    said: list[str] = []
+
+    @tool(timeout=5)
+    async def slow(seconds: float, state: RunState) -> str:
+        await anyio.sleep(seconds)
+        said.append("done")
+        return "done"
+
+    model = ScriptedModel(
+        [ask_for("slow", seconds=6), lambda asked: asked.messages[-1].calls[-1].output]
+    )
+    async with Runtime(
+        [Agent("a", "", model=model, tools=[slow])], store="memory", ports=ports
+    ) as rt:
+        in_a_run = (await rt.run("a", "Go.")).output
+    async with state_for(ports=ports) as state:
+        assert (await call(slow, state, seconds=4)).content == "done"
+        late = await call(slow, state, seconds=6)
+        assert late.is_error and late.content == in_a_run and "within 5 s" in in_a_run
+        assert said == ["done"]
+
+
+@pytest.mark.spec("U-11")
+async def test_a_call_needs_what_its_tool_requires_as_in_a_run(ports: Ports) -> None:
+    @tool(variables=[VariableDefinition(name="TOKEN", required=True)])
+    async def needy() -> str:
+        return "called"
+
+    async with state_for(ports=ports) as state:
+        refused = await call(needy, state)
+        assert refused.is_error and refused.content == "needy cannot run: TOKEN is not set"
+        state.set_env("TOKEN", "t")
+        assert (await call(needy, state)).content == "called"
 
 
 @pytest.mark.spec("U-11")
