@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import shown, unmade
 from hubbub.hub.texts import text_problem
 from hubbub.hub.values import Secret
 
@@ -282,7 +282,7 @@ def _value_problems(path: str, values: object) -> Iterator[str]:
         if not isinstance(name, str) or not name or "=" in name:
             yield f"{path}: expected names, not {shown(name)}"
         elif not isinstance(value, str | Secret):
-            yield f"{path}.{ascii(name)[1:-1]}: expected a text or a Secret"
+            yield f"{path}.{ascii(name)[1:-1]}: expected a text or a Secret{unmade(value)}"
         else:
             text = value.reveal() if isinstance(value, Secret) else value
             # Which one it is may be a secret itself.

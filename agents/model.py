@@ -12,13 +12,14 @@ be missing, so a history that a provider would refuse cannot be written down.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.events import NO_USAGE, ContentPart, PartKind, ToolCall, Usage
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.values import Form
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "garbled_words",
+    "is_model",
     "parse_arguments",
     "reply_problem",
 ]
@@ -168,7 +170,7 @@ class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 def reply_problem(reply: object) -> str:
     """Why what a model returned is no ``ModelReply``, and what is wanted; empty where it is one."""
     if not isinstance(reply, ModelReply):
-        return f"expected ModelReply(text=…), not {type(reply).__name__}"
+        return f"expected ModelReply(text=…), not {kind_of(reply)}"
     try:
         if _read(_write(reply)) == reply:
             usage = reply.usage
@@ -267,6 +269,11 @@ class Model(Protocol):
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """Ask once and return the whole reply; raises ``ProviderError``, see the class."""
         ...
+
+
+def is_model(value: object) -> TypeGuard[Model]:
+    """Whether it is a model object; its class alone, which has the same methods, is none."""
+    return isinstance(value, Model) and not isinstance(value, type)
 
 
 _arguments = msgspec.json.Decoder(dict[str, Any])

@@ -12,13 +12,21 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from hubbub.agents.model import Model
+from hubbub.agents.model import Model, is_model
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown, unmade
 from hubbub.hub.texts import text_problem
 
-__all__ = ["ModelChoice", "ModelSpec", "changed_models", "choices_of", "model_problems", "named"]
+__all__ = [
+    "ModelChoice",
+    "ModelSpec",
+    "changed_models",
+    "choices_of",
+    "model_problems",
+    "named",
+    "one_model_problems",
+]
 
 MAX_CHOICES: Final = 16
 
@@ -35,9 +43,9 @@ class ModelChoice(Struct, frozen=True):
     provider_options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        problems = list(_one_problem("model", self.model))
+        problems = list(one_model_problems("model", self.model))
         if not isinstance(self.settings, ModelSettings | None):
-            problems.append("settings: expected ModelSettings(…)")
+            problems.append(f"settings: expected ModelSettings(…){unmade(self.settings)}")
         options: object = self.provider_options
         if options is not None and (
             not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options)
@@ -91,7 +99,7 @@ def named(model: str | Model) -> str:
 def model_problems(model: object) -> Iterable[str]:
     """What is wrong with what a prompt says of its model."""
     if not isinstance(model, tuple):
-        yield from _one_problem("model", model)
+        yield from one_model_problems("model", model)
         return
     if not model:
         yield "model: an empty list; give at least one model"
@@ -100,15 +108,18 @@ def model_problems(model: object) -> Iterable[str]:
         return
     for index, each in enumerate(model):
         if not isinstance(each, ModelChoice):
-            yield from _one_problem(f"model[{index}]", each)
+            yield from one_model_problems(f"model[{index}]", each)
 
 
-def _one_problem(path: str, model: object) -> Iterable[str]:
+def one_model_problems(path: str, model: object) -> Iterable[str]:
+    """What is wrong with one model."""
     if isinstance(model, str):
         if problem := text_problem(model):
             yield f"{path}: {problem}"
         elif not model:
             yield f'{path}: give "provider:name", a registered name, or a Model'
-    elif not isinstance(model, Model):
-        what = shown(model) if isinstance(model, list | tuple) else type(model).__name__
+    elif isinstance(model, type):
+        yield f"{path}: expected a Model, not {kind_of(model)}"
+    elif not is_model(model):
+        what = shown(model) if isinstance(model, list | tuple) else kind_of(model)
         yield f"{path}: {what} has no `call`; give a Model"

@@ -30,6 +30,7 @@ from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.masking import Masker
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
@@ -220,7 +221,7 @@ class Hub(Sending, Subscribing):
         Raises ``BadValue`` for a type that is no text.
         """
         if not isinstance(type_, str):
-            raise BadValue("has", f"expected an event's type, not {type(type_).__name__}")
+            raise BadValue("has", f"expected an event's type, not {kind_of(type_)}")
         return self.dispatcher.has(type_, run_id=run_id, root_run_id=root_run_id)
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────
@@ -238,7 +239,7 @@ class Hub(Sending, Subscribing):
         """
         self.pipeline.check("emit")
         if not isinstance(event, Event):
-            raise BadValue("emit", f"expected an Event, not {type(event).__name__}")
+            raise BadValue("emit", f"expected an Event, not {kind_of(event)}")
         self.pipeline.emit(event)
 
     async def publish(self, event: Event) -> None:
@@ -248,7 +249,7 @@ class Hub(Sending, Subscribing):
         """
         self.pipeline.check("publish")
         if not isinstance(event, Event):
-            raise BadValue("publish", f"expected an Event, not {type(event).__name__}")
+            raise BadValue("publish", f"expected an Event, not {kind_of(event)}")
         done = anyio.Event()
         commit = self.pipeline.emit(event, done.set)
         await done.wait()
@@ -286,7 +287,7 @@ class Hub(Sending, Subscribing):
         self.pipeline.check("read")
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
         if limit is not None and limit.__class__ is not int:
-            raise BadValue("limit", f"expected an int, not {type(limit).__name__}")
+            raise BadValue("limit", f"expected an int, not {kind_of(limit)}")
         match = None if types is None else Patterns(types).match
         selection = Selection(run_id=run_id, root_run_id=root_run_id, match=match)
         return await read_all(self.journal, selection, after=after, limit=limit)
@@ -295,7 +296,7 @@ class Hub(Sending, Subscribing):
         """The cursor after a durable event; raises ``BadValue`` for what is no event."""
         self.pipeline.home.check_begun("cursor")
         if not isinstance(event, Event):
-            raise BadValue("cursor", f"expected an Event, not {type(event).__name__}")
+            raise BadValue("cursor", f"expected an Event, not {kind_of(event)}")
         return cursor_of(self.journal.name, event)
 
     def statistics(self) -> HubStatistics:

@@ -18,6 +18,7 @@ from hubbub.hub.events.parts import (
     read_parts,
     split_said,
 )
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
 from hubbub.hub.values import (
     NULL,
@@ -77,9 +78,7 @@ def session_message(
         )
     said = _as_message(message)
     if not isinstance(said, Message):
-        raise BadValue(
-            "message", f"expected a str or Message, not {type(said).__name__}; use str(...)"
-        )
+        raise BadValue("message", f"expected a str or Message, not {kind_of(said)}; use str(...)")
     message = said
     check_text("message.content", message.content)
     if len(message.content) > MAX_MESSAGE_CHARS:
@@ -155,7 +154,7 @@ def opening_event(
 def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
     """Values that a run is started with; raises ``BadValue`` for what no store could keep."""
     if not isinstance(env, Mapping):
-        raise BadValue("env", f"expected a mapping, not {type(env).__name__}")
+        raise BadValue("env", f"expected a mapping, not {kind_of(env)}")
     for name, value in env.items():
         check_label("env", name)  # Which one of the two is wrong may be a secret itself.
         if text_problem(value):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["did_you_mean", "nearest", "shown"]
+__all__ = ["did_you_mean", "kind_of", "nearest", "shown", "unmade"]
 
 MAX_NAME: Final = 200
 """Longer texts are compared with nothing: that would take long, and they are no names."""
@@ -16,11 +16,28 @@ MAX_SHOWN: Final = 200
 def shown(value: object) -> str:
     """The ``repr`` of what somebody gave, cut; its class where it has none, as a value may raise,
     or be nested too deeply."""
+    if isinstance(value, type):
+        return kind_of(value)
     try:
         text = repr(value)
     except Exception:
         return f"a {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def kind_of(value: object) -> str:
+    """The class of what somebody gave.  A class given for one of its instances, which is easily
+    done by leaving the parentheses out, is named together with the remedy."""
+    if not isinstance(value, type):
+        return type(value).__name__
+    return f"the class {value.__name__}{unmade(value)}"
+
+
+def unmade(value: object) -> str:
+    """The end of a sentence: ``; give an instance: Tool(…)`` for a class, or nothing."""
+    if not isinstance(value, type) or value.__module__ == "builtins":
+        return ""
+    return f"; give an instance: {value.__name__}(…)"
 
 
 def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:

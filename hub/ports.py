@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.errors import BadValue, Closed
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.tasks.cancelling import outlast
 from hubbub.hub.tasks.loop_watch import Held, NoWatch, ThreadWatch
 from hubbub.hub.tasks.offload import THREADS, ThreadOffload
@@ -326,6 +326,13 @@ class Ports:
     ) -> None:
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
             raise BadValue("threads", f"expected a number of at least 1, not {shown(threads)}")
+        given = {
+            "clock": clock, "ids": ids, "offload": offload, "secrets": secrets, "blobs": blobs,
+            "watch": watch,
+        }  # fmt: skip
+        for name, port in given.items():
+            if isinstance(port, type):
+                raise BadValue(name, f"expected a port, not {kind_of(port)}")
         self._given = secrets, blobs
         self.watch: LoopWatch = watch or (ThreadWatch() if clock is None else NoWatch())
         self.make_worker = make_worker

@@ -32,6 +32,7 @@ from hubbub.hub.events.event import home_of
 from hubbub.hub.hub import Hub, HubStatistics
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, contents_said, session_message
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Addressing as By
@@ -130,7 +131,7 @@ class RunHub(Subscribing):
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
         if not isinstance(event, Event):
-            raise BadValue("emit", f"expected an Event, not {type(event).__name__}")
+            raise BadValue("emit", f"expected an Event, not {kind_of(event)}")
         if not self._run.is_live:
             log.info("event.dropped", run_id=self._run.lane.run_id, event_type=event.type)
             if done is not None:

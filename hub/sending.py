@@ -19,6 +19,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.message import Sayable, contents_said, opening_event, session_message
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
@@ -255,7 +256,7 @@ class Sending:
         that a ``Secret`` is in.
         """
         if arguments is not None and not isinstance(arguments, Mapping):
-            raise BadValue("arguments", f"expected a dict, not {type(arguments).__name__}")
+            raise BadValue("arguments", f"expected a dict, not {kind_of(arguments)}")
         encoded = NULL if arguments is None else encode_mapping("arguments", arguments)
         check_text("arguments", bytes(encoded).decode())
         return self._reply(
@@ -306,7 +307,7 @@ def checked(request: RequestKey | None) -> RequestKey | None:
     """The request; raises ``BadValue`` for what is none, or no store could keep."""
     if request is not None:
         if not isinstance(request, RequestKey):
-            raise BadValue("request", f"expected a RequestKey, not {type(request).__name__}")
+            raise BadValue("request", f"expected a RequestKey, not {kind_of(request)}")
         check_label("request.name", request.name)
         check_label("request.digest", request.digest)
     return request

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 
 __all__ = [
     "NULL",
@@ -61,7 +61,7 @@ class Secret:
 
     def __init__(self, value: str | None = None) -> None:
         if value is not None and not isinstance(value, str):
-            raise BadValue("Secret", f"expected a text, not {type(value).__name__}")
+            raise BadValue("Secret", f"expected a text, not {kind_of(value)}")
         self._value = value
 
     def reveal(self) -> str | None:
@@ -266,7 +266,7 @@ def check_counts(least: int, /, **counts: object) -> None:
 def check_flag(what: str, value: object) -> None:
     """Raise ``BadValue`` for what is neither True nor False."""
     if value.__class__ is not bool:
-        raise BadValue(what, f"expected True or False, not {type(value).__name__}")
+        raise BadValue(what, f"expected True or False, not {kind_of(value)}")
 
 
 def check_seconds(what: str, value: object) -> None:
@@ -274,7 +274,7 @@ def check_seconds(what: str, value: object) -> None:
     if value is None:
         return
     if value.__class__ is not int and value.__class__ is not float:
-        raise BadValue(what, f"expected a number of seconds, not {type(value).__name__}")
+        raise BadValue(what, f"expected a number of seconds, not {kind_of(value)}")
     if not 0 <= value < MAX_SECONDS:
         raise BadValue(what, f"expected seconds from 0 to {MAX_SECONDS:,.0f}")
 
@@ -282,5 +282,5 @@ def check_seconds(what: str, value: object) -> None:
 def check_options(what: str, value: object) -> tuple[Any, ...]:
     """Several values as a tuple; raises ``BadValue`` for one text, or what is no collection."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise BadValue(what, f"expected several values, not {type(value).__name__}")
+        raise BadValue(what, f"expected several values, not {kind_of(value)}")
     return tuple(value)

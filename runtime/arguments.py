@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from hubbub.agents.definitions.variables import env_problems
-from hubbub.agents.model import Model
+from hubbub.agents.model import is_model
 from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.hub import Hub
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
 from hubbub.runtime.supervision.restore import RestorePolicy
@@ -45,30 +45,30 @@ def _check_models(models: object) -> None:
     if models is None:
         return
     if not isinstance(models, Mapping):
-        raise BadValue("models", f"expected a mapping of names, not {type(models).__name__}")
+        raise BadValue("models", f"expected a mapping of names, not {kind_of(models)}")
     for name in models:
         check_label("models", name)
-    wrong = [name for name, each in models.items() if not isinstance(each, Model)]
+    wrong = [(name, kind_of(each)) for name, each in models.items() if not is_model(each)]
     if wrong:
-        problem = "give a Model object, or name the model in the prompt"
-        raise DefinitionError("runtime", [f"models.{name}: {problem}" for name in wrong])
+        problems = [f"models.{name}: expected a Model object, not {kind}" for name, kind in wrong]
+        raise DefinitionError("runtime", problems)
 
 
 def _check_environ(environ: object) -> None:
     """Raise ``BadValue`` for what is no environment."""
     if environ is not None and not isinstance(environ, Mapping):
-        raise BadValue("environ", f"expected a mapping, not {type(environ).__name__}")
+        raise BadValue("environ", f"expected a mapping, not {kind_of(environ)}")
 
 
 def _check_parts(store: object, hub: object, ports: object) -> None:
     """Raise ``BadValue`` for what is no store, no hub or no ports."""
-    if not isinstance(store, str) and not hasattr(store, "submit"):
-        what = type(store).__name__
+    if not isinstance(store, str) and (isinstance(store, type) or not hasattr(store, "submit")):
+        what = kind_of(store)
         raise BadValue("store", f"expected 'memory', 'sqlite:FOLDER' or a store, not {what}")
     if hub is not None and not isinstance(hub, Hub):
-        raise BadValue("hub", f"expected a Hub, not {type(hub).__name__}")
+        raise BadValue("hub", f"expected a Hub, not {kind_of(hub)}")
     if ports is not None and not isinstance(ports, Ports):
-        raise BadValue("ports", f"expected Ports, not {type(ports).__name__}")
+        raise BadValue("ports", f"expected Ports, not {kind_of(ports)}")
 
 
 def _check_grace(grace: object) -> None:

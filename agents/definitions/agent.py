@@ -29,7 +29,7 @@ from hubbub.agents.definitions.prompt import (
 )
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown, unmade
 
 __all__ = [
     "AgentDefinition",
@@ -327,10 +327,10 @@ def _model_problems(agent: AgentDefinition) -> Iterable[str]:
 
 def _side_problems(path: str, side: object) -> Iterable[str]:
     if not isinstance(side, SideConfig):
-        yield f"{path}: expected a SideConfig, not {type(side).__name__}"
+        yield f"{path}: expected a SideConfig, not {kind_of(side)}"
         return
     if not isinstance(side.prompt, str | PromptDefinition) or not side.prompt:
-        yield f"{path}.prompt: expected a PromptDefinition or its name"
+        yield f"{path}.prompt: expected a PromptDefinition or its name{unmade(side.prompt)}"
     if not isinstance(side.label, str):
         yield f"{path}.label: expected a text"
     if not is_limit(side.max_steps):
@@ -347,7 +347,7 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
             continue
         name = binding.name if isinstance(binding, SessionToolBinding) else binding
         if not isinstance(name, str) or not name:
-            yield f"{path}.{which}: expected a tool's name or a SessionToolBinding"
+            yield f"{path}.{which}: expected a tool's name or a SessionToolBinding{unmade(binding)}"
             continue
         if isinstance(binding, SessionToolBinding):
             fields = ("message_property", "attachments_property")

@@ -33,7 +33,7 @@ from msgspec import Struct
 from hubbub.agents.definitions.tools import RESULT, ToolResult
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import label_problem, text_problem_in
 from hubbub.hub.values import Form
 
@@ -126,7 +126,7 @@ def _mismatch(point: str, given: Any, returned: Any) -> str:
         return _split(given, returned)
     kind = type(given)
     if not isinstance(returned, kind):
-        return f"expected {kind.__name__}, not {type(returned).__name__}"
+        return f"expected {kind.__name__}, not {kind_of(returned)}"
     if isinstance(returned, ToolResult):
         return "" if isinstance(returned.content, str) else "content: expected a text"
     if isinstance(returned, AssistantMessage) and returned.calls:
@@ -152,7 +152,7 @@ def _message_problem(message: Any) -> str:
             return "content, role: expected texts"
         return "" if _are_texts(message.notes) else "notes: expected a tuple of texts"
     if not isinstance(message, AssistantMessage):
-        return f"expected messages, not {type(message).__name__}"
+        return f"expected messages, not {kind_of(message)}"
     if not isinstance(message.text, str):
         return "text: expected a text"
     thinking = message.thinking
@@ -168,7 +168,7 @@ def _are_texts(values: object) -> bool:
 def _split(given: Any, returned: Any) -> str:
     """A request's messages must stay messages, and calls keep their results."""
     if isinstance(returned, str) or not isinstance(returned, Iterable):
-        return f"expected messages, not {type(returned).__name__}"
+        return f"expected messages, not {kind_of(returned)}"
     left = {
         call.id: (call.name, call.arguments)
         for message in given

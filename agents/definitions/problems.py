@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
 
 __all__ = [
@@ -42,7 +42,7 @@ def id_problems(path: str, ids: object) -> Iterable[str]:
     seen: set[object] = set()
     for index, each in enumerate(ids):
         if not isinstance(each, str):
-            yield f"{path}[{index}]: expected a hook's id, not {type(each).__name__}"
+            yield f"{path}[{index}]: expected a hook's id, not {kind_of(each)}"
         elif each in seen:
             yield f"{path}[{index}]: {shown(each)} is listed twice"
         else:
@@ -98,7 +98,7 @@ def listed_problems(path: str, listed: object, kinds: Any, wanted: str) -> Itera
     for index, each in enumerate(listed):
         name = each if isinstance(each, str) else getattr(each, "name", None)
         if not isinstance(each, kinds) or not name:
-            yield f"{path}[{index}]: expected {wanted}, not {type(each).__name__}"
+            yield f"{path}[{index}]: expected {wanted}, not {kind_of(each)}"
         elif name in seen:
             yield f"{path}[{index}]: {shown(name)} is listed twice"
         else:

@@ -30,7 +30,7 @@ from hubbub.agents.model import Model
 from hubbub.agents.model_choice import ModelChoice, ModelSpec, choices_of, model_problems
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import shown, unmade
 
 __all__ = [
     "Immediate",
@@ -108,11 +108,14 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
             keep_tuples(self.immediate, "scoped_env")
             problems.extend(_immediate_problems(self.immediate))
         elif not isinstance(self.immediate, bool):
-            problems.append("immediate: expected True, False or Immediate(…)")
+            problems.append(
+                f"immediate: expected True, False or Immediate(…){unmade(self.immediate)}"
+            )
         if isinstance(self.resumable, Resumable):
             problems.extend(_resumable_problems(self.resumable))
         elif self.resumable is not False and self.resumable is not None:
-            problems.append("resumable: expected False or Resumable(receives_messages=…)")
+            remedy = unmade(self.resumable)
+            problems.append(f"resumable: expected False or Resumable(receives_messages=…){remedy}")
         problems.extend(text_problems("", self))
         if problems:
             raise DefinitionError(f"subagent tool {shown(self.name)}", problems)
@@ -232,7 +235,7 @@ def _tool_problems(tools: object) -> Iterable[str]:
     for index, tool in enumerate(tools):
         if not isinstance(tool, Tool | McpServer | str | SubagentToolConfig):
             what = getattr(tool, "__name__", type(tool).__name__)
-            hint = "decorate the function with @tool"
+            hint = unmade(tool)[2:] or "decorate the function with @tool"
             if hasattr(tool, "as_tool"):
                 what, hint = "an agent", "give agent.as_tool()"
             yield f"tools[{index}]: {what} is not a tool; {hint}"
@@ -250,7 +253,7 @@ def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
     if not isinstance(cache, bool) and not (isinstance(cache, str) and cache in CACHE_TIMES):
         yield f'cache: expected True, False, "5m" or "1h", not {shown(cache)}'
     if not isinstance(prompt.settings, ModelSettings | None):
-        yield "settings: expected ModelSettings(…)"
+        yield f"settings: expected ModelSettings(…){unmade(prompt.settings)}"
     yield from compaction_problems(prompt.compaction)
 
 

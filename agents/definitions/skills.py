@@ -23,6 +23,7 @@ from hubbub.agents.definitions.variables import (
     variable_problems,
 )
 from hubbub.agents.model import Model
+from hubbub.agents.model_choice import one_model_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import shown
 
@@ -79,8 +80,8 @@ class Skill(Struct, frozen=True, kw_only=True):
         if self.agents is not None:
             problems.extend(listed_problems("agents", self.agents, str, "the name of an agent"))
         problems.extend(_skill_calls(self))
-        if not isinstance(self.model, str | Model):
-            problems.append(f"model: {type(self.model).__name__} has no `call`; give a Model")
+        if not isinstance(self.model, str) or self.model:
+            problems.extend(one_model_problems("model", self.model))
         if type(self.max_iterations) is not int or self.max_iterations < 1:
             problems.append("max_iterations: at least 1")
         problems.extend(variable_problems("variables", self.variables))

@@ -38,7 +38,7 @@ from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.events.parts import GivenParts, read_parts, split_said
 from hubbub.hub.masking import class_name_of, words_of
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
 from hubbub.hub.texts import label_problem, readable, text_problem
 from hubbub.hub.values import Form, encoded_value
@@ -285,7 +285,7 @@ def _define(
 def name_problems(name: str) -> Iterable[str]:
     """What is wrong with a tool's name."""
     if not isinstance(name, str):
-        yield f"name: expected a text, not {type(name).__name__}"
+        yield f"name: expected a text, not {kind_of(name)}"
     elif not _NAME.fullmatch(name):
         yield f"name {shown(name)}: use 1 to 64 letters, digits, '_' and '-', or give name=…"
 

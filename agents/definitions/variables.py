@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
 
 __all__ = [
@@ -56,7 +56,7 @@ def variable_problems(path: str, variables: object) -> Iterable[str]:
     seen: set[str] = set()
     for index, each in enumerate(variables):
         if not isinstance(each, VariableDefinition):
-            yield f"{path}[{index}]: expected VariableDefinition, not {type(each).__name__}"
+            yield f"{path}[{index}]: expected VariableDefinition, not {kind_of(each)}"
             continue
         if not isinstance(each.name, str) or not _NAME.fullmatch(each.name):
             yield f"{path}[{index}].name: expected letters, digits and '_', not {shown(each.name)}"
@@ -79,7 +79,7 @@ def env_problems(path: str, env: object) -> Iterable[str]:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             yield f"{path}: {shown(name)} is no variable's name; use letters, digits and '_'"
         elif not isinstance(value, str):
-            yield f"{path}.{name}: expected a text, not {type(value).__name__}"
+            yield f"{path}.{name}: expected a text, not {kind_of(value)}"
         elif text_problem(value):  # Which says what is there, and that may be a secret.
             yield f"{path}.{name}: expected a text that UTF-8 can hold"
 

@@ -15,6 +15,8 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from hubbub.hub.near_misses import kind_of
+
 __all__ = [
     "FORMAT",
     "MAX_PACKAGE_CHARS",
@@ -271,7 +273,7 @@ class PackageReader:
         found: dict[str, Any] = {}
         for each in given if isinstance(given, Iterable) else ():
             if not isinstance(each, kinds):
-                self.say(path, f"expected {kinds[0].__name__}, not {type(each).__name__}")
+                self.say(path, f"expected {kinds[0].__name__}, not {kind_of(each)}")
             elif found.setdefault(each.name, each) is not each:
                 self.say(path, f"two that were given are named {each.name!r}")
         names = self._known.get(path, {})
@@ -300,7 +302,7 @@ class PackageReader:
     def _open(self, data: bytes | str) -> dict[str, Any]:
         """The fields of the file; nothing if it is not one to be read."""
         if not isinstance(data, bytes | str):
-            self.problems.append(f"expected bytes or a text, not {type(data).__name__}")
+            self.problems.append(f"expected bytes or a text, not {kind_of(data)}")
             return {}
         if len(data) > MAX_PACKAGE_CHARS:
             most = f"at most {MAX_PACKAGE_CHARS:,} are read"

@@ -35,6 +35,7 @@ from hubbub.agents.resolution.skill_agents import (
 )
 from hubbub.hub.errors import DefinitionError, UnknownAgent
 from hubbub.hub.events import GivenTool
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.texts import check_label
 
 __all__ = ["Definitions"]
@@ -294,12 +295,12 @@ def _path_back(start: str, starts: Mapping[str, list[str]]) -> list[str]:
 def _by_name(path: str, items: Iterable[Any], kind: Any, problems: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not isinstance(items, Iterable):
-        problems.append(f"{path}: expected a list, not {type(items).__name__}")
+        problems.append(f"{path}: expected a list, not {kind_of(items)}")
         return found
     for index, item in enumerate(items):
         if not isinstance(item, kind):
             wanted = (kind[0] if isinstance(kind, tuple) else kind).__name__
-            problems.append(f"{path}[{index}]: expected {wanted}, not {type(item).__name__}")
+            problems.append(f"{path}[{index}]: expected {wanted}, not {kind_of(item)}")
         elif item.name in found:
             problems.append(f"{path}[{index}]: the name {item.name!r} is taken")
         else:

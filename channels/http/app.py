@@ -30,6 +30,7 @@ from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of
+from hubbub.hub.near_misses import kind_of
 
 __all__ = ["HttpApp"]
 
@@ -77,7 +78,7 @@ class HttpApp:
         limits: HttpLimits | None = None,
     ) -> None:
         if not isinstance(hub, Hub):
-            raise BadValue("HttpApp", f"expected a Hub (rt.hub), not {type(hub).__name__}")
+            raise BadValue("HttpApp", f"expected a Hub (rt.hub), not {kind_of(hub)}")
         limits = limits or HttpLimits()
         self.hub = hub
         self.access = Access(hub, limits, token, hosts, origins)

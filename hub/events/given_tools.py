@@ -9,6 +9,7 @@ import msgspec
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.sessions import GivenTool
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.texts import text_problem
 from hubbub.hub.values import NULL, encode_value
 
@@ -46,12 +47,14 @@ class ExternalTool(Protocol):
 def read_given_tools(tools: object) -> tuple[GivenTool, ...]:
     """The tools as an opening keeps them.  Raises ``BadValue`` for what is no external tool."""
     if isinstance(tools, str | bytes) or not isinstance(tools, Sequence):
-        raise BadValue("tools", f"expected a list of tools, not {type(tools).__name__}")
+        raise BadValue("tools", f"expected a list of tools, not {kind_of(tools)}")
     if len(tools) > MAX_GIVEN_TOOLS:
         raise BadValue("tools", f"more than {MAX_GIVEN_TOOLS}")
     found = []
     for index, tool in enumerate(tools):
         where = f"tools[{index}]"
+        if isinstance(tool, type):
+            raise BadValue(where, f"expected external_tool(…) or a GivenTool, not {kind_of(tool)}")
         if isinstance(tool, ExternalTool) and tool.is_external is True:
             tool = GivenTool(
                 name=tool.name, description=tool.description, timeout=tool.timeout,

@@ -17,7 +17,7 @@ from msgspec import structs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.parts import part_problem, read_parts
 from hubbub.hub.events.sessions import HistoryCall, HistoryMessage
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
 
 __all__ = ["MAX_HISTORY", "MAX_HISTORY_BYTES", "history_problem", "read_history"]
@@ -44,7 +44,7 @@ def read_history(history: object) -> tuple[HistoryMessage, ...]:
     if history is None:
         return ()
     if isinstance(history, str | bytes) or not isinstance(history, Sequence):
-        raise BadValue("history", f"expected a list of messages, not {type(history).__name__}")
+        raise BadValue("history", f"expected a list of messages, not {kind_of(history)}")
     if len(history) > MAX_HISTORY:
         raise BadValue("history", f"more than {MAX_HISTORY:,} messages")
     reader = _Reader()
@@ -188,7 +188,7 @@ def _check_keys(where: str, message: Mapping[Any, Any]) -> None:
 
 def _text(where: str, text: object) -> str:
     if not isinstance(text, str):
-        raise BadValue(where, f"expected a text, not {type(text).__name__}")
+        raise BadValue(where, f"expected a text, not {kind_of(text)}")
     return text
 
 

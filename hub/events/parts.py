@@ -28,7 +28,7 @@ from hubbub.hub.events.media_types import (
     type_of_content,
     type_of_name,
 )
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import label_problem
 
 __all__ = [
@@ -55,7 +55,7 @@ class ShownPart:
         where = type(self).__name__
         if not isinstance(data, bytes | bytearray | memoryview):
             remedy = "; use from_file or from_url" if isinstance(data, str | PathLike) else ""
-            raise BadValue(where, f"expected bytes, not {type(data).__name__}{remedy}")
+            raise BadValue(where, f"expected bytes, not {kind_of(data)}{remedy}")
         _check_name(where, name)
         content = bytes(data)
         found = self._found(content, where)
@@ -80,7 +80,7 @@ class ShownPart:
         too large, or holds something else than its name says, and ``OSError``.
         """
         if not isinstance(path, str | PathLike):
-            raise BadValue(cls.__name__, f"expected a path, not {type(path).__name__}")
+            raise BadValue(cls.__name__, f"expected a path, not {kind_of(path)}")
         place = Path(fspath(path))
         name = place.name.encode("utf-8", "replace").decode()[:MAX_PART_NAME]
         with place.open("rb") as file:
@@ -188,12 +188,12 @@ def read_parts(where: str, parts: object) -> tuple[ContentPart, ...]:
     if isinstance(parts, ShownPart | ContentPart):
         parts = (parts,)
     if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
-        raise BadValue(where, f"expected parts such as Image(data), not {type(parts).__name__}")
+        raise BadValue(where, f"expected parts such as Image(data), not {kind_of(parts)}")
     found: list[ContentPart] = []
     for each in parts:
         part = each.part if isinstance(each, ShownPart) else each
         if not isinstance(part, ContentPart):
-            raise BadValue(where, f"expected Image, Document or Audio, not {type(each).__name__}")
+            raise BadValue(where, f"expected Image, Document or Audio, not {kind_of(each)}")
         if part is each and (problem := part_problem(part)):
             raise BadValue(where, problem)
         found.append(part)
@@ -294,7 +294,7 @@ def _too_large(kind: PartKind, size: int) -> str:
 
 def _claimed(where: str, media_type: object) -> str:
     if not isinstance(media_type, str):
-        raise BadValue(where, f"media_type is a text, not {type(media_type).__name__}")
+        raise BadValue(where, f"media_type is a text, not {kind_of(media_type)}")
     plain = plain_type(media_type)
     if plain and plain not in ALL_TYPES:
         known = ", ".join(sorted(ALL_TYPES))

@@ -16,6 +16,7 @@ from hubbub.agents.turn.crash_limit import MAX_CRASHES
 from hubbub.hub.errors import BadValue
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import opening_message
+from hubbub.hub.near_misses import kind_of
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
@@ -78,7 +79,7 @@ def definition_of(
     fit.
     """
     if not isinstance(agent, str | AgentDefinition):
-        what = type(agent).__name__
+        what = kind_of(agent)
         raise BadValue("agent", f"expected an agent's name or AgentDefinition, not {what}")
     name = agent if isinstance(agent, str) else agent.name
     definition = services.definitions.agent(name)

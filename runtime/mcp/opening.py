@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import Implementation, JSONRPCNotification, ToolListChangedNotification
 
 from hubbub.agents.mcp_server import McpServer
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import Secret
@@ -57,7 +58,7 @@ def target_problem(target: Any) -> str:
     """Why an object can be no server; empty where it can."""
     if isinstance(target, str | tuple | Server | MCPServer) or hasattr(target, "__aenter__"):
         return ""
-    return f"expected a server object of the SDK, not {type(target).__name__}"
+    return f"expected a server object of the SDK, not {kind_of(target)}"
 
 
 @asynccontextmanager

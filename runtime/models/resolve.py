@@ -17,11 +17,11 @@ For any other ``@URL``, set the base URL variable too, or register a model objec
 import re
 from collections.abc import Iterable, Mapping
 
-from hubbub.agents.model import Model
+from hubbub.agents.model import Model, is_model
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import BadValue, UnknownModel
 from hubbub.hub.masking import class_name_of, words_of
-from hubbub.hub.near_misses import nearest
+from hubbub.hub.near_misses import kind_of, nearest
 from hubbub.runtime.models.http.provider import Provider
 from hubbub.runtime.models.providers import PROVIDERS
 
@@ -60,10 +60,10 @@ def check_model(
     spec: object, models: Mapping[str, Model], providers: Mapping[str, Provider] = PROVIDERS
 ) -> None:
     """Raise ``UnknownModel`` for what is no model and cannot name one, whatever the environment."""
-    if isinstance(spec, Model) or (isinstance(spec, str) and spec in models):
+    if is_model(spec) or (isinstance(spec, str) and spec in models):
         return
     if not isinstance(spec, str):
-        raise UnknownModel(type(spec).__name__, "not a model; " + _remedy(models, providers))
+        raise UnknownModel(kind_of(spec), "not a model; " + _remedy(models, providers))
     provider, colon, rest = spec.partition(":")
     if not colon or provider not in providers:
         remedy = _remedy(models, providers) + _meant(_shown(spec), models, providers)

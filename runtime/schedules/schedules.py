@@ -16,7 +16,7 @@ Rules
   fired: when they come again after a set-back, they do not (see ``ticks``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from msgspec.structs import force_setattr
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import CallerError, DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown, unmade
 from hubbub.hub.texts import label_problem, text_problem
 from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Ticks
 
@@ -85,7 +85,7 @@ class Heartbeat(Struct, frozen=True):
     interval: float = 1800
 
     def __post_init__(self) -> None:
-        if isinstance(self.tasks, Iterable) and not isinstance(self.tasks, str):
+        if isinstance(self.tasks, Iterable) and not isinstance(self.tasks, str | Mapping):
             force_setattr(self, "tasks", tuple(map(_task, self.tasks)))
 
     @property
@@ -140,8 +140,7 @@ def checked(
     uids: set[str] = set()
     for index, each in enumerate(found):
         if not isinstance(each, Cron | Heartbeat):
-            what = type(each).__name__
-            problems.append(f"schedules[{index}]: expected Cron or Heartbeat, not {what}")
+            problems.append(f"schedules[{index}]: expected Cron or Heartbeat, not {kind_of(each)}")
             continue
         path = f"schedules[{index}]"
         wrong = [*_uid_problems(each, uids), *_time_problems(each)]
@@ -198,7 +197,7 @@ def _prompt_problems(
         problems = [] if _is_text(schedule.prompt) else ["prompt: expected a text"]
     yield from problems
     if not isinstance(schedule.agent, str | AgentDefinition):
-        yield "agent: expected an agent's name or AgentDefinition"
+        yield f"agent: expected an agent's name or AgentDefinition{unmade(schedule.agent)}"
         return
     try:
         check_prompt(agent_of(schedule), "" if problems else schedule.prompt)

@@ -26,6 +26,7 @@ from hubbub.hub.events import (
     SessionOpen,
     SessionPrompt,
 )
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.values import encode_value
@@ -177,12 +178,12 @@ class Bench:
 def checked(what: str, values: Any, *kinds: type) -> tuple[Any, ...]:
     """The values, each of one of the kinds; raises ``BadValue``."""
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-        raise BadValue(what, f"expected a sequence, not {type(values).__name__}")
+        raise BadValue(what, f"expected a sequence, not {kind_of(values)}")
     values = tuple(values)
     for each in values:
         if not isinstance(each, kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
-            raise BadValue(what, f"expected {names} in it, not {type(each).__name__}")
+            raise BadValue(what, f"expected {names} in it, not {kind_of(each)}")
     return tuple(values)
 
 

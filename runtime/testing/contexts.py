@@ -9,6 +9,7 @@ import anyio
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import BadValue
 from hubbub.hub.message import Message, Sayable
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.values import encode_value
 from hubbub.runtime.kernel.catalog import code_of
@@ -95,7 +96,7 @@ async def run_code(agent: AgentDefinition, input: object, ctx: RunContext) -> An
     ``BadValue`` for an agent of a model, and for an input or output that a run would refuse.
     """
     if not isinstance(agent, AgentDefinition):
-        raise BadValue("agent", f"expected an agent, not {type(agent).__name__}")
+        raise BadValue("agent", f"expected an agent, not {kind_of(agent)}")
     if agent.execute is None:
         raise BadValue("agent", f"{agent.name!r} is an agent of a model, which has no function")
     if not isinstance(ctx, RunContext):

@@ -8,7 +8,7 @@ itself, and a new definition must have a row in ``MAKERS``.
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import anyio
 import pytest
@@ -19,11 +19,13 @@ from hubbub import (
     Agent,
     AgentDefinition,
     Cron,
+    FunctionModel,
     Heartbeat,
     HeartbeatTask,
     Hook,
     Immediate,
     McpServer,
+    Model,
     ModelChoice,
     ModelSettings,
     PromptDefinition,
@@ -65,7 +67,7 @@ def nested(depth: int) -> list[Any]:
     return found
 
 
-ALL_VALUES = (*VALUES, Unshowable(), [Unshowable()], nested(5_000))
+ALL_VALUES = (*VALUES, Unshowable(), [Unshowable()], nested(5_000), ScriptedModel, [ScriptedModel])
 
 
 async def act(word: str) -> str:
@@ -198,6 +200,42 @@ async def test_a_definition_is_of_its_types_or_refused_before_anything_runs(
                 continue
             if problem := await problem_of(runtime, caplog):
                 wrong.append(f"{what}: {problem}")
+    assert not wrong, "\n".join(wrong)
+
+
+def classes_in(annotation: Any) -> set[type]:
+    """The classes of ours, and of models, that a field's declaration names."""
+    found = {annotation} if inspect.isclass(annotation) else set()
+    if annotation is Model:
+        found = {ScriptedModel, FunctionModel}
+    for part in get_args(annotation):
+        found |= classes_in(part)
+    return {each for each in found if each.__module__.startswith("hubbub.")}
+
+
+def declared(name: str) -> Mapping[str, Any]:
+    made = SIGNATURES.get(name, MAKERS[name][0])
+    kinds = get_type_hints(made.__init__ if name in ("Runtime", "Secret") else made)
+    return {**kinds, **get_type_hints(AgentOptions)} if name == "Agent" else kinds
+
+
+@pytest.mark.parametrize("name", sorted({*MAKERS} - {"a code agent"}))
+def test_a_class_given_for_an_instance_is_refused_with_the_remedy(name: str) -> None:
+    make, given, runtime_of = MAKERS[name]
+    wrong: list[str] = []
+    kinds = declared(name)
+    for parameter in parameters(name):
+        for kind in sorted(classes_in(kinds[parameter]), key=lambda kind: kind.__name__):
+            said = []
+            for value in (kind, [kind], {"x": kind}):
+                try:
+                    runtime_of(make(**{**given, parameter: value}))
+                except HubbubError as error:
+                    said.append(str(error))
+                else:
+                    wrong.append(f"{name}({parameter}={value!r}): accepted")
+            if f"give an instance: {kind.__name__}(…)" not in " ".join(said):
+                wrong.append(f"{name}({parameter}={kind.__name__}): {said}")
     assert not wrong, "\n".join(wrong)
 
 
