@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown, unmade
 from hubbub.hub.texts import text_problem
 from hubbub.hub.values import Secret
@@ -49,7 +50,7 @@ class ListedTools(Struct, frozen=True, eq=False):
     tools: tuple[Any, ...] = ()
 
 
-class McpServer(Struct, frozen=True, kw_only=True):
+class McpServer(SafeRepr, frozen=True, kw_only=True):
     """A server whose tools a prompt may use; made by ``mcp``, which says what each field means.
 
     It may stand in ``tools`` of a prompt, an agent or a runtime, where prompts name it.  All

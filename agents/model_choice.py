@@ -10,11 +10,10 @@ A list of one is the same as the model.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
-
 from hubbub.agents.model import Model, is_model
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking.safe_repr import SafeRepr, without_credentials
 from hubbub.hub.near_misses import kind_of, shown, unmade
 from hubbub.hub.texts import text_problem
 
@@ -31,7 +30,7 @@ __all__ = [
 MAX_CHOICES: Final = 16
 
 
-class ModelChoice(Struct, frozen=True):
+class ModelChoice(SafeRepr, frozen=True):
     """One of several models that a prompt is read by.
 
     ``settings`` and ``provider_options``, where given, are in the place of the prompt's: what one
@@ -89,9 +88,10 @@ def changed_models(model: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def named(model: str | Model) -> str:
-    """A model as it is named; a model object by its own name or its class."""
+    """A model as it is named, without a password that its address holds; a model object by its
+    own name or its class."""
     if isinstance(model, str):
-        return model
+        return without_credentials(model)
     name = getattr(model, "name", None)
     return name if isinstance(name, str) else type(model).__name__
 

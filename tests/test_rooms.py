@@ -20,7 +20,8 @@ GROUND: Final = frozenset(
     for name in (
         "errors/__init__", "errors/copied", "exports", "home_loop", "logs",
         "masking/__init__", "masking/exceptions", "masking/masker", "masking/readings",
-        "near_misses", "ports", "receipt", "task_host", "texts", "values", "virtual",
+        "masking/safe_repr", "near_misses", "ports", "receipt", "task_host", "texts",
+        "values", "virtual",
     )
 )  # fmt: skip
 """Small nouns of the hub that know nothing of events."""

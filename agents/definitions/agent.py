@@ -29,6 +29,7 @@ from hubbub.agents.definitions.prompt import (
 )
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import kind_of, shown, unmade
 
 __all__ = [
@@ -98,7 +99,7 @@ BINDINGS: Final = ("session_stop", "session_fail", "session_status")
 # ── agents ───────────────────────────────────────────────────────────────────────────────────
 
 
-class AgentDefinition(Struct, frozen=True, kw_only=True):
+class AgentDefinition(SafeRepr, frozen=True, kw_only=True):
     """An agent, by name.
 
     * ``execute(input, ctx)``: a code agent.  With ``emits_start_complete`` it emits

@@ -30,6 +30,7 @@ from hubbub.agents.model import Model
 from hubbub.agents.model_choice import ModelChoice, ModelSpec, choices_of, model_problems
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown, unmade
 
 __all__ = [
@@ -134,7 +135,7 @@ class SubagentToolConfig(Struct, frozen=True, kw_only=True):
 # ── prompts ──────────────────────────────────────────────────────────────────────────────────
 
 
-class PromptDefinition(Struct, frozen=True, kw_only=True):
+class PromptDefinition(SafeRepr, frozen=True, kw_only=True):
     """A system prompt with the model that reads it and the tools it may use.
 
     * ``model``: ``"provider:name"``, the name of one of ``Runtime(models=…)``, or a ``Model``; or a

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from hubbub.agents.definitions.built_in import BUILT_IN, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.problems import keep_tuples, listed_problems, text_problems
 from hubbub.agents.definitions.tools import Tool
@@ -25,6 +23,7 @@ from hubbub.agents.definitions.variables import (
 from hubbub.agents.model import Model
 from hubbub.agents.model_choice import one_model_problems
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown
 
 __all__ = ["SKILL_PREFIX", "Skill", "passthrough_problems"]
@@ -35,7 +34,7 @@ SKILL_PREFIX: Final = "skill:"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class Skill(Struct, frozen=True, kw_only=True):
+class Skill(SafeRepr, frozen=True, kw_only=True):
     """Instructions that an agent hands the conversation to, until they are carried out.
 
     * ``description``: what the model that may call it reads.  ``instructions``: the system

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import kind_of
 
 __all__ = [
@@ -62,7 +63,7 @@ T = TypeVar("T")
 # ── the parts ────────────────────────────────────────────────────────────────────────────────
 
 
-class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Part(SafeRepr, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of the file has the fields of what it describes, except for names in place of code."""
 
 

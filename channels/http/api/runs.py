@@ -14,6 +14,7 @@ from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route
 from hubbub.channels.http.wire.runtime_answers import ask_runtime, found_by_runtime
 from hubbub.hub.events import GivenTool
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.message import Message
 from hubbub.hub.values import Secret
 
@@ -39,7 +40,7 @@ class StateQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     record: Annotated[int, Meta(ge=0, le=10**15)] | None = None
 
 
-class OpenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OpenBody(SafeRepr, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run is opened with.
 
     Without ``agent`` it is the runtime's default agent.  ``session_key``, ``run_id`` or
