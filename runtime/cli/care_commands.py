@@ -46,7 +46,7 @@ def backup_command(write: Write, notice: Write) -> Callable[..., int]:
         clock = Ports().clock
         began = clock.now()
         made = backup_store(store, destination, tell=notice)
-        seconds = (clock.now() - began) / 1_000_000
+        seconds = max(0, clock.now() - began) / 1_000_000  # The clock can be set back.
         if json:
             write(document({**msgspec.structs.asdict(made), "seconds": seconds}))
         else:

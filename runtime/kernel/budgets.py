@@ -55,6 +55,14 @@ class TreeBudgets:
             budget, live=budget.live + 1, spawned=budget.spawned + 1
         )
 
+    def started_elsewhere(self, root_run_id: str, is_read: bool) -> None:
+        """A descendant is started that its parent did not start; ``is_read``: that is in memory.
+
+        Else the tree, where it is not counted yet, is counted when the first of it is read.
+        """
+        if is_read or self.has_children(root_run_id):
+            self.started(root_run_id)
+
     def ended(self, run_id: str, root_run_id: str) -> tuple[str, ...]:
         """A run of the tree is over; with the last one its budget is forgotten.
 

@@ -40,6 +40,10 @@ from hubbub.runtime.kernel.timers import Timer
 
 __all__ = ["LastingPrompts"]
 
+SET_BACK: Final = 60_000_000
+"""A message that was accepted while a prompt was open, but is older than it by more than this (µs),
+was said after the clock had been set back: recording it takes less."""
+
 UNATTENDED: Final = "nobody attends this run, so nobody can answer"
 """The reason where ``Runtime(unattended="deny")`` answers."""
 
@@ -48,8 +52,8 @@ class LastingPrompts:
     """Kept in memory by prompt and by tree, in the store by its notes."""
 
     __slots__ = (
-        "_damaged", "_denies_unattended", "_families", "_kept", "_services", "_timers", "_unread",
-        "by_root",
+        "_damaged", "_denies_unattended", "_families", "_heard", "_kept", "_services", "_timers",
+        "_unread", "by_root",
     )  # fmt: skip
 
     def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
@@ -62,6 +66,8 @@ class LastingPrompts:
         self._timers: dict[str, Timer] = {}
         self._kept: dict[str, LastingPrompt] = {}
         self.by_root: dict[str, dict[str, LastingPrompt]] = {}
+        self._heard: dict[str, dict[str, int]] = {}
+        """The first item of each inbox that came after a prompt, but has an earlier time."""
         self._damaged: set[str] = set()
         """The keys of notes that cannot be read."""
         self._unread: set[str] = set()
@@ -158,7 +164,10 @@ class LastingPrompts:
         hub = self._services.hub
         hub.prompts.hold(kept.prompt_id, kept.run_id, kept.kind, partial(self._check, kept))
         if kept.expires_at:
-            seconds = max(0.0, (kept.expires_at - hub.ports.clock.now()) / 1_000_000)
+            left = kept.expires_at - hub.ports.clock.now()
+            if kept.since:  # Else the time that is left grows when the clock is set back.
+                left = min(left, kept.expires_at - kept.since)
+            seconds = max(0.0, left / 1_000_000)
             expire = partial(self._expire, kept)
             self._timers[kept.prompt_id] = self._services.timers.after(seconds, expire)
         if self._denies_unattended:
@@ -188,6 +197,7 @@ class LastingPrompts:
 
     def _forget(self, prompt_id: str) -> None:
         self._services.hub.prompts.end(prompt_id, "closed")
+        self._heard.pop(prompt_id, None)
         if (kept := self._kept.pop(prompt_id, None)) is not None:
             self._leave_tree(kept)
         timer = self._timers.pop(prompt_id, None)
@@ -214,6 +224,12 @@ class LastingPrompts:
         return ""
 
     # ── what a person's words answer ─────────────────────────────────────────────────────────
+
+    def heard(self, item: InLane) -> None:
+        """An item was accepted for a run of a tree in which something is asked."""
+        for kept in self.by_root[item.root_run_id].values():
+            if kept.since - item.at > SET_BACK:
+                self._heard.setdefault(kept.prompt_id, {}).setdefault(item.run_id, item.seq)
 
     def awaits_answer(self, lane: OwnLane, said: InLane) -> bool:
         """Whether what a person says is an answer to a run that ``lane``'s run waits for."""
@@ -244,8 +260,15 @@ class LastingPrompts:
         return [
             kept
             for kept in self.by_root.get(lane.root_run_id, {}).values()
-            if kept.run_id != lane.run_id and kept.since <= said.at and unanswered(kept.prompt_id)
+            if kept.run_id != lane.run_id
+            and (kept.since <= said.at or self._was_open(kept, said))
+            and unanswered(kept.prompt_id)
         ]
+
+    def _was_open(self, kept: LastingPrompt, said: InLane) -> bool:
+        """Whether a message with an earlier time came after the prompt nevertheless."""
+        first = self._heard.get(kept.prompt_id, {}).get(said.run_id)
+        return first is not None and said.seq >= first
 
     def _reply(self, kept: LastingPrompt, said: SessionMessage) -> SessionReply:
         reply = SessionReply(prompt_id=kept.prompt_id, content=said.content, source=said.source)

@@ -106,8 +106,8 @@ class Loader:
 
     async def unfinished(self) -> Sequence[str]:
         """The runs that an earlier runtime has left for this one to resume."""
-        now, journal = self._hub.ports.clock.now(), self._hub.journal
-        found = await self._boot.unfinished(journal, now)
+        journal = self._hub.journal
+        found = await self._boot.unfinished(journal)
         await self._trials.found(journal, tuple(found))
         return found
 

@@ -30,6 +30,9 @@ NOTE: Final = "runs:left"
 """The note's key.  Its text: own events by run id, as JSON."""
 
 
+_ALL: Final = 1 << 62
+
+
 class RestorePolicy(Enum):
     """What becomes, when a runtime opens, of what an earlier one had accepted and not finished.
 
@@ -48,19 +51,17 @@ class RestorePolicy(Enum):
 class Boot:
     """The state of the runs as a runtime found it; its entries are used up as runs are read."""
 
-    __slots__ = ("_at", "_emptied", "_is_context_only", "_left", "_noted")
+    __slots__ = ("_emptied", "_is_context_only", "_left", "_noted")
 
     def __init__(self, policy: RestorePolicy) -> None:
         self._is_context_only = policy is RestorePolicy.CONTEXT_ONLY
         self._left: dict[str, int] = {}
         self._noted: dict[str, int] = {}
-        self._emptied: dict[str, int | None] = {}
-        """Runs to be restored without what waits, and the first item that came since."""
-        self._at = 0
+        self._emptied: dict[str, int] = {}
+        """Runs to be restored without what waits, and the number of the last such item."""
 
-    async def unfinished(self, journal: Journal, now: int) -> Sequence[str]:
+    async def unfinished(self, journal: Journal) -> Sequence[str]:
         """The runs to resume, those above others before them."""
-        self._at = now
         text = (await journal.notes(NOTE)).get(NOTE)
         if text:
             try:
@@ -73,13 +74,16 @@ class Boot:
             return ready
         for run_id in ready:
             for above in (*await _waiting_above(journal, run_id), run_id):
-                self._emptied[above] = None
+                self._emptied[above] = _ALL
+        for run_id in tuple(self._emptied):
+            last = await _last_waiting(journal, run_id)
+            self._emptied[run_id] = min(self._emptied[run_id], last)
         return tuple(self._emptied)
 
     def woken(self, item: InLane) -> None:
         """An item came since: it is handled as ever."""
-        if item.run_id in self._emptied and self._emptied[item.run_id] is None:
-            self._emptied[item.run_id] = item.seq
+        if item.run_id in self._emptied:
+            self._emptied[item.run_id] = min(self._emptied[item.run_id], item.seq - 1)
 
     def cause(self, run_id: str, seq: int) -> str:
         """Why a run that was at work is read again, when its own lane ends at ``seq``."""
@@ -91,14 +95,8 @@ class Boot:
         """The messages among what waits that are not to be handled."""
         if run_id not in self._emptied:
             return ()
-        since = self._emptied[run_id]
-        return tuple(
-            item
-            for item in waiting
-            if isinstance(item, SessionMessage)
-            and item.at <= self._at
-            and (since is None or item.seq < since)
-        )
+        last = self._emptied[run_id]
+        return tuple([x for x in waiting if isinstance(x, SessionMessage) and x.seq <= last])
 
     def used(self, run_id: str) -> None:
         """The run is in memory, or over: what was found of it holds no more."""
@@ -113,6 +111,15 @@ class Boot:
             notes = {**notes, NOTE: msgspec.json.encode(left).decode()}
         if notes:
             journal.submit(Commit(notes=notes))
+
+
+async def _last_waiting(journal: Journal, run_id: str) -> int:
+    """The number of the last item that waits for a run; what comes later has a greater one."""
+    try:
+        loaded = await journal.load(run_id)
+    except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
+        return 0
+    return loaded.waiting[-1].seq if loaded is not None and loaded.waiting else 0
 
 
 async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:

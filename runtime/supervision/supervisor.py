@@ -108,8 +108,10 @@ class Supervisor:
         self.masker = FailureMasks(services, live).masker
         self.waits_for = families.waits_for
         lending = Lending(live, families, self.quarantine, self._bring)
+        shared = compose(self, lending)
+        self._prompts = shared.prompts
         self._loader = Loader(
-            compose(self, lending), live, self.trials, self.quarantine, restore,
+            shared, live, self.trials, self.quarantine, restore,
             callers=self.callers, left_id=self.left_id, lend_again=lending.lend_again,
         )  # fmt: skip
 
@@ -182,6 +184,8 @@ class Supervisor:
     def wake(self, item: InLane) -> None:
         """An item entered an inbox."""
         run_id = item.run_id
+        if item.root_run_id in self._prompts.by_root:
+            self._prompts.heard(item)
         run = self._by_id.get(run_id)
         if run is not None:
             try:
@@ -195,7 +199,8 @@ class Supervisor:
                     root_run_id=item.root_run_id,
                 )  # fmt: skip
             if item.parent_run_id is not None and item.descriptor_json is not NULL:
-                self._started_outside(item, item.parent_run_id)
+                is_read = item.parent_run_id in self._by_id
+                self._services.budgets.started_elsewhere(item.root_run_id, is_read)
             if not self._phase.is_leaving:
                 if item.timeout is not None:
                     self._deadlines.watch(run_id, item.at + int(item.timeout * 1_000_000))
@@ -207,13 +212,6 @@ class Supervisor:
                 self.trials.release(run_id)  # It ends, and does nothing before that.
             self.quarantine.release(run_id)
             self.enqueue(run_id, item)
-
-    def _started_outside(self, opening: e.SessionOpen, parent_run_id: str) -> None:
-        """A child that its parent did not start counts in its tree."""
-        budgets = self._services.budgets
-        # Else the tree is counted when the first of it is read.
-        if budgets.has_children(opening.root_run_id) or parent_run_id in self._by_id:
-            budgets.started(opening.root_run_id)
 
     def enqueue(self, run_id: str, item: InLane | None) -> None:
         """Have a run activated: at once, or, where many come together, in a task, so that those who

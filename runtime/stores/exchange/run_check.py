@@ -192,12 +192,13 @@ def _time_problems(row: RunRow) -> Iterator[str]:
     if not isinstance(created, int) or not 0 <= created < _LATEST:
         yield f"created_at is {created!r}, not a valid time"
         return
+    # Either may be before it was created: the clock can have been set back between the two.
     recent = row.recent  # 0 where no user is meant, as with a schedule's agent.
-    if not isinstance(recent, int) or (recent and not created <= recent < _LATEST):
-        yield f"recent is {recent!r}, before it was created, or not a valid time"
+    if not isinstance(recent, int) or not 0 <= recent < _LATEST:
+        yield f"recent is {recent!r}, not a valid time"
     wake = row.wake_at
-    if wake is not None and not (isinstance(wake, int) and created <= wake < _LATEST):
-        yield f"wake_at is {wake!r}, before it was created, or not a valid time"
+    if wake is not None and not (isinstance(wake, int) and 0 <= wake < _LATEST):
+        yield f"wake_at is {wake!r}, not a valid time"
 
 
 def _counter_problems(row: RunRow, lane: Lane) -> Iterator[str]:

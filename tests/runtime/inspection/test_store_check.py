@@ -114,7 +114,14 @@ DAMAGE = {
     "in_seq": ("UPDATE run SET in_seq = 'two' WHERE agent = 'parent'", "in_seq is 'two'"),
     "chain": ("UPDATE run SET chain = 7 WHERE agent = 'parent'", "its checksum differs"),
     "born": ("UPDATE run SET born = 7 WHERE agent = 'parent'", "born is 7"),
-    "recent": ("UPDATE run SET recent = 1 WHERE agent = 'parent'", "recent is 1, before"),
+    "recent": ("UPDATE run SET recent = -1 WHERE agent = 'parent'", "recent is -1, not a valid"),
+    "recent that is a text": (
+        "UPDATE run SET recent = 'now' WHERE agent = 'parent'", "recent is 'now', not a valid time",
+    ),
+    "wake_at": ("UPDATE run SET wake_at = -1 WHERE agent = 'parent'", "wake_at is -1, not a valid"),
+    "wake_at after all times": (
+        "UPDATE run SET wake_at = 1 << 62 WHERE agent = 'parent'", "not a valid time",
+    ),
     "messages": ("UPDATE run SET messages = 9 WHERE agent = 'parent'", "messages is 9"),
     "waiting": ("UPDATE run SET waiting = 9 WHERE agent = 'parent'", "waiting is 9"),
     "ready": ("UPDATE run SET ready = 0 WHERE agent = 'parent'", "ready is 0"),

@@ -511,7 +511,7 @@ async def test_context_only_goes_on_with_the_runs_above_only_where_they_wait(
     store: Any = Forgetful(journal)
     store.gone = (run.run_id,) if above == "missing" else ()
     boot = Boot(RestorePolicy.CONTEXT_ONLY)
-    found = tuple(await boot.unfinished(store, ports.clock.now()))
+    found = tuple(await boot.unfinished(store))
     assert found == ((run.run_id, below) if above == "waiting" else (below,))
     assert boot.cause(below, 0) == CONTEXT_ONLY
     assert (boot.cause(run.run_id, 0) == CONTEXT_ONLY) == (above == "waiting")

@@ -137,7 +137,9 @@ async def recorded(hub: Hub, question: ClientQuestion, teller: Teller) -> None:
     if not teller.is_over:
         teller.settle()
         turn = teller.turn
-        is_quiet = last is not None and hub.ports.clock.now() - last.at >= QUIET * 1_000_000
+        # A time that is still to come was written before the clock was set back.
+        since = abs(hub.ports.clock.now() - last.at) if last is not None else 0
+        is_quiet = last is not None and since >= QUIET * 1_000_000
         if turn.is_resting and is_quiet:
             teller.rested()
 

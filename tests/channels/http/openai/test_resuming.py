@@ -8,9 +8,9 @@ import pytest
 from support.agents import model_agent
 from support.openai_face import WEATHER, StreamedRequest, frames_of, merged, talker, with_client
 
-from hubbub import FunctionModel, Runtime
+from hubbub import FunctionModel, Runtime, agent
 from hubbub.channels.http import HttpApp
-from hubbub.hub.virtual import virtual_ports
+from hubbub.hub.virtual import EPOCH, LoopClock, virtual_ports
 from hubbub.runtime.models.scripted import Fault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-05")]
@@ -134,3 +134,19 @@ def shape(frames):
             if "response" in frame:
                 frame["response"][name] = 0
     return found
+
+
+async def test_a_code_agent_that_waits_has_answered_though_the_clock_was_set_back(ports):
+    @agent("listens")
+    async def listens(input, ctx):
+        ctx.say(f"heard {input}")
+        async for message in ctx.messages():
+            ctx.say(f"heard {message.content}")
+
+    async with with_client(ports, listens) as (_, app, _):
+        frames = await streamed(
+            app, "/v1/responses", {"model": "listens", "input": "x", "stream": True}
+        )
+        ports.clock = LoopClock(EPOCH - 3_600_000_000)
+        found = (await read(app, f"/v1/responses/{frames[0]['response']['id']}")).json()
+        assert found["status"] == "completed"
