@@ -57,6 +57,7 @@ class OpenPrompt(Struct, frozen=True, gc=False):
     """Whether a call waits for it in no task."""
     ordinal: int = 0
     """Which question of its asker's it is, where the answer is kept on record."""
+    identity: str = ""
 
     @property
     def arguments(self) -> Any:
@@ -80,6 +81,8 @@ class Answered(Struct, frozen=True, gc=False):
     """The answer; None where there is none."""
     reason: str = ""
     """Why it ended without one."""
+    ordinal: int = 0
+    identity: str = ""
 
 
 class WithPrompts(Protocol):
@@ -100,7 +103,7 @@ def with_prompt(prompts: Prompts, event: e.SessionPrompt) -> Prompts:
     opened = OpenPrompt(
         event.prompt_id, event.call_id, event.kind, event.question, event.options, event.to,
         event.tool, event.arguments_json, event.schema_json, event.at, expires_at, event.pauses,
-        event.ordinal,
+        event.ordinal, event.identity,
     )  # fmt: skip
     return (*prompts, opened)
 
@@ -122,11 +125,15 @@ def with_answer(
     prompt = find_prompt(prompts, event.prompt_id)
     if prompt is None or not prompt.ordinal:
         return answers
+    content, reason = None, ""
     if isinstance(event, e.SessionPromptEnd):
-        return (*answers, Answered(event.prompt_id, reason=event.reason))
-    if event.decision == "deny":
-        return (*answers, Answered(event.prompt_id, reason=end_of(event)))
-    return (*answers, Answered(event.prompt_id, event.content))
+        reason = event.reason
+    elif event.decision == "deny":
+        reason = end_of(event)
+    else:
+        content = event.content
+    ended = Answered(event.prompt_id, content, reason, prompt.ordinal, prompt.identity)
+    return (*answers, ended)
 
 
 def find_answer(answers: tuple[Answered, ...], prompt_id: str) -> Answered | None:

@@ -310,10 +310,11 @@ class ChildChanged(CallerError):
         self.number = number
         self.recorded = recorded
         self.asked = asked
+        other = f"{asked!r}" if asked != recorded else "it with another name or input"
         super().__init__(
             f"run {run_id}: its child number {number} is on record as a run of {recorded!r}, but "
-            f"now the code starts {asked!r}; what is executed again must start the same children "
-            "in the same order, so start a new run for the new code"
+            f"now the code starts {other}; put what it decides by, and what differs each time, "
+            "into steps, or give key=; start a new run for the new code"
         )
 
 

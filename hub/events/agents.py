@@ -192,6 +192,10 @@ class AgentChild(Event, tag="agent:child", home="own"):
     result: str = ""
     """Where code has started it, what becomes of its result: it is read by the ``handle``, told as
     a ``message``, or nobody's (``ignore``); ``call``: the end of the call ``call_id`` decides."""
+    identity: str = ""
+    """What code that is executed again finds it by: its key, or a digest of what was asked for."""
+    in_order: bool = False
+    """Whether the code's calls until then were made by one task, whose order is always the same."""
 
 
 class AgentImmediate(Event, tag="agent:immediate", home="own"):

@@ -321,6 +321,8 @@ class SessionPrompt(Event, tag="session:prompt", home="own"):
     """The JSON schema that the answer must fit, where it must."""
     ordinal: int = 0
     """Which question of its call or code this is, from 1, where the answer is kept on record."""
+    identity: str = ""
+    """What code that is executed again finds it by: its key, or a digest of what is asked."""
 
     @property
     def arguments(self) -> Any:

@@ -28,6 +28,8 @@ class Spawn(Protocol):
         number: int = 0,
         result: str = "handle",
         call_id: str = "",
+        identity: str = "",
+        in_order: bool = False,
     ) -> Run: ...
 
 

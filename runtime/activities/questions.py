@@ -4,26 +4,28 @@
     asked again, after a crash        the recorded answer; or the same prompt, if it is still open
     ended without an answer           ``PromptClosed``, or ``PromptTimeout``, each time
 
-A question is known by who asks and by how many that has asked before.
+A question is known by who asks and by its place among what that asks (``CallOrder``).
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import anyio
 
 from hubbub.agents.definitions.answers import AnswerReader
 from hubbub.agents.definitions.arguments import BadArguments
-from hubbub.agents.state.prompts import Answered, Prompts, find_answer, find_prompt
+from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
+from hubbub.agents.state.prompts import Answered, OpenPrompt, Prompts, find_answer, find_prompt
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.events import SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_text
 from hubbub.hub.values import NULL, Json, check_options, check_seconds
 
-__all__ = ["AskingCall", "AskingRun", "Question", "ask", "ask_once", "extended"]
+__all__ = ["Asker", "AskingCall", "AskingRun", "Question", "ask_once", "extended"]
 
 EXPIRED: Final = "expired"
 
@@ -59,10 +61,15 @@ class AskingCall(Protocol):
 class Question:
     """What is asked, checked."""
 
-    __slots__ = ("options", "reader", "text", "timeout")
+    __slots__ = ("identity", "options", "reader", "text", "timeout")
 
     def __init__(
-        self, text: str, options: Sequence[str], schema: Any, timeout: float | None
+        self,
+        text: str,
+        options: Sequence[str],
+        schema: Any,
+        timeout: float | None,
+        key: str | None = None,
     ) -> None:
         check_text("question", text)
         self.text = text
@@ -72,6 +79,7 @@ class Question:
         check_seconds("timeout", timeout)
         self.timeout = timeout
         self.reader = None if schema is None else AnswerReader(schema)
+        self.identity = identity_of("question", text, self.options) if key is None else keyed(key)
 
     @property
     def schema(self) -> Json:
@@ -92,18 +100,62 @@ class Question:
             raise BadValue("answer", "; ".join(problem.problems)) from None
 
 
-async def ask(run: AskingRun, hub: RunHub, prompt_id: str, ordinal: int, asked: Question) -> Any:
-    """Ask a person in a run's name, or find the answer on record.
+class Asker:
+    """Whoever asks on record: a tool's call, a code agent, or a step of it.
 
-    Raises ``PromptTimeout``, and ``PromptClosed`` where the question has ended without an answer.
+    ``prompt_ids`` is how the ids of all its prompts begin; the number of each follows.
     """
-    found = find_answer(run.thread.answers, prompt_id)
-    if found is None:
-        reply = await _wait(run, hub, prompt_id, ordinal, asked)
-        return asked.read(reply.content)
-    if found.content is not None:
-        return asked.read(found.content)
-    raise _closed(prompt_id, found.reason, asked)
+
+    __slots__ = ("_hub", "_order", "_prompt_ids", "_run")
+
+    def __init__(self, run: AskingRun, hub: RunHub, prompt_ids: str) -> None:
+        self._run = run
+        self._hub = hub
+        self._prompt_ids = prompt_ids
+        recorded: Iterator[Answered | OpenPrompt] = chain(run.thread.answers, run.thread.prompts)
+        self._order = CallOrder(
+            RecordedCall(each.ordinal, each.identity)
+            for each in recorded
+            if each.ordinal and each.prompt_id == f"{prompt_ids}{each.ordinal}"
+        )
+
+    async def ask(self, asked: Question) -> Any:
+        """Ask a person in the run's name, or find the answer on record.
+
+        Raises ``PromptTimeout``, and ``PromptClosed`` where the question has ended without an
+        answer.
+        """
+        place = self._order.place(asked.identity)
+        prompt_id = f"{self._prompt_ids}{place.number}"
+        found = find_answer(self._run.thread.answers, prompt_id)
+        if found is None:
+            reply = await self._wait(SessionPrompt(
+                prompt_id=prompt_id, question=asked.text, options=asked.options,
+                timeout=asked.timeout, schema_json=asked.schema, ordinal=place.number,
+                identity=asked.identity, at=self._hub.hub.ports.clock.now(),
+            ), asked)  # fmt: skip
+            return asked.read(reply.content)
+        if found.content is not None:
+            return asked.read(found.content)
+        raise _closed(prompt_id, found.reason, asked)
+
+    async def _wait(self, event: SessionPrompt, asked: Question) -> SessionReply:
+        run, hub, prompt_id = self._run, self._hub, event.prompt_id
+        prompts = hub.hub.prompts
+        # Before it is shown: it may be answered by who is shown it, at once.
+        prompt = prompts.hold(prompt_id, hub.run_id)
+        prompt.check = asked.check
+        if find_prompt(run.thread.prompts, prompt_id) is None:
+            hub.open_prompt(event)
+            if find_prompt(run.thread.prompts, prompt_id) is None:
+                prompts.end(prompt_id, "closed")  # Unless it has its answer: nobody asks any more.
+        try:
+            with hub.hub.dispatcher.waiting():
+                return await prompts.wait(prompt)
+        except PromptClosed as error:
+            raise _closed(prompt_id, error.reason, asked) from None
+        finally:
+            hub.end_prompt(SessionPromptEnd(prompt_id=prompt_id, reason="closed"))
 
 
 async def ask_once(hub: Any, asked: Question) -> Any:
@@ -129,32 +181,6 @@ def extended(limit: anyio.CancelScope | None) -> Iterator[None]:
         yield
     finally:
         limit.deadline = anyio.current_time() + left
-
-
-async def _wait(
-    run: AskingRun, hub: RunHub, prompt_id: str, ordinal: int, asked: Question
-) -> SessionReply:
-    prompts = hub.hub.prompts
-    # Before it is shown: it may be answered by who is shown it, at once.
-    prompt = prompts.hold(prompt_id, hub.run_id)
-    prompt.check = asked.check
-    if find_prompt(run.thread.prompts, prompt_id) is None:
-        hub.open_prompt(
-            SessionPrompt(
-                prompt_id=prompt_id, question=asked.text, options=asked.options,
-                timeout=asked.timeout, schema_json=asked.schema, ordinal=ordinal,
-                at=hub.hub.ports.clock.now(),
-            )
-        )  # fmt: skip
-        if find_prompt(run.thread.prompts, prompt_id) is None:
-            prompts.end(prompt_id, "closed")  # Unless it has its answer: nobody asks any more.
-    try:
-        with hub.hub.dispatcher.waiting():
-            return await prompts.wait(prompt)
-    except PromptClosed as error:
-        raise _closed(prompt_id, error.reason, asked) from None
-    finally:
-        hub.end_prompt(SessionPromptEnd(prompt_id=prompt_id, reason="closed"))
 
 
 def _closed(prompt_id: str, reason: str, asked: Question) -> PromptClosed | PromptTimeout:

@@ -84,7 +84,7 @@ class CodeRun:
         self.lane = lane
         self.thread = thread
         shared.prompts.found(lane, thread.prompts)
-        self._steps = DurableSteps(self, recorded)
+        self._steps = DurableSteps(self, recorded, resumes=definition.on_restart == "resume")
         self._inbox = RunInbox(self, self._steps.refuse_inside_step)
         self._seen = 0
         self._step = 0
@@ -195,6 +195,7 @@ class CodeRun:
 
     async def _run(self) -> None:
         CURRENT_RUN.set(self.lane.run_id)
+        self._steps.begin()
         context = RunContext(self, self._steps, self._inbox)
         try:
             opened = self.thread.opened

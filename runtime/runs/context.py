@@ -161,19 +161,20 @@ class RunContext:
 
     @overload
     async def ask(
-        self, question: str, *, options: Sequence[str] = (), timeout: float | None = None
-    ) -> str: ...
+        self, question: str, *, options: Sequence[str] = (), timeout: float | None = None,
+        key: str | None = None,
+    ) -> str: ...  # fmt: skip
 
     @overload
     async def ask(
         self, question: str, *, schema: type[T], options: Sequence[str] = (),
-        timeout: float | None = None,
+        timeout: float | None = None, key: str | None = None,
     ) -> T: ...  # fmt: skip
 
     @overload
     async def ask(
         self, question: str, *, schema: Any, options: Sequence[str] = (),
-        timeout: float | None = None,
+        timeout: float | None = None, key: str | None = None,
     ) -> Any: ...  # fmt: skip
 
     async def ask(
@@ -183,6 +184,7 @@ class RunContext:
         options: Sequence[str] = (),
         schema: Any = None,
         timeout: float | None = None,
+        key: str | None = None,
     ) -> Any:
         """Ask the user and wait for the first reply.
 
@@ -190,17 +192,20 @@ class RunContext:
         what the answer must be: one that does not fit is rejected with the reason, and the prompt
         stays open; what is returned is of that type, else the text of the reply.
 
-        The answer is on record.  Executed again after a crash, the run's n-th call returns what
-        its n-th question was answered; one that nobody has answered yet waits on with the same
-        prompt id.  So the code must ask the same questions in the same order each time.  A step
-        (``ctx.step("allowed", ctx.ask, "Deploy?")``) is not needed for that any more, and does no
-        harm.
+        The answer is on record.  Executed again after a crash, the run finds it by the question and
+        its ``options``, or by ``key``, where that is given; the same question asked several times
+        is told apart by the order.  One that nobody has answered yet waits on with the same prompt
+        id, and one that is not on record is asked.  So tasks that run at once may ask in any order,
+        and two of them that ask the very same may swap answers: give ``key``, a text that no other
+        question of the run has, also where the question's words differ each time (a time in them).
+        A step (``ctx.step("allowed", ctx.ask, "Deploy?")``) is not needed for that any more, and
+        does no harm.
 
         A conversation's user who says something while the code runs below it answers the question
         with that.  Raises ``PromptTimeout``, and ``PromptClosed`` where the prompt is denied or
-        ends otherwise.
+        ends otherwise; ``BadValue`` for a ``key`` that was given before.
         """
-        asked = Question(question, options, schema, timeout)
+        asked = Question(question, options, schema, timeout, key)
         return await self._steps.ask(asked, self.hub)
 
     def spawn(
@@ -210,21 +215,30 @@ class RunContext:
         *,
         name: str | None = None,
         result: str | None = None,
+        key: str | None = None,
     ) -> "Run":
         """Start a child under this run's root and return its handle.
 
         The result comes by the handle; with ``result="message"`` it comes among ``messages()``,
         too, once, silent and in the words that a model reads; with ``"ignore"`` it is dropped.
 
-        Executed again after a crash,
-        the run's n-th call returns a handle on its n-th child, running or over, instead of
-        starting another; one that was not on record yet is started.  So the code must start the
-        same children in the same order each time: what it decides by belongs into steps.
+        Executed again after a crash, the run gets a handle on the child that it had started with
+        the same agent, name and input, running or over, instead of starting another; equal ones
+        are told apart by the order, and one that is not on record is started.  So tasks that run at
+        once may start their children in any order, and two of them that start the very same may
+        swap children.  With ``key``, a text that no other child of the run has, the child is
+        found by that alone, and its input may differ each time.
 
-        Raises ``UnknownAgent``, ``BadValue``, ``LimitExceeded`` when the tree's budget is used
-        up, ``ChildChanged`` when the child on record is another agent's, and ``InsideStep``.
+        What the code decides by, and an input that differs each time (a time in it), belong into
+        steps, or need a ``key``.  While one task alone makes all calls, another child in the
+        place of the one on record is refused: ``ChildChanged``.  Where tasks run at once, it is
+        started besides.
+
+        Raises ``UnknownAgent``, ``BadValue``, also for a ``key`` that was given before,
+        ``LimitExceeded`` when the tree's budget is used up, ``ChildChanged``, also when the child
+        on record is another agent's, and ``InsideStep``.
         """
-        return self._steps.spawn(agent, input, name, result_of_spawn(result, "handle"))
+        return self._steps.spawn(agent, input, name, result_of_spawn(result, "handle"), key)
 
     @overload
     async def step(
@@ -255,7 +269,9 @@ class RunContext:
 
         Returns once the result is on record.  Executed again after a crash, the run gets the
         recorded result and ``fn`` is not called.  Steps are distinguished by name and, where a name
-        comes again, by how often it came before; those of different names may run concurrently.
+        comes again, by how often it came before.  So steps of tasks that run at once need names of
+        their own: ``f"fetch {city}"``.  Where the run is executed again after a crash, one is
+        refused while another of its name is under way.
 
             at = await ctx.step("started", time.time)
             draw = await ctx.step("draw", random.randrange, 6)
@@ -275,8 +291,9 @@ class RunContext:
           other steps raise ``InsideStep`` there.  ``ctx.session`` has: a conversation is kept by
           nothing else.
 
-        Raises ``BadValue`` for a result that cannot be encoded or is no ``type``, and for a bad
-        name or ``fn``; ``RunEnded`` once the run is over, its result then being lost.
+        Raises ``BadValue`` for a result that cannot be encoded or is no ``type``, for a bad name or
+        ``fn``, and for a name under way; ``RunEnded`` once the run is over, its result then being
+        lost.
         """
         if not callable(fn):
             if inspect.iscoroutine(fn):

@@ -16,33 +16,57 @@ import anyio
 from hubbub.agents.code.durable_steps import Recorded, step_value
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.area import key_problem
+from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
 from hubbub.hub.errors import BadValue, ChildChanged, Closed, InsideStep, RunEnded
-from hubbub.hub.events import AgentRecord, SessionMessage
+from hubbub.hub.events import AgentChild, AgentRecord, SessionMessage
+from hubbub.hub.message import opening_message
 from hubbub.hub.run_hub import RunHub
+from hubbub.hub.texts import check_labels
 from hubbub.hub.values import Json, encode_value
-from hubbub.runtime.activities.questions import Question, ask
+from hubbub.runtime.activities.questions import Asker, Question
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
+from hubbub.runtime.runs.sole_task import SoleTask
 
 __all__ = ["DurableSteps"]
 
 _AT_WORK: Final[ContextVar[tuple[str, str, int]]] = ContextVar("hubbub_step", default=("", "", 0))
 """The run, and the name and number of the step that this code is part of."""
 
+_UNDER_WAY: Final = (
+    "another step of this name is under way, and which of them comes first may differ when the "
+    'code is executed again; give steps that run at once names of their own: f"fetch {city}"'
+)
+
 
 class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
-    __slots__ = ("_asked", "_consumed", "_run", "_spawned", "_steps", "recorded")
+    __slots__ = (
+        "_askers", "_at_work", "_children", "_consumed", "_resumes", "_run", "_steps", "_task",
+        "recorded",
+    )  # fmt: skip
 
-    def __init__(self, run: CodeScope, recorded: Recorded) -> None:
+    def __init__(self, run: CodeScope, recorded: Recorded, *, resumes: bool) -> None:
         self._run = run
+        self._resumes = resumes
+        """Whether the function is executed again after a crash."""
         self.recorded = recorded
+        self._task = SoleTask()
         self._steps: dict[str, int] = {}
-        self._spawned = 0
-        self._asked: dict[str, int] = {}
+        self._at_work: set[str] = set()
+        """The names of steps under way."""
+        self._children = CallOrder(
+            RecordedCall(number, child.identity, child.in_order)
+            for number, child in recorded.children.items()
+        )
+        self._askers: dict[str, Asker] = {}
         self._consumed = frozenset(message.seq for message in recorded.messages)
+
+    def begin(self) -> None:
+        """The function is called, by this task."""
+        self._task.begin()
 
     def was_consumed(self, message: SessionMessage) -> bool:
         """Whether the message is on record as consumed by an earlier execution."""
@@ -58,21 +82,38 @@ class DurableSteps:
         if run_id == self._run.lane.run_id:
             raise InsideStep(call, step)
 
-    def spawn(self, agent: str | AgentDefinition, input: Any, name: str | None, result: str) -> Run:
+    def spawn(
+        self,
+        agent: str | AgentDefinition,
+        input: Any,
+        name: str | None,
+        result: str,
+        key: str | None,
+    ) -> Run:
         """Start the code's next child, or find it on record."""
         run = self._run
         self.check_here("ctx.spawn")
         self.refuse_inside_step("ctx.spawn")
-        self._spawned += 1
-        child = self.recorded.children.get(self._spawned)
-        if child is None:
-            return run.shared.others.spawn(
-                run.lane.run_id, agent, input, name=name, number=self._spawned, result=result
-            )
-        self._check_live()
         asked = agent.name if isinstance(agent, AgentDefinition) else agent
-        if asked != child.child_agent:
-            raise ChildChanged(run.lane.run_id, self._spawned, child.child_agent, asked)
+        identity = _child_identity(asked, name, input) if key is None else keyed(key)
+        in_order = self._task.is_alone()
+        place = self._children.place(identity, in_order=in_order)
+        if place.is_new:
+            found = run.shared.others.spawn(
+                run.lane.run_id, agent, input, name=name, number=place.number, result=result,
+                identity=identity, in_order=in_order,
+            )  # fmt: skip
+        else:
+            found = self._found(self.recorded.children[place.number], asked, place.is_other)
+        # What is awaited elsewhere comes to the code in any order.
+        found.on_read = self._task.is_alone
+        return found
+
+    def _found(self, child: AgentChild, asked: str, is_other: bool) -> Run:
+        self._check_live()
+        run = self._run
+        if is_other or asked != child.child_agent:
+            raise ChildChanged(run.lane.run_id, child.index, child.child_agent, asked)
         return Run(run.shared.outcomes, child.child_run_id, child.child_agent, is_root=False)
 
     async def step(self, name: str, function: Callable[[], Any], type_: Any) -> Any:
@@ -82,13 +123,20 @@ class DurableSteps:
         self.refuse_inside_step(f"ctx.step({name!r})")
         if problem := key_problem(name):
             raise BadValue("name of a step", problem)
+        self._task.is_alone()
+        if name in self._at_work and self._resumes:
+            raise BadValue(f"step {name!r}", _UNDER_WAY)
         number = self._steps[name] = self._steps.get(name, 0) + 1
         value = self.recorded.steps.get((name, number))
         if value is not None:
             return step_value(name, value, type_)
-        value = await self._perform(name, number, function)
-        result = step_value(name, value, type_)  # Before it is on record, where it would stay.
-        await self._record(AgentRecord(name=name, index=number, value_json=value))
+        self._at_work.add(name)
+        try:
+            value = await self._perform(name, number, function)
+            result = step_value(name, value, type_)  # Before it is on record, where it would stay.
+            await self._record(AgentRecord(name=name, index=number, value_json=value))
+        finally:
+            self._at_work.discard(name)
         return result
 
     async def ask(self, question: Question, hub: RunHub) -> Any:
@@ -100,9 +148,12 @@ class DurableSteps:
         self._check_live()
         run_id, step, number = _AT_WORK.get()
         place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""
-        ordinal = self._asked[place] = self._asked.get(place, 0) + 1
-        prompt_id = f"{self._run.lane.run_id}.ask_{place}{ordinal}"
-        return await ask(self._run, hub, prompt_id, ordinal, question)
+        self._task.is_alone()
+        asker = self._askers.get(place)
+        if asker is None:
+            prompt_ids = f"{self._run.lane.run_id}.ask_{place}"
+            asker = self._askers[place] = Asker(self._run, hub, prompt_ids)
+        return await asker.ask(question)
 
     async def _perform(self, name: str, number: int, function: Callable[[], Any]) -> Json:
         token = _AT_WORK.set((self._run.lane.run_id, name, number))
@@ -126,3 +177,10 @@ class DurableSteps:
             raise Closed("the runtime", "the run goes on when a runtime is opened on its store")
         if not run.is_live:
             raise RunEnded(run.lane.run_id, "ended")
+
+
+def _child_identity(agent: str, name: str | None, input: Any) -> str:
+    check_labels(name=name)
+    _, message = opening_message(input)  # Raises what starting it would.
+    # What is no agent's name is said of it later.
+    return identity_of("input", ascii(agent), name, input if message is None else message)

@@ -33,10 +33,13 @@ class Spawner:
         number: int = 0,
         result: str = "handle",
         call_id: str = "",
+        identity: str = "",
+        in_order: bool = False,
     ) -> Run:
         """Start a child of a live run.
 
-        ``number`` counts the children that a code agent's own code starts, from 1.
+        ``number`` counts the children that a code agent's own code starts, from 1; it finds them
+        again by ``identity`` and ``in_order`` (``CallOrder``).
         ``result``: what becomes of its result; ``call``: the end of the call ``call_id`` decides.
         """
         check_labels(parent_run_id=parent_run_id, name=name, call_id=call_id)
@@ -72,7 +75,8 @@ class Spawner:
         event = e.AgentChild(
             child_run_id=child_id, child_agent=definition.name, name=name or definition.name,
             created_at=services.hub.ports.clock.now(), index=number, reports=opening.reports,
-            result=result, call_id=call_id, side=parent.side_at_work,
+            result=result, call_id=call_id, side=parent.side_at_work, identity=identity,
+            in_order=in_order,
         )  # fmt: skip
         parent.append_child(event, delivery)
         return Run(self._outcomes, child_id, definition.name, is_root=False)
