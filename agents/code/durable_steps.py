@@ -4,9 +4,9 @@
 
 Rules
 -----
-* A step is found again by its name and by how many of that name came before it in the execution;
-  a child by how many children the code had started before it.  So concurrent steps of different
-  names may finish in any order, while spawns must be made in the same order each time.
+* A step is found again by its name and by how many of that name came before it in the execution.
+  So concurrent steps of different names may come in any order, and of one name none may.
+* A child is found by what was asked of it (agents/state/call_order.py), in whatever order.
 * A message is on record once it is consumed, and once only, however often it is redelivered.
 * A model's calls that no result is on record of get one now: nobody else will give it.
 """

@@ -327,6 +327,45 @@ async def test_what_comes_to_one_task_from_several_is_no_change(tmp_path: Path) 
     assert len(children(events)) == 2
 
 
+# ── steps ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _twice_at_once(ctx: RunContext) -> list[str]:
+    found: list[str] = []
+
+    async def work(city: str) -> str:
+        await anyio.sleep(1)
+        return f"fetched {city}"
+
+    async def one(city: str) -> None:
+        found.append(await ctx.step("fetch", work, city))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, "Rome")
+        group.start_soon(one, "Oslo")
+    return sorted(found)
+
+
+@pytest.mark.spec("P-15")
+async def test_two_steps_of_one_name_at_once_are_refused_where_a_crash_could_swap_them(
+    tmp_path: Path,
+) -> None:
+    async def body(ctx: RunContext) -> None:
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await _twice_at_once(ctx)
+        (error,) = caught.value.exceptions
+        assert isinstance(error, BadValue)
+        assert "names of their own" in str(error)
+        # What was cut off or refused is not under way any more.
+        assert await ctx.step("fetch", lambda: "again") == "again"
+
+    lives = Lives("memory", tmp_path, code(body))
+    outcome = await lives.live()
+    assert outcome.success, outcome.reason
+    lives = Lives("memory", tmp_path, code(_twice_at_once, on_restart="fail"))
+    assert (await lives.live()).output == ["fetched Oslo", "fetched Rome"]
+
+
 # ── the order of calls ───────────────────────────────────────────────────────────────────────
 
 
