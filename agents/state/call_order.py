@@ -27,7 +27,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import encode_hook, encode_value
 
-__all__ = ["CallOrder", "Place", "RecordedCall", "identity_of", "keyed"]
+__all__ = ["CallOrder", "CallPlace", "RecordedCall", "identity_of", "keyed"]
 
 _KEY: Final = "key:"
 _DIGITS: Final = 16
@@ -61,7 +61,7 @@ class RecordedCall(Struct, frozen=True, gc=False):
     in_order: bool = False
 
 
-class Place(Struct, frozen=True, gc=False):
+class CallPlace(Struct, frozen=True, gc=False):
     """Which call it is."""
 
     number: int
@@ -87,7 +87,7 @@ class CallOrder:
         self._count = 0
         self._keys: set[str] = set()
 
-    def place(self, identity: str, *, in_order: bool = False) -> Place:
+    def place(self, identity: str, *, in_order: bool = False) -> CallPlace:
         """Which call comes next; raises ``BadValue`` for a key that a call has had already.
 
         ``in_order``: all calls so far, this one included, were made by one task.
@@ -105,12 +105,12 @@ class CallOrder:
         if same := self._by_identity.get(identity):
             return self._found(same.popleft())
         if here is not None and here.in_order and in_order and not is_keyed:
-            return Place(here.number, is_new=False, is_other=True)
+            return CallPlace(here.number, is_new=False, is_other=True)
         number = self._count if self._count not in self._taken else self._last + 1
         self._taken.add(number)
         self._last = max(self._last, number)
-        return Place(number)
+        return CallPlace(number)
 
-    def _found(self, number: int) -> Place:
+    def _found(self, number: int) -> CallPlace:
         del self._left[number]
-        return Place(number, is_new=False)
+        return CallPlace(number, is_new=False)

@@ -25,7 +25,7 @@ from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_text
 from hubbub.hub.values import NULL, Json, check_options, check_seconds
 
-__all__ = ["Asker", "AskingCall", "AskingRun", "Question", "ask_once", "extended"]
+__all__ = ["AskingCall", "AskingRun", "Question", "RecordedQuestions", "ask_once", "extended"]
 
 EXPIRED: Final = "expired"
 
@@ -100,8 +100,8 @@ class Question:
             raise BadValue("answer", "; ".join(problem.problems)) from None
 
 
-class Asker:
-    """Whoever asks on record: a tool's call, a code agent, or a step of it.
+class RecordedQuestions:
+    """What a tool's call asks on record, or a code agent, or a step of one.
 
     ``prompt_ids`` is how the ids of all its prompts begin; the number of each follows.
     """

@@ -28,7 +28,7 @@ from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import FileArea, KeyArea
 from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.activities.questions import Asker, AskingCall, Question, ask_once
+from hubbub.runtime.activities.questions import AskingCall, Question, RecordedQuestions, ask_once
 from hubbub.runtime.activities.recorder import ForeignRecorder, Recorder
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.services import Services
@@ -47,7 +47,7 @@ class ThreadState:
     """
 
     __slots__ = (
-        "_asker", "_asking", "_by", "_env", "_lane", "_others", "_record", "_services", "_side",
+        "_asking", "_by", "_env", "_lane", "_others", "_questions", "_record", "_services", "_side",
         "_thread", "call_id", "hub",
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ class ThreadState:
     ) -> None:
         self._asking = asking
         """The call whose questions are on record; ``None`` in hooks and elsewhere."""
-        self._asker: Asker | None = None
+        self._questions: RecordedQuestions | None = None
         self._by = by or self
         """The run that looks."""
         self._services = services
@@ -158,11 +158,11 @@ class ThreadState:
         asking = self._asking
         if asking is None or not self.call_id:
             return await ask_once(self.hub, asked)
-        if self._asker is None:
+        if self._questions is None:
             prompt_ids = f"{self.run_id}.ask_{self.call_id.replace('.', '_')}_"
-            self._asker = Asker(asking.run, self.hub, prompt_ids)
+            self._questions = RecordedQuestions(asking.run, self.hub, prompt_ids)
         with asking.standing_still():
-            return await self._asker.ask(asked)
+            return await self._questions.ask(asked)
 
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 

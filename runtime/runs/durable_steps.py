@@ -23,7 +23,7 @@ from hubbub.hub.message import opening_message
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import Json, encode_value
-from hubbub.runtime.activities.questions import Asker, Question
+from hubbub.runtime.activities.questions import Question, RecordedQuestions
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
@@ -44,7 +44,7 @@ class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
     __slots__ = (
-        "_askers", "_at_work", "_children", "_consumed", "_resumes", "_run", "_steps", "_task",
+        "_at_work", "_children", "_consumed", "_questions", "_resumes", "_run", "_steps", "_task",
         "recorded",
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ class DurableSteps:
             RecordedCall(number, child.identity, child.in_order)
             for number, child in recorded.children.items()
         )
-        self._askers: dict[str, Asker] = {}
+        self._questions: dict[str, RecordedQuestions] = {}
         self._consumed = frozenset(message.seq for message in recorded.messages)
 
     def begin(self) -> None:
@@ -149,11 +149,11 @@ class DurableSteps:
         run_id, step, number = _AT_WORK.get()
         place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""
         self._task.is_alone()
-        asker = self._askers.get(place)
-        if asker is None:
+        questions = self._questions.get(place)
+        if questions is None:
             prompt_ids = f"{self._run.lane.run_id}.ask_{place}"
-            asker = self._askers[place] = Asker(self._run, hub, prompt_ids)
-        return await asker.ask(question)
+            questions = self._questions[place] = RecordedQuestions(self._run, hub, prompt_ids)
+        return await questions.ask(question)
 
     async def _perform(self, name: str, number: int, function: Callable[[], Any]) -> Json:
         token = _AT_WORK.set((self._run.lane.run_id, name, number))
