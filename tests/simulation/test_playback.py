@@ -4,6 +4,7 @@ import json
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from hubbub.__main__ import main as command
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentRetry, AgentStep
+from hubbub.hub.events import AgentRetry, AgentStep, SessionEnd
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.loading.agents import CannotLoad, load_agents
@@ -442,6 +443,42 @@ def test_what_was_under_way_at_the_end_of_a_recording_is_no_difference(project: 
     for pause in (0.0, 0.5, 0.9, 1.3, 2.2):
         recording = project.record(talk(pause=pause) if pause < 0 else _cut(cut, pause))
         project.play(recording).check()
+
+
+def test_what_waited_in_an_inbox_at_the_end_of_a_recording_is_no_difference(
+    project: Project,
+) -> None:
+    """A runtime that is left wakes nobody, but lets those at work come to an end."""
+    recording = project.record(talk([["stayer", 0]], [["roamer", 0]], [["message", 1]], pause=0.7))
+    waiting = [run.agent for run in read_recording(recording).runs.values() if run.has_mail]
+    assert "stayer" in waiting
+    project.play(recording).check()
+    replay_recording(recording).check()
+
+
+def test_a_message_that_was_still_on_its_way_is_heard_no_sooner_than_it_was(
+    project: Project,
+) -> None:
+    """It is in the inbox before the result of a tool, and was not seen with it."""
+    project.write(("    CALLED.append(order)", "    while CALLED: CALLED.pop()()"))
+
+    async def story(rt: Runtime) -> None:
+        user = copy_context()  # Not the tool's: what that says comes from its run.
+        program = '[["refund", 7]]'
+        sys.modules[project.module].CALLED.append(
+            lambda: user.run(rt.hub.open, "main", program, session_key="web_1")
+        )
+        await rt.hub.open("main", program, session_key="web_1")
+        await anyio.sleep(20)
+
+    test = project.export(story)
+    ends = [
+        x.event
+        for x in read_recording(test.with_suffix(".jsonl")).owned()
+        if isinstance(x.event, SessionEnd)
+    ]
+    assert len(ends) == 2
+    run_test(test)
 
 
 def _cut(story: Story, seconds: float) -> Story:

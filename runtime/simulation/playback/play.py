@@ -269,7 +269,7 @@ def _cues(recording: Recording, agents: _Agents) -> list[Placed]:
                     cues.append(placed)
             elif isinstance(event, _SAID) and _is_said(placed, run, recording, agents):
                 cues.append(placed)
-    return sorted(cues, key=lambda cue: cue.place)
+    return sorted(map(recording.as_heard, cues), key=lambda cue: cue.place)
 
 
 def _is_said(placed: Placed, run: RecordedRun, recording: Recording, agents: _Agents) -> bool:

@@ -39,7 +39,7 @@ class BadRecording(OperatorError):
 
 
 class Placed(Struct, frozen=True):
-    """An event, and the number of events before it in the recording."""
+    """An event, and its place in the recording: an even number, so that there is room between."""
 
     place: int
     event: Event
@@ -55,6 +55,14 @@ class RecordedRun(Struct, kw_only=True):
     """Its agent at the end: a run may be handed over."""
     own: list[Placed] = field(default_factory=list)
     inbox: list[Placed] = field(default_factory=list)
+    taken: dict[int, Placed] = field(default_factory=dict)
+    """What took the items of the inbox, by their numbers: this run, or a frame that they were lent
+    to."""
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether something waits in its inbox at the end."""
+        return any(placed.event.seq not in self.taken for placed in self.inbox)
 
     @property
     def is_code(self) -> bool:
@@ -72,14 +80,8 @@ class RecordedRun(Struct, kw_only=True):
     def lane(self) -> RunLane:
         """Its own lane."""
         own = [placed.event for placed in self.own]
-        taken = {
-            item.seq
-            for event in own
-            if isinstance(event, e.SessionTaken | e.SessionDropped)
-            for item in event.items
-        }
-        has_mail = any(placed.event.seq not in taken for placed in self.inbox)
-        return RunLane(self.run_id, self.parent_run_id, self.opening.open_agent, own, has_mail)
+        agent = self.opening.open_agent
+        return RunLane(self.run_id, self.parent_run_id, agent, own, self.has_mail)
 
 
 class Recording(Struct, kw_only=True):
@@ -110,6 +112,24 @@ class Recording(Struct, kw_only=True):
         """What each run wrote, in the order in which they began."""
         return [run.lane for run in self.runs.values()]
 
+    def as_heard(self, said: Placed) -> Placed:
+        """An item at the place where it reached its run.
+
+        It may stand before what the run did in the same moment without knowing of it: it was still
+        on its way through the store.  What was there in time was taken in that moment, or the run
+        had to finish something first, which is later.  Code takes it when it is done with it.
+        """
+        run, at = self.runs[said.event.run_id], said.event.at
+        taken = run.taken.get(said.event.seq)
+        if taken is not None:
+            if taken.event.at == at:
+                return said
+            run = self.runs[taken.event.run_id]
+        if run.is_code:
+            return said
+        meanwhile = [x.place for x in run.own if x.place > said.place and x.event.at == at]
+        return Placed(meanwhile[-1] + 1, said.event) if meanwhile else said
+
     def transcript(self) -> list[str]:
         """The conversation of each run, one line per message."""
         lanes = self.lanes()
@@ -131,6 +151,7 @@ def read_recording(path: Path) -> Recording:
     """Read what ``hubbub export`` has written; raises ``BadRecording`` for anything else."""
     runs: dict[str, RecordedRun] = {}
     contents: dict[str, bytes] = {}
+    taken: list[tuple[e.InLane, Placed]] = []
     root, count, is_whole = "", 0, False
     try:
         lines = path.read_bytes().splitlines()
@@ -149,11 +170,13 @@ def read_recording(path: Path) -> Recording:
                     runs[run.run_id] = RecordedRun(
                         run_id=run.run_id, parent_run_id=parent, agent=run.agent
                     )
-                case EventLine() as placed:
-                    event = decode_event(bytes(placed.event))
+                case EventLine() as found:
+                    event = decode_event(bytes(found.event))
                     lanes = runs[event.run_id]
                     lane = lanes.own if event.lane == "own" else lanes.inbox
-                    lane.append(Placed(count, event))
+                    lane.append(placed := Placed(2 * count, event))
+                    if isinstance(event, e.SessionTaken | e.SessionDropped):
+                        taken += ((item, placed) for item in event.items)
                 case ContentLine() as content:
                     contents[content.digest] = b64decode(content.content)
                 case EndLine() as end:
@@ -164,4 +187,7 @@ def read_recording(path: Path) -> Recording:
         raise BadRecording(f"{path} line {count + 1}", str(error)) from error
     if not is_whole or root not in runs or not runs[root].inbox:
         raise BadRecording(str(path), "the export is incomplete")
+    for item, placed in taken:
+        if item.run_id in runs:
+            runs[item.run_id].taken[item.seq] = placed
     return Recording(name=path.name, root=root, runs=runs, contents=contents)

@@ -36,8 +36,8 @@ from hubbub.runtime.simulation.playback.recording import Placed, RecordedRun, Re
 
 __all__ = ["RecordedModel", "Replies", "recorded_tool"]
 
-MOMENT: Final = 0.000_000_01
-"""Between two events of a recording, in seconds: what comes of one is over before the next."""
+MOMENT: Final = 0.000_000_005
+"""Between two places of a recording, in seconds: what comes of one is over before the next."""
 
 STATE: Final = "__hubbub_state"
 """The argument that brings a recorded tool its run; no parameter of a tool's own."""
@@ -345,6 +345,7 @@ def _waits_for_more(run: RecordedRun) -> bool:
     return (
         any(_cuts_off(placed) for placed in run.own)
         or not run.own
+        or run.has_mail
         or not isinstance(run.own[-1].event, e.SessionEnd | e.AgentPark | e.AgentComplete)
     )
 
