@@ -27,9 +27,11 @@ from support.selection import (  # noqa: F401
     pytest_testnodedown,
     pytest_xdist_auto_num_workers,
 )
+from support.temporary_files import keep_files_in_memory
 from support.virtual_time import VirtualTimeLoop
 
 keep_bytecode()
+keep_files_in_memory()
 load_profile()
 
 
