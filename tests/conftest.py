@@ -20,6 +20,7 @@ sys.path.append(str(Path(__file__).parent))
 from support.bytecode import keep_bytecode
 from support.profiles import load_profile
 from support.selection import (  # noqa: F401
+    pytest_collection_finish,
     pytest_deselected,
     pytest_runtest_makereport,
     pytest_sessionfinish,

@@ -1,5 +1,6 @@
 """Which tests run when none are named, in how many processes, and what is said of the others."""
 
+import gc
 import os
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 __all__ = [
+    "pytest_collection_finish",
     "pytest_deselected",
     "pytest_runtest_makereport",
     "pytest_sessionfinish",
@@ -62,3 +64,9 @@ def pytest_terminal_summary(
     if count:
         tests = "1 long test was" if count == 1 else f"{count} long tests were"
         terminalreporter.write_line(f'{tests} left out: -m long runs these, -m "" all (as CI does)')
+
+
+def pytest_collection_finish() -> None:
+    """What has been collected stays to the end: no search for garbage goes through it again."""
+    gc.collect()
+    gc.freeze()
