@@ -117,17 +117,19 @@ class StoreCheck:
 
     def _rows(self, store: StoreReader, lanes: Lanes) -> Iterator[Problem]:
         table = f"{store.place}: run"
-        check = RunCheck(store)
+        check = RunCheck(store, lanes.runs)
+        rowless = dict.fromkeys(lanes.runs)
         by_key: dict[str, list[str]] = {}
         for row in store.rows():
             self.runs += 1
-            lane = lanes.runs.pop(row.address, None) or Lane(row.address)
+            rowless.pop(row.address, None)
+            lane = lanes.runs.get(row.address) or Lane(row.address)
             for what in check.problems(row, lane):
                 yield Problem(f"{table}: run {row.run_id}", what, FROM_BACKUP)
             if holds_key(row):
                 by_key.setdefault(row.session_key, []).append(row.run_id)
-        for lane in lanes.runs.values():
-            yield Problem(table, f"there are events of run {lane.name}, but no row", FROM_BACKUP)
+        for run_id in rowless:
+            yield Problem(table, f"there are events of run {run_id}, but no row", FROM_BACKUP)
         for key, run_ids in by_key.items():
             if len(run_ids) > 1:
                 both = ", ".join(map(str, run_ids))

@@ -5,18 +5,23 @@ under which things were accepted, come along, so a runtime on this store continu
 See ``stores/exchange/export.py`` for the format, and ``incoming_runs.py`` for what is refused.
 """
 
+import os
 from collections.abc import Iterable
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.intake import RunIntake
+from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.exchange.incoming_runs import (
     LINE_ERRORS,
     Imported,
     ImportProblem,
     IncomingRuns,
 )
-from hubbub.runtime.stores.open import open_intake
+from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
+from hubbub.runtime.stores.folders.disk import RealDisk
+from hubbub.runtime.stores.folders.projection import agent_folders
+from hubbub.runtime.stores.open import folder_of_store, open_intake
 
 __all__ = ["BadExport", "Imported", "import_runs"]
 
@@ -36,11 +41,28 @@ def import_runs(
 
     The store is made if there is none.  No runtime may be at work on it.  All or nothing: raises
     ``BadExport`` for what is no whole export, and ``OperatorError`` for runs that the store has
-    (with ``replace`` they are replaced), for a conversation that another run has, and where the
-    store cannot be written.
+    (with ``replace`` they are replaced), for one that does not fit the runs of its tree that stay
+    as they are, for a conversation that another run has, and where the store cannot be written.
+    Folders of agents show at once what came.
     """
     with open_intake(store, ports.ids) as intake:
-        return _import(intake, name, lines, replace)
+        imported = _import(intake, name, lines, replace)
+        _renew_folders(store, intake.reader, imported.run_id)
+        return imported
+
+
+def _renew_folders(store: str, reader: StoreReader, run_id: str) -> None:
+    """Have the agents' folders show the tree of an imported run, where the store has folders.
+
+    What cannot be written is logged, and written when a runtime opens the store.
+    """
+    folder, row = folder_of_store(store), reader.row(run_id)
+    if row is None or not os.path.lexists(folder.agents):
+        return
+    folders, conversations = agent_folders(folder, RealDisk(), reader), ConversationReader(reader)
+    for each in reader.tree(row.root_run_id):
+        if (info := conversations.info(each.run_id)) is not None:
+            folders.renew(info)
 
 
 def _import(intake: RunIntake, name: str, lines: Iterable[bytes], replace: bool) -> Imported:

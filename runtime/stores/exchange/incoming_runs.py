@@ -10,6 +10,7 @@ Rules
   may have its own elsewhere; every content that events name, and none that they do not.
 * A run that is put in the place of one keeps its place in the family.  One whose parent is in the
   store already must be a child that this parent knows of.
+* Runs of the tree that stay as they are still fit to what came in (``tree_check.py``).
 """
 
 import hashlib
@@ -45,6 +46,7 @@ from hubbub.runtime.stores.exchange.export import (
 )
 from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
 from hubbub.runtime.stores.exchange.run_check import RunCheck
+from hubbub.runtime.stores.exchange.tree_check import TreeCheck
 
 __all__ = ["LINE_ERRORS", "ImportProblem", "Imported", "IncomingRuns", "row_of"]
 
@@ -115,6 +117,7 @@ class IncomingRuns:
         self._lines = 0
         self._contents: set[str] = set()
         self._replaced = 0
+        self._tree: TreeCheck | None = None
         self._claimed: dict[tuple[str, Addressing], str] = {}
 
     @property
@@ -172,6 +175,8 @@ class IncomingRuns:
         if known is not None:
             self._renew(known, number, line)
             return
+        if self._tree is None:
+            self._tree = TreeCheck(self._reader, line.root_run_id)
         before = self._reader.row(line.run_id)
         if before is not None:
             if not self._replace:
@@ -254,7 +259,7 @@ class IncomingRuns:
                     raise ImportProblem(f"run {run.line.run_id}: {error}", run.at) from error
         self._intake.put_note(f"{IMPORTED}{self.run_id}", self._header.store)
         self._check_families()
-        check = RunCheck(self._reader)
+        check = RunCheck(self._reader, self._lanes.runs)
         for run_id, run in self._runs.items():
             if run_id in conflicts:
                 raise OperatorError(conflicts[run_id])
@@ -264,6 +269,13 @@ class IncomingRuns:
                 raise ImportProblem(f"run {run_id}: {what}", run.at)
         for run_id, what in check.problems_below(self._runs):
             raise ImportProblem(f"run {run_id}, which is in this store already: {what}")
+        assert self._tree is not None  # Its first run has come.
+        for run_id, what in self._tree.new_problems(self._runs):
+            raise OperatorError(
+                f"run {run_id} is in this store, and not in the export, which does not fit it: "
+                f"{what}; import an export of the tree as a whole that has it, too, or give "
+                "another --store"
+            )
         for run in self._runs.values():
             try:
                 self._note_prompts(run)

@@ -3,7 +3,7 @@
 Both ``hubbub fsck`` and imports use it, so that they accept the same runs.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hubbub.agents.code.run_states import state_after
@@ -21,6 +21,7 @@ from hubbub.hub.events.descriptors import (
     recency_of,
 )
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader
+from hubbub.hub.values import NULL
 from hubbub.runtime.stores.exchange.lanes import Lane
 
 __all__ = ["READ_ERRORS", "RunCheck", "ancestors", "fold_problem", "holds_key", "own_problems"]
@@ -55,10 +56,14 @@ def ancestors(reader: StoreReader, run_id: str | None) -> Sequence[str]:
 
 
 class RunCheck:
-    """Checks rows of runs, by means of a reader of their store."""
+    """Checks rows of runs, by means of a reader of their store.
 
-    def __init__(self, reader: StoreReader) -> None:
+    ``lanes`` are the states of the events of all runs that are looked at.
+    """
+
+    def __init__(self, reader: StoreReader, lanes: Mapping[str, Lane]) -> None:
         self._reader = reader
+        self._lanes = lanes
         self._gone = _known_gone(reader)
 
     def problems(self, row: RunRow, lane: Lane) -> Sequence[str]:
@@ -96,8 +101,17 @@ class RunCheck:
             yield f"its root is {root}, its parent's {above.root_run_id}"
         if root not in self._gone and self._reader.row(root) is None:
             yield f"its root {root} is missing"
+        elif above is not None and not self._is_known(run_id, lane, parent):
+            yield f"its parent {parent} knows of no such child"
         if run_id in ancestors(self._reader, parent):
             yield f"its parents form a circle: it is below itself, by {parent}"
+
+    def _is_known(self, run_id: str, lane: Lane, parent: str) -> bool:
+        """Whether a parent has its child on record, as far as its events are known."""
+        opened, above = lane.opened, self._lanes.get(parent)
+        if opened is None or opened.descriptor_json is not NULL:  # Not opened by its parent.
+            return True
+        return above is None or not above.is_clear or run_id in above.children
 
     def _unreadable(self, run_id: str) -> str:
         """Why a runtime could not continue with a run; empty if it could."""
