@@ -23,8 +23,6 @@ class Recorder:
 
     __slots__ = ("_home", "_is_live", "_write")
 
-    is_own = True
-
     def __init__(
         self,
         write: Callable[[Event, Callable[[], None] | None], None],
@@ -62,8 +60,6 @@ class ForeignRecorder(Recorder):
     """Another run's: it writes nothing."""
 
     __slots__ = ("_run_id",)
-
-    is_own = False
 
     def __init__(self, run_id: str, home: HomeLoop) -> None:
         self._run_id = run_id

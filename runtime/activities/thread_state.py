@@ -174,8 +174,7 @@ class ThreadState:
 
     def _send(self, message: Sayable, *, triggers: bool) -> Receipt:
         """Send to this run on behalf of the one that looks; its files go along as copies."""
-        if self._by is self:
-            self._record.check("sending")
+        self._by._record.check("sending")
         event = session_message(message, source=self._by.run_id, triggers=triggers)
         if self._by is not self and event.attachments:
             files, absent = find_files(self._by._area(), event.attachments)
@@ -186,9 +185,7 @@ class ThreadState:
         return self._services.hub.pipeline.deliver(event, to=self.run_id, contents=contents)
 
     def notify_parent(self, content: str) -> Receipt:
-        self._record.check_here("notify_parent")
-        if not self._record.is_own:
-            self._record.check("notify_parent")
+        self._record.check("notify_parent")
         return notify_parent(self._services.hub, self._lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
@@ -198,6 +195,7 @@ class ThreadState:
     def set_status(self, status: str) -> None:
         if not isinstance(status, str):
             raise CallerError(f"set_status: expected a text, not {type(status).__name__}")
+        self._record.check("set_status")
         self.hub.emit(AgentStatus(status=status))
 
     # ── relatives ────────────────────────────────────────────────────────────────────────────
@@ -224,6 +222,7 @@ class ThreadState:
         )
 
     def terminate(self, reason: str = "") -> Receipt:
+        self._by._record.check("terminate")
         return self._services.hub.terminate(self.run_id, reason)
 
     def spawn(
