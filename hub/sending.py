@@ -185,7 +185,11 @@ class Sending:
         self, run_id: str, message: str = "", *, request: RequestKey | None = None
     ) -> Receipt:
         """Interrupt the turn at work and begin anew: the model sees nothing of what was said, but
-        for ``message``.  What waits, children, files and variables stay, and so does the record."""
+        for ``message``.  What waits, children, files and variables stay, and so does the record.
+
+        A ``message`` is heard in the session that begins with it, or is a dead letter: where the
+        run ends first, and of a code agent, of which nothing begins anew.  A run that is being
+        closed refuses it."""
         check_text("message", message)
         event = SessionReset(message=message)
         return self.pipeline.deliver(event, to=run_id, request=checked(request))

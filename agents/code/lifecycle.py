@@ -17,7 +17,7 @@ Rules
   others, of which an ``agent:park`` after a restart tells.
 """
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,7 +56,10 @@ __all__ = [
     "report",
     "result_as_message",
     "start_if_missing",
+    "unused",
 ]
+
+NO_RESET: Final = "a code agent is not reset; send it a message"
 
 
 class CodeThread(Struct, frozen=True, gc=False):
@@ -172,6 +175,14 @@ def ends_question(thread: CodeThread, item: Reply, *, is_running: bool) -> tuple
         return (e.SessionDropped(items=(item,), reason=PROMPT_ENDED),)
     reason = end_of(item) if isinstance(item, e.SessionReply) else "expired"
     return (e.SessionTaken(items=(item,)), *ends_of((prompt,), reason))
+
+
+def unused(item: InLane) -> Event:
+    """What is written when an item is taken that means nothing to code: nothing begins anew, but
+    whoever says something is told that it is not heard."""
+    if isinstance(item, e.SessionReset) and item.message:
+        return e.SessionDropped(items=(item,), reason=NO_RESET)
+    return e.SessionTaken(items=(item,))
 
 
 def lost_questions(thread: CodeThread) -> tuple[Event, ...]:

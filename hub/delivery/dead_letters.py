@@ -1,10 +1,11 @@
 """Dead letters: what nobody will handle, told once as ``hub:dead_letter``.
 
-Only what somebody counts on becomes one: a message, a child's result, a reply.
+Only what somebody counts on becomes one: a message, that of a reset too, a child's result, a reply.
 """
 
-from hubbub.hub.events import HubDeadLetter, InLane, SessionMessage, SessionReply, SessionResult
+from hubbub.hub.events import HubDeadLetter, InLane
 from hubbub.hub.logs import log
+from hubbub.hub.store.inbox_rules import can_be_left_over
 from hubbub.hub.store.journal import Commit
 
 __all__ = ["dead_letter_of", "unhandled"]
@@ -12,7 +13,7 @@ __all__ = ["dead_letter_of", "unhandled"]
 
 def dead_letter_of(to: str, reason: str, event: InLane, *, at: int) -> HubDeadLetter | None:
     """The letter that says so of an item for run ``to``; ``None`` where nobody counts on it."""
-    if not isinstance(event, SessionMessage | SessionResult | SessionReply):
+    if not can_be_left_over(event):
         return None
     log.info("message.undeliverable", to=to, reason=reason)
     return HubDeadLetter(

@@ -30,6 +30,7 @@ from hubbub.hub.events import (
     SessionMessage,
     SessionOpen,
     SessionReply,
+    SessionReset,
     SessionResult,
     SessionTerminate,
     SessionVariables,
@@ -125,7 +126,9 @@ def _is_closed(row: LedgerRow, delivery: Delivery, event: InLane) -> bool:
     if row.status == "ended":
         return True
     if row.inbox == "closing":
-        return isinstance(event, SessionMessage)
+        return isinstance(event, SessionMessage) or (
+            isinstance(event, SessionReset) and event.message != ""
+        )
     return not (row.inbox == "terminated" and delivery.closes == "terminated")
 
 
@@ -166,6 +169,8 @@ def read_noted(note: str) -> tuple[str, int, str] | None:
 
 def can_be_left_over(item: InLane) -> bool:
     """Whether somebody wants to hear that nobody will handle the item."""
+    if isinstance(item, SessionReset):
+        return item.message != ""
     return isinstance(item, SessionMessage | SessionResult | SessionReply)
 
 

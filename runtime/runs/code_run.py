@@ -24,6 +24,7 @@ from hubbub.agents.code.lifecycle import (
     report,
     result_as_message,
     start_if_missing,
+    unused,
 )
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
@@ -123,7 +124,7 @@ class CodeRun:
                 self._append((e.SessionTaken(items=(item,)),), taken=(item,))
                 self._inbox.notify()
             case _:
-                self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+                self._append((unused(item),), taken=(item,))
 
     def _put_reply(self, item: Reply) -> None:
         if self._early is not None:  # After a restart control comes first.
