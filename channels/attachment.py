@@ -281,6 +281,8 @@ class Channels:
         """Detach every channel, side by side; each has ``grace`` seconds for what waits."""
         if self._hub.pipeline.home.is_left("stopping channels"):
             return
+        if self._attached:
+            self._hub.tasks.refuse_stranded("stopping channels")
         self._is_started = False
         attached, self._attached = self._attached, {}
         await self._stop(*attached.values())

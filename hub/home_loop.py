@@ -55,7 +55,8 @@ class HomeLoop:
         return getpid() != self.pid
 
     @property
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether the loop is closed: nothing of it goes on."""
         return self.loop is not None and self.loop.is_closed()
 
     def check(self, call: str, remedy: str = "") -> None:
@@ -75,7 +76,7 @@ class HomeLoop:
                 "processes by spawn (multiprocessing.get_context('spawn'))",
             )  # fmt: skip
         self.check_begun(call)
-        if self._has_ended:
+        if self.has_ended:
             raise WrongLoop(call, "that loop has ended: open a new runtime in this one")
         if not self.is_current_thread:
             raise WrongThread(call, remedy)
@@ -98,7 +99,7 @@ class HomeLoop:
         """
         if self.is_forked:
             return True
-        if self.has_begun and not self._has_ended:
+        if self.has_begun and not self.has_ended:
             self.check(call)
         return False
 

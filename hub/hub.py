@@ -12,7 +12,7 @@ Everything that happens and everything that is said goes through here, in one or
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -119,9 +119,14 @@ class Hub(Sending, Subscribing):
 
         What was submitted before the call is dispatched, too.  What is emitted meanwhile is
         committed, but it is not waited for whoever goes on emitting.
+
+        After a loop that was closed while tasks were at work in it the store is released as it is,
+        and ``WrongLoop`` raised: what was not acknowledged is not written.
         """
         if self.pipeline.home.is_left("aclose"):
             return
+        if self.tasks.is_stranded:
+            await self._abandon()
         try:
             with anyio.CancelScope(shield=True):
                 if not self.pipeline.is_closed:
@@ -135,6 +140,15 @@ class Hub(Sending, Subscribing):
             finally:
                 self.ports.dismiss_threads()
                 await self.journal.aclose()
+
+    async def _abandon(self) -> None:
+        """Release threads and the store after a loop that was closed over tasks of the hub's, which
+        nobody can wait for or end; and say so."""
+        with suppress(RuntimeError):  # Nor can anybody be told.
+            self.pipeline.close()
+        self.ports.dismiss_threads()
+        await self.journal.aclose()
+        self.tasks.refuse_stranded("leaving the hub")
 
     def close(self) -> None:
         """Accept and deliver nothing more.  ``aclose`` also waits for the hub's tasks."""

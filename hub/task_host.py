@@ -19,7 +19,7 @@ import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from hubbub.hub.errors import Closed
+from hubbub.hub.errors import Closed, WrongLoop
 from hubbub.hub.home_loop import HomeLoop
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.cancelling import defer_interrupts, is_on_asyncio, outlast
@@ -55,6 +55,12 @@ class TaskHost:
     def is_open(self) -> bool:
         """Whether tasks can be started."""
         return self._group is not None
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether the loop was closed over tasks: they neither go on nor end, and can no longer
+        even be cancelled."""
+        return self._task is not None and not self._task.done() and self.home.has_ended
 
     @property
     def _is_ending(self) -> bool:
@@ -153,8 +159,18 @@ class TaskHost:
             if not is_known and not is_plain_cancellation(error):
                 log.error("task.ended_from_within", exc_info=error)
 
+    def refuse_stranded(self, call: str) -> None:
+        """Raise ``WrongLoop`` for what would wait for stranded tasks, if there are any."""
+        if self.is_stranded:
+            raise WrongLoop(
+                call, "that loop was closed while tasks were at work in it; leave the runtime "
+                "before loop.close(), or use asyncio.run"
+            )  # fmt: skip
+
     async def aclose(self) -> None:
-        """Cancel what still runs and wait for its end; idempotent."""
+        """Cancel what still runs and wait for its end; idempotent.  Stranded tasks are left."""
+        if self.is_stranded:
+            return
         for shield in self._shields:
             shield.cancel()
         self._shields.clear()

@@ -7,6 +7,7 @@ and let go again.  At most ``max_live`` are in memory at once; ready runs beyond
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -29,6 +30,7 @@ from hubbub.hub.errors import (
     CallerError,
     Closed,
     DefinitionError,
+    WrongLoop,
 )
 from hubbub.hub.events import GivenTool, HistoryMessage
 from hubbub.hub.events.given_tools import ExternalTool
@@ -236,6 +238,8 @@ class Runtime(RunAccess):
             raise CallerError(
                 "a run cannot leave the runtime that it is a run of; leave it where it was entered"
             )
+        if self.hub.tasks.is_stranded:
+            await self._abandon()
         self.phase.is_leaving = True
         self._scheduler.stop()
         self.runs.stop()
@@ -259,6 +263,17 @@ class Runtime(RunAccess):
                         await self.hub.aclose()
                 finally:
                     await self.services.catalog.aclose()
+
+    async def _abandon(self) -> None:
+        """Release what there is after a loop that was closed over runs at work, and say so."""
+        self.phase.is_leaving = self.phase.is_gone = True
+        self._let_go_of_hub()
+        with suppress(RuntimeError):  # What belongs to the loop has ended with it.
+            await self.services.catalog.aclose()
+        if self._owns_hub:
+            with suppress(WrongLoop):
+                await self.hub.aclose()
+        self.hub.tasks.refuse_stranded("leaving the runtime")
 
     def _let_go_of_hub(self) -> None:
         if self.hub.dispatcher.owner is self.runs:

@@ -189,6 +189,9 @@ class SqliteStore(SqliteReads):
         if not self._is_open:
             return
         self._is_open = False
+        if self._tasks.is_stranded:  # Nobody will be told of what is not written yet.
+            await self._let_go()
+            return
         try:
             with anyio.CancelScope(shield=True):
                 await self.flush()
