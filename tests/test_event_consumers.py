@@ -47,7 +47,7 @@ CONSUMERS: Final = {
         "whom an item wakes, and what it needs",
         "in",
         """
-        SessionTimer SessionAbort SessionCancel SessionClose SessionReset SessionCompact
+        SessionTimer SessionAbort SessionCancel SessionClose SessionCompact
         """,
     ),
     "agents/code/durable_steps.py": Consumer(
@@ -68,7 +68,7 @@ CONSUMERS: Final = {
         AgentToolStart AgentToolComplete AgentStatus AgentMessage AgentRead AgentImmediate
         AgentHandoff AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionResult SessionVariables SessionAbort SessionCancel SessionTerminate
-        SessionReset SessionPush SessionPop SessionDropped
+        SessionPush SessionPop SessionDropped
         SessionCompact SessionCompaction
         """,
     ),
