@@ -10,7 +10,7 @@ model stands a ``ContentPart``, with the digest of the content.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
@@ -65,6 +65,7 @@ class ShownPart:
                 where,
                 f"it holds {found}, not {claimed}; give media_type={found!r}, or leave it out",
             )
+        _check_ending(where, name, found)
         self.data: bytes = content
         self.part = ContentPart(
             kind=self.kind, media_type=found, name=name, size=len(content),
@@ -87,13 +88,7 @@ class ShownPart:
             data = file.read(MAX_BYTES[cls.kind] + 1)
             if len(data) > MAX_BYTES[cls.kind]:
                 raise BadValue(shown(str(path)), _too_large(cls.kind, place.stat().st_size))
-        said = type_of_name(name)
-        found = cls._found(data, shown(str(path)))
-        if said and said != found:
-            raise BadValue(
-                shown(str(path)),
-                f"its name says {said}, but it holds {found}; rename it, or pass its bytes",
-            )
+        _check_ending(shown(str(path)), name, cls._found(data, shown(str(path))))
         return cls(data, media_type, name=name)
 
     @classmethod
@@ -109,6 +104,7 @@ class ShownPart:
         claimed = _claimed(where, media_type)
         if claimed and claimed not in TYPES[cls.kind]:
             raise BadValue(where, f"{claimed} is no type of {cls.what}")
+        _check_ending(where, name, claimed, TYPES[cls.kind])
         made = cls.__new__(cls)
         made.data = b""
         made.part = ContentPart(kind=cls.kind, media_type=claimed, name=name, url=url)
@@ -300,6 +296,16 @@ def _claimed(where: str, media_type: object) -> str:
         known = ", ".join(sorted(ALL_TYPES))
         raise BadValue(where, f"no model takes {shown(media_type)}; known are {known}")
     return plain
+
+
+def _check_ending(where: str, name: str, found: str, known: Collection[str] = ()) -> None:
+    """Raise ``BadValue`` for a name that says another type than the content has, or, where that is
+    read elsewhere, than it may have: who trusts the name, a person or a provider, is misled."""
+    said = type_of_name(name)
+    if not said or said == found or (not found and said in known):
+        return
+    holds = found or f"one of {', '.join(sorted(known))}"
+    raise BadValue(where, f"its name says {said}, but it holds {holds}; rename {shown(name)}")
 
 
 def _check_name(where: str, name: object) -> None:

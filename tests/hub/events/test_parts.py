@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub import Audio, ContentPart, Document, Image, Message
+from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import HistoryMessage
 from hubbub.hub.events.files import kept_contents
@@ -105,6 +106,37 @@ def test_a_picture_of_a_hundred_megabytes_is_refused_with_what_to_do() -> None:
         Image(PNG + bytes(100_000_000 - len(PNG)))
     with pytest.raises(BadValue, match=r"a recording has at most"):
         Audio(CONTENTS["audio/wav"] + bytes(MAX_BYTES["audio"]))
+
+
+NAMED: dict[str, Callable[[Path, str], Any]] = {
+    "bytes": lambda folder, name: Image(PNG, name=name),
+    "a file": lambda folder, name: Image.from_file(_written(folder / name)),
+    "an address": lambda folder, name: Image.from_url("https://h/x", name=name),
+    "an address of a type": lambda folder, name: Image.from_url(
+        "https://h/x", media_type="image/png", name=name
+    ),
+    "the HTTP API": lambda folder, name: parts_shown([PartBody(kind="image", data=PNG, name=name)]),
+}
+
+
+def _written(path: Path) -> Path:
+    path.write_bytes(PNG)
+    return path
+
+
+@pytest.mark.spec("L-02")
+@pytest.mark.parametrize("way", NAMED)
+def test_a_name_that_contradicts_the_content_is_refused_however_it_comes(
+    way: str, tmp_path: Path
+) -> None:
+    for name in ("shot.png", "SHOT.PNG", "shot", "shot.txt", "report.v2"):
+        NAMED[way](tmp_path, name)
+    for name in ("x.pdf", "x.PDF", "x.mp3"):
+        with pytest.raises(BadValue, match=r"its name says .*, but it holds .*; rename"):
+            NAMED[way](tmp_path, name)
+    if way != "an address":  # What is there is not known.
+        with pytest.raises(BadValue, match=r"says image/jpeg, but it holds image/png"):
+            NAMED[way](tmp_path, "x.jpg")
 
 
 @pytest.mark.spec("L-02")
