@@ -19,7 +19,13 @@ from typing import Any
 
 import msgspec
 
-from hubbub.agents.state.area import MAX_FILE_BYTES, MAX_FILES, path_problem, without_root
+from hubbub.agents.state.area import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    path_problem,
+    place_problem,
+    without_root,
+)
 from hubbub.hub.errors import BadPath, BadValue, CallerError, LimitExceeded, NoSuchFile
 from hubbub.hub.events import FileRef, SessionMessage
 from hubbub.hub.receipt import Receipt
@@ -98,6 +104,8 @@ class RuntimeAnswers:
                 if each["digest"] == digest:
                     return Receipt("duplicate", run_id=run_id)
                 raise CallerError(f"there is another file {name!r}; choose another name")
+        if problem := place_problem({each["path"] for each in files}, name):
+            raise BadPath(path, f"{problem}; choose another name")
         if len(files) >= MAX_FILES:
             raise LimitExceeded("files of a run", MAX_FILES, "have its agent delete some")
         await self._hub.ports.blobs.put(info.root_run_id, digest, content)

@@ -10,11 +10,13 @@ Rules
   slash is a folder of that name; where that has no such file, it means the area, too (``named``).
 * A file is a name and the digest of its content; contents never change, so a copy for another run
   is another name for the same content, and what is written later does not show there.
-* A file that comes from another run gets its own name, or the next free ``name-2.ext``: nothing
-  is overwritten.
+* A name is that of a file or of a folder, as on a disk: where ``a`` is a file, none is written as
+  ``a/b``, nor the other way round (``place_problem``).  Areas of an older version may have both.
+* A file that comes from another run gets its own name, or the next free ``name-2.ext``, or
+  ``folder-2/name.ext``: nothing is overwritten.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, structs
@@ -40,6 +42,8 @@ __all__ = [
     "path_problem",
     "place_files",
     "place_files_again",
+    "place_problem",
+    "unshowable",
     "with_file",
     "with_files",
     "with_key",
@@ -86,6 +90,28 @@ def path_problem(path: object) -> str:
         if len(part) > _MAX_PART:
             return f"a part of a path has at most {_MAX_PART} characters"
     return ""
+
+
+def place_problem(files: Collection[str], path: str) -> str:
+    """Why no file of that name can be written beside ``files``; empty where one can."""
+    if path in files:
+        return ""
+    if file := next((folder for folder in _folders(path) if folder in files), ""):
+        return f"{file!r} is a file, not a folder"
+    inside = f"{path}/"
+    if any(name.startswith(inside) for name in files):
+        return "it is a folder, which has files"
+    return ""
+
+
+def unshowable(files: Iterable[str]) -> frozenset[str]:
+    """The names of which a disk can only show some: of a file, and of what is in a folder of that
+    name."""
+    names = frozenset(files)
+    both = {folder for name in names for folder in _folders(name) if folder in names}
+    if not both:
+        return frozenset()
+    return frozenset([x for x in names if x in both or not both.isdisjoint(_folders(x))])
 
 
 def without_root(path: str) -> str:
@@ -140,10 +166,10 @@ def find_files(area: Area, paths: Iterable[str]) -> tuple[tuple[FileRef, ...], t
 
 def place_files(area: Area, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
     """Files of another run, under the names they get here."""
-    taken = set(area.files)
+    taken = _Names(area.files)
     placed = []
     for ref in files:
-        path = _free(ref.path, taken)
+        path = taken.free(ref.path)
         taken.add(path)
         placed.append(structs.replace(ref, path=path) if path != ref.path else ref)
     return tuple(placed)
@@ -154,7 +180,7 @@ def place_files_again(area: Area, files: Iterable[FileRef]) -> tuple[FileRef, ..
     placed: list[FileRef] = []
     for ref in files:
         others = (each for each in (*area.files.values(), *placed) if each.digest != ref.digest)
-        path = _free(ref.path, {each.path for each in others})
+        path = _Names(each.path for each in others).free(ref.path)
         placed.append(structs.replace(ref, path=path) if path != ref.path else ref)
     return tuple(placed)
 
@@ -193,17 +219,45 @@ def parts_of_files(files: Iterable[FileRef]) -> tuple[ContentPart, ...]:
     return tuple(found)
 
 
-def _free(path: str, taken: set[str]) -> str:
-    if path not in taken:
-        return path
-    folder, slash, name = path.rpartition("/")
+class _Names:
+    """Names that are taken: of files, and of the folders that they are in."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self._files = set(files)
+        self._folders = {folder for path in self._files for folder in _folders(path)}
+
+    def add(self, path: str) -> None:
+        self._files.add(path)
+        self._folders.update(_folders(path))
+
+    def free(self, path: str) -> str:
+        """The path, or the next one that is free: with another folder where that is a file."""
+        *parts, name = path.split("/")
+        folder = ""
+        for part in parts:
+            folder = f"{_next_free(folder, part, self._files)}/"
+        return _next_free(folder, name, self._files, self._folders)
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The folders that a file is in, from the area's root on."""
+    end = path.find("/")
+    while end >= 0:
+        yield path[:end]
+        end = path.find("/", end + 1)
+
+
+def _next_free(folder: str, name: str, *taken: Container[str]) -> str:
+    """A name in a folder as it is, or numbered where it is taken."""
+    path = f"{folder}{name}"
     stem, dot, ending = name.rpartition(".")
     if not stem:
         stem, dot, ending = name, "", ""
     number = 2
-    while (other := f"{folder}{slash}{_numbered(stem, number, dot + ending)}") in taken:
+    while any(path in each for each in taken):
+        path = f"{folder}{_numbered(stem, number, dot + ending)}"
         number += 1
-    return other
+    return path
 
 
 def _numbered(stem: str, number: int, ending: str) -> str:

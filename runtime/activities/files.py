@@ -23,6 +23,7 @@ from hubbub.agents.state.area import (
     key_problem,
     named,
     path_problem,
+    place_problem,
     without_root,
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile, StoreFailed
@@ -77,10 +78,12 @@ class FileArea:
     async def write(self, path: str, content: str | bytes) -> FileStat:
         """Write a file, or replace it; on record when this returns.
 
-        Raises ``LimitExceeded`` (64 MiB a file, 10,000 files a run) and ``BadValue``.
+        Raises ``LimitExceeded`` (64 MiB a file, 10,000 files a run), ``BadValue``, and ``BadPath``,
+        too, for ``a/b`` where ``a`` is a file, and for ``a`` where ``a/b`` is one.
         """
         self._record.check_here("files.write")
         path = _name(path)
+        self._check_place(path)
         if isinstance(content, str):
             content = _encoded(content)
         if not isinstance(content, bytes | bytearray):
@@ -94,8 +97,13 @@ class FileArea:
         digest = await self._digest(content)
         await self._ports.blobs.put(self._root, digest, content)
         ref = FileRef(path=path, digest=digest, size=len(content))
+        self._check_place(path)  # Another call may have written meanwhile.
         await self._record(AgentFile(files=(ref,)))
         return FileStat(path, len(content), digest)
+
+    def _check_place(self, path: str) -> None:
+        if problem := place_problem(self._area().files, path):
+            raise BadPath(path, f"{problem}; choose another name, or delete that first")
 
     async def _digest(self, content: bytes) -> str:
         if len(content) < BIG:

@@ -155,7 +155,7 @@ class RealDisk:
     def remove(self, path: str) -> None:
         try:
             os.remove(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass
         except (IsADirectoryError, PermissionError):  # What a folder is called, by system.
             if not self.is_folder(path):

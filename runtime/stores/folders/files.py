@@ -1,7 +1,8 @@
 """``files/`` of an agent's folder: the contents of its file area under their names.
 
-A name that the disk cannot show (too long in bytes, a file where a folder should be) is passed
-over: the file area itself is not on this disk.  No link is followed on the way to a name.
+A name that the disk cannot show is passed over: one that is too long in bytes, or a file and a
+folder at once, as areas of older versions may have (``unshowable``).  The file area itself is not
+on this disk.  No link is followed on the way to a name.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hubbub.agents.state.area import path_problem
+from hubbub.agents.state.area import path_problem, unshowable
 from hubbub.hub.events import FileRef
 from hubbub.runtime.stores.folders.disk import Disk
 
@@ -17,6 +18,9 @@ __all__ = ["MISSING", "FolderFiles"]
 
 MISSING: Final = "missing"
 """Said of what is not there, as when it is not there yet."""
+
+
+CHANGED: Final = "its content has changed"
 
 
 class FolderFiles:
@@ -40,17 +44,19 @@ class FolderFiles:
         for path in before:
             if path not in after:
                 problems += self._try(folder, path, None)
+        freed = unshowable(before) - unshowable(after)
         for path, ref in after.items():
             old = before.get(path)
-            if old is None or old.digest != ref.digest:
+            if old is None or old.digest != ref.digest or path in freed:
                 problems += self._try(folder, path, ref)
         return problems
 
     def differences(self, folder: str, files: Mapping[str, FileRef]) -> dict[str, str]:
         """The names whose file is not what it should be, and why; contents are read."""
-        found = {}
+        found, hidden = {}, unshowable(files)
         for path, ref in files.items() if self._blobs is not None else ():
-            if problem := self.problem(folder, ref):
+            problem = self.problem(folder, ref)
+            if problem and (path not in hidden or problem == CHANGED):
                 found[path] = problem
         return found
 
@@ -66,7 +72,7 @@ class FolderFiles:
         if content is None:
             return MISSING
         if len(content) != ref.size or hashlib.sha256(content).hexdigest() != ref.digest:
-            return "its content has changed"
+            return CHANGED
         return ""
 
     def place(self, folder: str, path: str) -> str | None:
@@ -100,6 +106,8 @@ class FolderFiles:
         self._disk.link_or_copy(f"{self._blobs}/{digest[:2]}/{digest}", place)
 
     def _remove(self, folder: str, place: str) -> None:
+        if self._disk.is_folder(place):  # Of other files: this one was not shown.
+            return
         self._disk.remove(place)
         above = place.rpartition("/")[0]
         while above != f"{folder}/files" and not self._disk.listdir(above):

@@ -17,6 +17,8 @@ from hubbub.agents.state.area import (
     key_problem,
     path_problem,
     place_files,
+    place_problem,
+    unshowable,
     with_file,
     with_files,
     with_key,
@@ -106,7 +108,7 @@ def test_a_key_is_a_short_text_that_can_be_written_down() -> None:
 class AreaBesideADict(RuleBasedStateMachine):
     """The area folds its events; a dict is told the same in plain words."""
 
-    names = st.sampled_from(["a", "b.txt", "f/a", "f/b.txt"])
+    names = st.sampled_from(["a", "b.txt", "f/a", "f/b.txt", "f", "a/c", "a/c/d"])
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,6 +118,8 @@ class AreaBesideADict(RuleBasedStateMachine):
 
     @rule(path=names, content=st.text(max_size=3))
     def write(self, path: str, content: str) -> None:
+        if place_problem(self.area.files, path):
+            return
         self.area = with_file(self.area, AgentFile(files=(ref(path, content),)))
         self.files[path] = ref(path, content).digest
 
@@ -141,6 +145,10 @@ class AreaBesideADict(RuleBasedStateMachine):
     def unset(self, key: str) -> None:
         self.area = with_key(self.area, AgentKey(key=key, deleted=True))
         self.keys.pop(key, None)
+
+    @invariant()
+    def no_name_is_a_file_and_a_folder(self) -> None:
+        assert not unshowable(self.area.files)
 
     @invariant()
     def they_agree(self) -> None:
@@ -190,6 +198,21 @@ def test_files_that_come_together_do_not_take_each_others_names() -> None:
     area = with_files(NO_AREA, (ref("a.txt"),))
     placed = place_files(area, [ref("a-2.txt"), ref("a.txt", "one"), ref("a.txt", "two")])
     assert [each.path for each in placed] == ["a-2.txt", "a-3.txt", "a-4.txt"]
+
+
+@pytest.mark.spec("A-01", "T-07")
+def test_a_file_that_comes_gets_a_name_beside_a_folder_and_a_folder_beside_a_file() -> None:
+    area = with_files(NO_AREA, (ref("a"), ref("f/b.txt"), ref("g.d/c")))
+    coming = ["a/b", "f", "a/c/d", "g.d", "f/b.txt/x", "a-2"]
+    placed = place_files(area, [ref(path, "theirs") for path in coming])
+    names = ["a-2/b", "f-2", "a-2/c/d", "g-2.d", "f/b-2.txt/x", "a-2-2"]
+    assert [each.path for each in placed] == names
+
+
+def test_what_a_disk_can_only_show_some_of_is_a_file_and_what_is_below_its_name() -> None:
+    assert unshowable(["a", "b/c", "b/d", "b-c"]) == frozenset()
+    both = {"a", "a/b", "c/d", "c/d/e/f"}
+    assert unshowable([*both, "a.b", "c/g"]) == both
 
 
 @pytest.mark.spec("A-01", "T-07")

@@ -1,6 +1,7 @@
 """A run's own files and keys, as tools, hooks and code agents use them (T-01, T-04, T-07)."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,7 +22,9 @@ from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
+from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -621,3 +624,102 @@ async def test_what_a_code_agent_writes_after_its_end_is_refused(
             with pytest.raises(CallerError, match="over"):
                 await attempt()
         assert await run.read() == before
+
+
+# ── a name is that of a file or of a folder ──────────────────────────────────────────────────
+
+
+@pytest.mark.spec("T-07", "G-08")
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b/c", "a"), ("a/b", "a/b/c")])
+async def test_no_name_is_a_file_and_a_folder_whichever_was_first_and_after_a_restart(
+    first: str, second: str, where: str, ports: Ports, tmp_path: Path
+) -> None:
+    def store() -> Any:
+        return sqlite_store(tmp_path, ports=ports)
+
+    async def write(owner: Any) -> Any:
+        for path in (second, f"/attachments/{second}"):
+            with pytest.raises(BadPath, match=r"is a file, not a folder|is a folder, which has"):
+                await owner.files.write(path, "other")
+        await owner.files.write(first, "again")  # It can be written anew.
+        return owner.files.list()
+
+    async def replaced(owner: Any) -> Any:
+        await owner.files.delete(first)
+        await owner.files.write(second, "other")
+        return owner.files.list()
+
+    worker = Worker(where)
+    async with worker.open(store(), ports) as rt:
+        run = await rt.start("assistant", session_key="web_x_ann")
+        await worker.do(run, lambda owner: owner.files.write(first, "one"))
+        assert await worker.do(run, write) == (first,)
+    async with worker.open(store(), ports) as rt:
+        run_id = run.run_id
+        worker.work.append(write)
+        await rt.hub.send_to_run(run_id, "go")
+        await anyio.sleep(10)
+        assert worker.found.pop() == (first,)
+        with pytest.raises(BadPath):
+            await rt.hub.ask("runtime", f"put {run_id} {second}", given=b"x")
+        worker.work.append(replaced)
+        await rt.hub.send_to_run(run_id, "go")
+        await anyio.sleep(10)
+        assert worker.found.pop() == (second,)
+    assert not [*StoreCheck(f"sqlite:{tmp_path}").problems()]
+
+
+@pytest.mark.spec("T-07")
+async def test_two_calls_that_write_at_once_do_not_make_a_file_of_a_folder(ports: Ports) -> None:
+    worker = Worker("tool")
+
+    async def write(owner: Any) -> Any:
+        refused: list[str] = []
+
+        async def one(path: str) -> None:
+            try:
+                await owner.files.write(path, "x" * 10)
+            except BadPath as error:
+                refused.append(str(error))
+
+        async with anyio.create_task_group() as group:
+            for path in ("a", "a/b"):
+                group.start_soon(one, path)
+        return len(owner.files.list()), len(refused)
+
+    async with worker.open(LateJournal(MemoryJournal()), ports) as rt:
+        run = await rt.start("assistant")
+        assert await worker.do(run, write) == (1, 1)
+
+
+@pytest.mark.spec("G-08", "P-12")
+async def test_an_area_of_an_older_version_that_has_both_is_sound(
+    ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder shows what it can of them; the run has both."""
+    worker = Worker("tool")
+
+    async def write(owner: Any) -> Any:
+        for path in ("a", "a/b", "c/d", "c"):
+            await owner.files.write(path, path)
+        return [await owner.files.read_text(path) for path in owner.files.list()]
+
+    async with worker.open(sqlite_store(tmp_path, ports=ports), ports) as rt:
+        run = await rt.start("assistant", session_key="web_x_ann")
+        with monkeypatch.context() as older:
+            older.setattr("hubbub.runtime.activities.files.place_problem", lambda *_: "")
+            assert await worker.do(run, write) == ["a", "a/b", "c", "c/d"]
+    assert not [*StoreCheck(f"sqlite:{tmp_path}").problems()]
+
+    async def tidy(owner: Any) -> None:
+        await owner.files.delete("a")
+        await owner.files.delete("c")
+
+    async with worker.open(sqlite_store(tmp_path, ports=ports), ports) as rt:
+        worker.work.append(tidy)
+        await rt.hub.send_to_run(run.run_id, "go")
+        await anyio.sleep(10)
+    shown = tmp_path / "agents" / run.run_id / "files"
+    assert [(shown / path).read_text() for path in ("a/b", "c/d")] == ["a/b", "c/d"]
+    assert not [*StoreCheck(f"sqlite:{tmp_path}").problems()]
