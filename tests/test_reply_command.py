@@ -1,6 +1,7 @@
 """``hubbub reply``, and what the other commands say of prompts and schedules (U-12)."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 from msgspec import Struct
 
 from hubbub.__main__ import main
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.ports import Ports
+from hubbub.runtime.inspection.answering import PromptAnswer, answer_prompt
 from hubbub.runtime.schedules.schedules import Cron
 from hubbub.runtime.stores.open import sqlite_store
 
@@ -448,3 +452,59 @@ def test_an_imported_run_is_answered_before_any_runtime_has_seen_it(
     assert desk.asked[0].prompt_id in desk.out("reply")
     desk.out("reply", desk.asked[0].prompt_id, "--approve")
     assert desk.go_on(run_id) == [("refunded 7", False)]
+
+
+# ── two answers at once ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("H-10")
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_of_two_answers_at_once_one_is_accepted_and_the_other_is_told(
+    desk: Desk, loop: str
+) -> None:
+    run_id = desk.ask(call("refund", order=7), count=1)
+    refused: list[str] = []
+
+    async def answer(text: str) -> None:
+        try:
+            given = PromptAnswer(decision="deny", text=text)
+            await answer_prompt(f"sqlite:{desk.folder}", desk.asked[0].prompt_id, given, Ports())
+        except OperatorError as error:
+            refused.append(str(error))
+
+    async def both() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer, "no")
+            group.start_soon(answer, "never")
+
+    anyio.run(both, backend=loop)
+    assert len(refused) == 1 and "it is answered already" in refused[0]
+    assert len([x for x in desk.go_on(run_id) if "denied" in x[0]]) == 1
+
+
+@pytest.mark.long
+@pytest.mark.spec("H-10")
+def test_of_two_processes_that_answer_at_once_one_is_accepted_and_the_other_is_told(
+    desk: Desk,
+) -> None:
+    for number in range(6):
+        run_id = desk.ask(call("refund", order=number), count=1)
+        prompt_id = desk.asked[-1].prompt_id
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "hubbub", "reply", prompt_id, *words,
+                 "--store", f"sqlite:{desk.folder}"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for words in (["--approve"], ["--deny", "no"])
+        ]  # fmt: skip
+        told = [process.communicate(timeout=60) for process in processes]
+        codes = [process.returncode for process in processes]
+        assert sorted(codes) == [0, 2], told
+        first = codes.index(0)
+        assert told[first][0].startswith(("approved", "denied")[first])
+        assert "it is answered already" in told[1 - first][1]
+        assert told[1 - first][1].count("\n") == 1
+        results = desk.go_on(run_id)
+        wanted = (f"refunded {number}", False) if first == 0 else ("not run: denied: no", True)
+        assert results[-1] == wanted

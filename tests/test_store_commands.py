@@ -357,6 +357,30 @@ def test_tail_follows_until_it_is_interrupted(store: Store) -> None:
             process.stderr.close()
 
 
+@pytest.mark.spec("G-05")
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_tail_says_so_and_ends_when_its_store_is_gone(how: str, store: Store) -> None:
+    command = [sys.executable, "-m", "hubbub", "tail", "-f", "-n", "1"]
+    process = subprocess.Popen(
+        [*command, "--store", f"sqlite:{store.folder}"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None and process.stdout.readline()
+        if how == "removed":
+            shutil.rmtree(store.folder)
+        else:
+            store.folder.rename(store.folder.with_name("elsewhere"))
+        if how == "replaced":
+            shutil.copytree(store.folder.with_name("elsewhere"), store.folder)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (2, "")
+    assert is_one_line(err) and "hubbub.db: was removed or replaced" in err
+
+
 def test_a_closed_pipe_ends_tail_quietly(store: Store) -> None:
     """At the next event that nobody reads."""
     command = f"{sys.executable} -m hubbub tail -f -n 5 --store sqlite:{store.folder} | head -1"

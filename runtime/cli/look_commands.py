@@ -1,6 +1,7 @@
 """``hubbub runs | show | tail | replay | schedules``: what a store holds.  They change nothing."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -10,7 +11,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.reader import Stored
 from hubbub.runtime.cli.printing import Loop, Write, at_least, document, write_all
 from hubbub.runtime.inspection.find import find_run
-from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
+from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader, watch_of
 
 if TYPE_CHECKING:
     from hubbub.hub.store.reader import StoreReader
@@ -119,7 +120,7 @@ def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
     ) -> int:
         """Print the last events of a store or of a run, and with --follow what comes next.
 
-        Ctrl-C ends it.
+        Ctrl-C ends it, and so does the removal of the store.
 
         Parameters
         ----------
@@ -146,6 +147,7 @@ def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
             write(_event_object(stored) if json else event_line(stored))
 
         with open_reader(store) as opened:
+            check = watch_of(store)
             run_id = None if run is None else find_run(opened, run)
             with opened.one_moment():
                 reached = opened.tip
@@ -154,12 +156,11 @@ def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
                 show(stored)
             if follow:
                 clock = Ports().clock
-                loop(
-                    lambda: follow_events(
-                        opened, reached, show, clock, POLL_SECONDS, run_id=run_id, types=patterns
-                    ),
-                    "asyncio",
-                )
+                following = partial(
+                    follow_events, opened, reached, show, clock, POLL_SECONDS, run_id=run_id,
+                    types=patterns, check=check,
+                )  # fmt: skip
+                loop(following, "asyncio")
         return 0
 
     return tail

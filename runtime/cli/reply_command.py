@@ -120,18 +120,20 @@ def _reply(
 ) -> None:
     from hubbub.runtime.inspection.answering import answer_prompt, check_answerable
     from hubbub.runtime.inspection.prompts import find_prompt
+    from hubbub.runtime.stores.sqlite.lock import StoreInUse
 
     with open_reader(store) as opened:
-        prompt = find_prompt(opened, given)
-        if opened.is_at_work():
-            raise OperatorError(
-                f"{opened.place}: a runtime is at work on this store; answer in its program (its "
-                f"console, or hub.approve, hub.deny, hub.reply with {prompt.prompt_id}), or stop "
-                "it and give this command again"
-            )
+        prompt, place = find_prompt(opened, given), opened.place
     check_answerable(prompt, answer)
     ports = Ports()
-    screen.loop(lambda: answer_prompt(store, prompt.prompt_id, answer, ports), "asyncio")
+    try:
+        screen.loop(lambda: answer_prompt(store, prompt.prompt_id, answer, ports), "asyncio")
+    except StoreInUse:
+        raise OperatorError(
+            f"{place}: a runtime is at work on this store; answer in its program (its console, or "
+            f"hub.approve, hub.deny, hub.reply with {prompt.prompt_id}), or stop it and give this "
+            "command again"
+        ) from None
     if as_json:
         screen.write(document(_sent(prompt, answer)))
     else:

@@ -7,7 +7,7 @@ it when the next runtime is at work on the store.
 """
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -18,10 +18,16 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.runtime.inspection.prompts import ShownPrompt, find_prompt
 from hubbub.runtime.stores.open import folder_of_store, sqlite_store
+from hubbub.runtime.stores.sqlite.lock import StoreInUse
 
 __all__ = ["PromptAnswer", "answer_prompt", "check_answerable"]
 
 SOURCE = "hubbub reply"
+
+PATIENCE: Final = 2.0
+"""Seconds for which another command may have the store: it may be another answer."""
+
+POLL_SECONDS: Final = 0.05
 
 
 class PromptAnswer(Struct, frozen=True, kw_only=True):
@@ -51,9 +57,21 @@ def check_answerable(prompt: ShownPrompt, answer: PromptAnswer) -> None:
 async def answer_prompt(store: str, prompt_id: str, answer: PromptAnswer, ports: Ports) -> None:
     """Put an answer into the inbox of the run that asks; durable when this returns.
 
-    Raises ``OperatorError`` where the store cannot be written, a runtime being at work on it
-    included, and for a prompt that is over, is answered, or does not take this answer.
+    Raises ``StoreInUse`` where a runtime is at work on the store, ``OperatorError`` where it cannot
+    be written, and for a prompt that is over, is answered, or does not take this answer.
     """
+    until = ports.clock.monotonic() + PATIENCE
+    while True:
+        try:
+            await _answer_now(store, prompt_id, answer, ports)
+            return
+        except StoreInUse:
+            if ports.clock.monotonic() >= until:
+                raise
+        await ports.clock.sleep(POLL_SECONDS)
+
+
+async def _answer_now(store: str, prompt_id: str, answer: PromptAnswer, ports: Ports) -> None:
     folder = folder_of_store(store)
     # Folders of agents are kept up to date where there are any, and made by no command.
     opened = sqlite_store(folder.database, ports=ports, mirror=folder.agents.is_dir())

@@ -295,12 +295,15 @@ async def follow_events(
     *,
     run_id: str | None = None,
     types: Patterns,
+    check: Callable[[], object] = lambda: None,
 ) -> Never:
     """Give ``show`` what is committed after a position, looking every so many seconds.
 
-    Ends when it is cancelled, or with what ``show`` raises.
+    Ends when it is cancelled, or with what ``show`` raises, or ``check``, which is called before
+    each look.
     """
     while True:
+        check()
         for stored in events_in(store, run_id, after=after):
             after = stored.position
             if types.match(stored.event.type):

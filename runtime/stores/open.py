@@ -1,6 +1,6 @@
 """Which store a text names: what ``Runtime(store=…)`` and ``--store`` take."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from os import PathLike
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store", "sqlite_store",
+    "watch_of",
 ]  # fmt: skip
 
 DEFAULT_STORE: Final = "sqlite:.hubbub"
@@ -88,6 +89,24 @@ def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
 
     with open_sqlite_intake(folder_of_store(store), f"sqlite-{ids.number():012x}") as intake:
         yield intake
+
+
+def watch_of(store: str) -> Callable[[], None]:
+    """What raises ``OperatorError`` as soon as the database of a store on disk is another one than
+    now, or none: who has opened it would read on what nobody writes any more."""
+    from hubbub.runtime.stores.sqlite.lock import identity_of
+
+    database = folder_of_store(store).database
+    known = identity_of(database)
+
+    def check() -> None:
+        if identity_of(database) != known:
+            raise OperatorError(
+                f"{database}: was removed or replaced, so nothing more can be seen here; put it "
+                "back, or name another --store, and start again"
+            )
+
+    return check
 
 
 def folder_of_store(store: str) -> "DataFolder":

@@ -20,10 +20,14 @@ from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow
 from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_regular
 
-__all__ = ["StoreLock", "identity_of"]
+__all__ = ["StoreInUse", "StoreLock", "identity_of"]
 
 TRIES: Final = 100
 """How often the file of a lock may be taken away in the moment in which it is locked."""
+
+
+class StoreInUse(OperatorError):
+    """Another runtime, or a command that writes, is at work on a store."""
 
 
 class StoreLock:
@@ -37,7 +41,10 @@ class StoreLock:
         self._file: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, or raise ``OperatorError`` that says who has it."""
+        """Take the lock.
+
+        Raises ``StoreInUse``, which says who has it, and ``OperatorError`` where it cannot be made.
+        """
         narrow((self.path,))
         for _ in range(TRIES):
             if self._try():
@@ -68,7 +75,7 @@ class StoreLock:
             remedy = "stop it, or give another path"
             if holder == str(os.getpid()):
                 remedy = "that is this one: a runtime was not left; leave it, or use that"
-            raise OperatorError(
+            raise StoreInUse(
                 f"{self._database}: another runtime is at work on this store (process {holder}); "
                 f"{remedy}"
             ) from None
