@@ -21,6 +21,7 @@ from support.bytecode import keep_bytecode
 from support.profiles import load_profile
 from support.selection import (  # noqa: F401
     pytest_collection_finish,
+    pytest_collection_modifyitems,
     pytest_deselected,
     pytest_runtest_makereport,
     pytest_sessionfinish,

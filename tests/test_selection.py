@@ -1,6 +1,7 @@
 """What ``uv run pytest`` runs, and what it says of what it leaves out."""
 
 import tomllib
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,27 @@ import pytest
 def test_that_takes_long(number): pass
 
 def test_that_does_not(): pass
+"""
+BOARD = """
+import pytest
+
+LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
+
+@pytest.mark.parametrize("row", ["a", "b"])
+@pytest.mark.parametrize("store", ["memory", "late", "sqlite"])
+@LOOPS
+def test_all(loop, store, row): pass
+
+@LOOPS
+@pytest.mark.parametrize("store", ["memory"])
+def test_one_store(loop, store): pass
+
+@LOOPS
+@pytest.mark.parametrize(("row", "store"), [("a", "memory"), ("b", "sqlite")])
+def test_a_store_for_each(loop, row, store): pass
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_no_loop(store): pass
 """
 OUR_OWN = """
 import sys
@@ -56,6 +78,30 @@ def test_all_run_where_they_are_asked_for_and_nothing_is_said(project: pytest.Py
     result = run(project, "-n", "0", "-m", "")
     assert result.parseoutcomes()["passed"] == 8
     result.stdout.no_fnmatch_line("*left out*")
+
+
+def test_each_row_runs_on_each_loop_and_with_each_store_but_not_in_every_combination(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(test_board=BOARD)
+    result = run(project, "test_board.py", "-v")
+    lines = [x.split(" ")[0] for x in result.outlines if x.endswith("PASSED") or "PASSED " in x]
+    ids = {x.partition("::")[2] for x in lines}
+    found = {tuple(x.rstrip("]").partition("[")[2].split("-")) for x in ids if "test_all[" in x}
+    every = {*product(("asyncio", "trio"), ("memory", "late", "sqlite"), ("a", "b"))}
+    assert len(found) == len(every) / 2
+    for one, other in combinations(range(3), 2):
+        pairs = {(x[one], x[other]) for x in found}
+        assert pairs == {(x[one], x[other]) for x in every}
+    assert {x for x in ids if "test_all[" not in x} == {
+        "test_one_store[memory-asyncio]", "test_one_store[memory-trio]",
+        "test_a_store_for_each[a-memory-asyncio]", "test_a_store_for_each[a-memory-trio]",
+        "test_a_store_for_each[b-sqlite-asyncio]", "test_a_store_for_each[b-sqlite-trio]",
+        "test_no_loop[memory]", "test_no_loop[sqlite]",
+    }  # fmt: skip
+    words = "6 tests were left out: other stores of tests that were run on this loop"
+    result.stdout.fnmatch_lines([f'{words}, -m "" all (as CI does)'])
+    assert run(project, "test_board.py", "-m", "").parseoutcomes()["passed"] == 20
 
 
 def test_no_claim_is_skipped_where_ci_runs(

@@ -2,13 +2,16 @@
 
 import gc
 import os
+from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Final
+from zlib import crc32
 
 import pytest
 
 __all__ = [
     "pytest_collection_finish",
+    "pytest_collection_modifyitems",
     "pytest_deselected",
     "pytest_runtest_makereport",
     "pytest_sessionfinish",
@@ -17,8 +20,18 @@ __all__ = [
     "pytest_xdist_auto_num_workers",
 ]
 
-LEFT_OUT = pytest.StashKey[int]()
-OUTPUT = "long tests left out"
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+OUTPUT = "tests left out"
+SAID: Final = {
+    "long": ("long ", "-m long runs these, "),
+    "combination": ("", "other stores of tests that were run on this loop, "),
+}
+LOOPS: Final = {"anyio_backend", "backend", "loop"}
+STORES: Final = {
+    "is_late", "is_later", "journal", "kept", "late", "life", "make_journal", "open_again",
+    "open_runtime", "opened", "store",
+}  # fmt: skip
+"""Parameters that say which loop a test runs on, and which store it has or how late that is."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -28,10 +41,64 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if len(files) == 1 and all(map(os.path.isfile, files)) else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark half of the combinations of loop and store, as the white squares of a board.
+
+    What is left of a test runs on each loop and with each store, and also each of its other rows.
+    """
+    boards: dict[str, Board] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            names = item.callspec.params.keys()
+            if names & LOOPS and names & STORES:
+                test = item.nodeid.partition("[")[0]
+                boards.setdefault(test, Board(crc32(test.encode()))).put(item)
+    for board in boards.values():
+        board.mark()
+
+
+class Board:
+    """A test with its parameters, of which one is a loop and others are a store."""
+
+    def __init__(self, corner: int) -> None:
+        """A ``corner`` that is even is white."""
+        self._corner = corner
+        self._places: list[tuple[int, int, int, pytest.Function]] = []
+        self._numbers: dict[Any, dict[Any, int]] = defaultdict(dict)
+
+    def put(self, item: pytest.Function) -> None:
+        # The same object for all that have it.  Not all can be compared or are hashable.
+        values = {name: id(value) for name, value in item.callspec.params.items()}
+        loop = tuple(values[name] for name in values.keys() & LOOPS)
+        store = tuple(values[name] for name in sorted(values.keys() & STORES))
+        row = tuple(values[name] for name in sorted(values.keys() - LOOPS - STORES))
+        numbers = (
+            self._number("row", row), self._number(row, store), self._number("loop", loop)
+        )  # fmt: skip
+        self._places.append((*numbers, item))
+
+    def mark(self) -> None:
+        white = {
+            (row, loop) for row, store, loop, _ in self._places if not (row + store + loop) % 2
+        }
+        for row, store, loop, item in self._places:
+            # A row of one store is tried with that on every loop.
+            if (row + store + loop) % 2 and (row, loop) in white:
+                item.add_marker(pytest.mark.combination)
+
+    def _number(self, of: Any, value: Any) -> int:
+        """Its place among the values of the same kind."""
+        numbers = self._numbers[of]
+        return numbers.setdefault(value, len(numbers))
+
+
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("long"):
-            item.config.stash[LEFT_OUT] = item.config.stash.get(LEFT_OUT, 0) + 1
+        for name in SAID:
+            if item.get_closest_marker(name):
+                item.config.stash.setdefault(LEFT_OUT, Counter())[name] += 1
+                break
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,23 +114,24 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:  # One of several processes: the one that prints has collected nothing.
-        output[OUTPUT] = session.config.stash.get(LEFT_OUT, 0)
+        output[OUTPUT] = dict(session.config.stash.get(LEFT_OUT, {}))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     # Each of them has left out the same.  One that died says nothing.
-    count = getattr(node, "workeroutput", {}).get(OUTPUT, 0)
-    node.config.stash[LEFT_OUT] = max(count, node.config.stash.get(LEFT_OUT, 0))
+    output = Counter(getattr(node, "workeroutput", {}).get(OUTPUT, {}))
+    node.config.stash[LEFT_OUT] = node.config.stash.get(LEFT_OUT, Counter()) | output
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    count = config.stash.get(LEFT_OUT, 0)
-    if count:
-        tests = "1 long test was" if count == 1 else f"{count} long tests were"
-        terminalreporter.write_line(f'{tests} left out: -m long runs these, -m "" all (as CI does)')
+    left_out = config.stash.get(LEFT_OUT, Counter())
+    for name, (kind, how) in SAID.items():
+        if count := left_out[name]:
+            tests = f"1 {kind}test was" if count == 1 else f"{count} {kind}tests were"
+            terminalreporter.write_line(f'{tests} left out: {how}-m "" all (as CI does)')
 
 
 def pytest_collection_finish() -> None:
