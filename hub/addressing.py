@@ -44,7 +44,7 @@ from hubbub.hub.events.history import history_problem
 from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Addressing as By
-from hubbub.hub.store.journal import Delivery, NewRun
+from hubbub.hub.store.journal import Delivery, NewRun, RefusalOfFiles
 from hubbub.hub.values import NULL, Secret
 
 __all__ = [
@@ -161,6 +161,7 @@ class Addressing:
         "_replaced",
         "agents",
         "default_agent",
+        "refusal_of_files",
         "refusal_of_seed",
     )
 
@@ -172,6 +173,8 @@ class Addressing:
         self.agents: Collection[str] | None = None
         """The agents that there are, if a runtime is at work here: a run of another one takes no
         messages, and none is opened."""
+        self.refusal_of_files: RefusalOfFiles | None = None
+        """Why a run cannot be sent what names these files, if a runtime is at work here."""
         self.refusal_of_seed: Callable[[str, Sequence[GivenTool]], str] | None = None
         """Why a run of an agent cannot begin with a history, or with these tools."""
         self.default_agent = ""
@@ -183,10 +186,13 @@ class Addressing:
         event = structs.replace(event, at=self._ports.clock.now(), run_id="", lane="", seq=0)
         match event:
             case SessionMessage():
-                return Delivery(
+                delivery = Delivery(
                     event, target, by=by, source=event.source, key=event.key,
                     limit=self._max_inbox, agents=self.agents, touches=is_from_user(event),
                 )  # fmt: skip
+                if event.attachments:
+                    delivery.refusal_of_files = self.refusal_of_files
+                return delivery
             case SessionOpen():
                 return self._opening(event, target)
             case SessionReply() | SessionResult() | SessionVariables():
@@ -218,6 +224,10 @@ class Addressing:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
         refusal = self._seed(event) if event.history or event.tools else ""
+        said = event.message
+        refuse = self.refusal_of_files if said is not None and said.attachments else None
+        if said is not None and refuse is not None and not refusal:  # A new run has no files.
+            refusal = refuse(event.open_agent, said.attachments, (), (event,))
         if self.agents is not None and event.open_agent not in self.agents:
             refusal = str(UnknownAgent(event.open_agent, self.agents))
         refusal_of_found = None
@@ -249,10 +259,12 @@ class Addressing:
             refusal_of_found=refusal_of_found,
         )
         source, key = identity_of(event) if event.message is not None else ("", "")
-        return Delivery(
+        delivery = Delivery(
             event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
             agents=self.agents,
         )  # fmt: skip
+        delivery.refusal_of_files = refuse
+        return delivery
 
     def _seed(self, event: SessionOpen) -> str:
         """Why a run cannot begin with what an opening says was before it; empty if it can.

@@ -1,7 +1,7 @@
 """``Message``: what one says to a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -39,12 +39,17 @@ __all__ = [
 MAX_MESSAGE_CHARS = 4_000_000
 """A longer message is refused with ``BadValue``: it could not be shown to any model."""
 
+MAX_ATTACHMENTS: Final = 100
+"""Files that one message may name."""
+
 
 class Message(Struct, frozen=True):
     """A message with more than text.
 
     ``key`` makes sending idempotent: per run and source a key is accepted once.
     ``silent`` hides it from people; the model sees it and it triggers a turn all the same.
+    ``attachments`` are names of files that the run it goes to has, at most 100: it is rejected
+    where one is not there.
     ``parts`` are images, documents and recordings that the model is shown beside the text.
     """
 
@@ -181,6 +186,8 @@ def _check_parts(message: Message) -> None:
         raise BadValue("message.silent", "expected True or False")
     if not isinstance(message.attachments, tuple | list):
         raise BadValue("message.attachments", "expected a tuple of texts")
+    if len(message.attachments) > MAX_ATTACHMENTS:
+        raise BadValue("message.attachments", f"at most {MAX_ATTACHMENTS} files")
     for attachment in message.attachments:
         check_label("message.attachments", attachment)
     if not isinstance(message.metadata, Mapping):

@@ -67,6 +67,7 @@ from hubbub.runtime.schedules.schedules import Cron, Heartbeat
 from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store
 from hubbub.runtime.supervision.inline_calls import ExecutableAgent, InlineCalls
+from hubbub.runtime.supervision.named_files import NamedFiles
 from hubbub.runtime.supervision.restore import RestorePolicy
 from hubbub.runtime.supervision.supervisor import Supervisor
 
@@ -216,6 +217,7 @@ class Runtime(RunAccess):
         self.hub.set_owner(self.runs)
         self.hub.addressing.agents = frozenset(self.definitions.names)
         self.hub.addressing.refusal_of_seed = self.definitions.refusal_of_seed
+        self.hub.addressing.refusal_of_files = NamedFiles(self.definitions).refusal
         self.hub.addressing.default_agent = self._default_agent
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
@@ -279,6 +281,7 @@ class Runtime(RunAccess):
         if self.hub.dispatcher.owner is self.runs:
             self.hub.set_owner(None)
             self.hub.addressing.agents = self.hub.addressing.refusal_of_seed = None
+            self.hub.addressing.refusal_of_files = None
         if self._stop_serving is not None:
             self._stop_serving()
 

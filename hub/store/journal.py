@@ -101,12 +101,17 @@ class RequestKey(Struct, frozen=True):
     digest: str = ""
 
 
+RefusalOfFiles: TypeAlias = Callable[[str, Sequence[str], Iterable[Event], Iterable[InLane]], str]
+"""Of an agent, names of files, the own lane of a run and what waits for it: why a message cannot
+name these, for the run has no such file.  Empty where it has them all."""
+
+
 class Delivery:
     """One item for one inbox.  The store fills in the last four fields."""
 
     __slots__ = (
         "agents", "by", "closes", "contents", "event", "first", "key", "limit", "new", "outcome",
-        "reason", "request", "run_ids", "source", "to", "touches",
+        "reason", "refusal_of_files", "request", "run_ids", "source", "to", "touches",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +143,8 @@ class Delivery:
         self.agents = agents
         """Refused as ``agent gone`` by a run that is none of these agents'."""
         self.request = request
+        self.refusal_of_files: RefusalOfFiles | None = None
+        """Why a run cannot be sent what names these files; asked of what is a message."""
         self.contents: Mapping[str, bytes] | None = None
         """What the event's parts hold, by digest.  A store that keeps contents itself
         (``Store.blobs``) has them, durably, before it has the event."""

@@ -16,7 +16,8 @@ which items are taken, lent, moved, left over, what an address finds, what an in
   rows read again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field, structs
@@ -81,6 +82,10 @@ class Rows(Protocol[R]):
 
     def requested(self, name: str) -> str:
         """What was noted of a request (``RequestKey``); empty where nothing was."""
+        ...
+
+    def own_lane(self, row: R) -> Iterable[Event]:
+        """What the run's own lane holds, as far as the store has it."""
         ...
 
     def readdress(self, row: R) -> None:
@@ -230,6 +235,8 @@ class Ledger(Generic[R]):
                 return
             if not judge(row, delivery, self._known(row, delivery) if delivery.key else None):
                 return
+            if delivery.refusal_of_files is not None and self._lacks_files(row, delivery):
+                return
         row.in_seq += 1
         event = delivery.event = numbered(row, delivery.event)
         delivery.outcome = "accepted"
@@ -287,6 +294,18 @@ class Ledger(Generic[R]):
     def _known(self, row: R, delivery: Delivery) -> InLane | None:
         known = self.writes.accepted.get((row, delivery.source, delivery.key))
         return known or self._rows.known(row, delivery.source, delivery.key)
+
+    def _lacks_files(self, row: R, delivery: Delivery) -> bool:
+        """Refuse a message that names files which the run does not have."""
+        event, refuse = delivery.event, delivery.refusal_of_files
+        if refuse is None or not isinstance(event, SessionMessage) or not event.attachments:
+            return False
+        kept = self._rows.own_lane(row)
+        new = (events for of, events in self.writes.events if of is row)
+        lane = (each for each in chain(kept, *new) if each.lane == "own")
+        if problem := refuse(row.agent, event.attachments, lane, row.waiting.values()):
+            delivery.outcome, delivery.reason = "rejected", problem
+        return problem != ""
 
     def _addressed(self, delivery: Delivery) -> R | None:
         if delivery.by == "run":

@@ -95,6 +95,9 @@ class MemoryRows:
     def known(self, row: MemoryRow, source: str, key: str) -> InLane | None:
         return row.keys.get((source, key)) if row.keys is not None else None
 
+    def own_lane(self, row: MemoryRow) -> Sequence[Event]:
+        return row.events
+
     def requested(self, name: str) -> str:
         return self.requests.get(name, "")
 

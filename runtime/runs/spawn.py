@@ -1,8 +1,11 @@
 """``Spawner``: starts children of live runs; ``ctx.spawn`` and ``state.spawn`` end here."""
 
+from msgspec.structs import replace
+
 from hubbub.agents.definitions.spawned import NamedAgent
+from hubbub.agents.state.area import find_files
 from hubbub.hub import events as e
-from hubbub.hub.errors import RunEnded, UnknownRun
+from hubbub.hub.errors import NoSuchFile, RunEnded, UnknownRun
 from hubbub.hub.message import contents_said, opening_message
 from hubbub.hub.texts import check_labels
 from hubbub.runtime.kernel.handle import Run
@@ -55,10 +58,17 @@ class Spawner:
         if refused := budgets.exceeded(lane.root_run_id, depth):
             raise refused
         input_json, message = opening_message(input, lane.run_id)
+        files: tuple[e.FileRef, ...] = ()
+        if message is not None and message.attachments:  # Its own, of which the child gets copies.
+            files, absent = find_files(parent.thread.area, message.attachments)
+            if absent:
+                raise NoSuchFile(absent[0], "nothing was started; list() shows the files there are")
+            message = replace(message, attachments=())
         opening = e.SessionOpen(
             open_agent=definition.name,
             input_json=input_json,
             message=message,
+            files=files,
             name=name or "",
             once=True,
             root_run_id=lane.root_run_id,

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from hubbub.channels.http.api.messages import MessageBody, checked
+from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import AgentView
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -39,7 +39,7 @@ async def show_agent(call: HttpCall) -> HttpAnswer:
 async def send_to_agent(call: HttpCall) -> HttpAnswer:
     """Send to the one live run of an agent."""
     name = call.path["name"]
-    message = await checked(call, call.body, name, "name")
+    message = keyed(call, call.body)
     receipt = call.hub.send_to(name, message, source=SOURCE, request=call.request("agents", name))
     return await answer_of(receipt, unknown="unknown-agent")
 

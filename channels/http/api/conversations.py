@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from hubbub.channels.http.api.messages import MessageBody, checked
+from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import ConversationPage
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -45,7 +45,7 @@ async def show_conversation(call: HttpCall) -> HttpAnswer:
 async def send_to_conversation(call: HttpCall) -> HttpAnswer:
     """Send to the conversation of a key."""
     key = call.path["key"]
-    message = await checked(call, call.body, key, "key")
+    message = keyed(call, call.body)
     request = call.request("conversations", key)
     receipt = call.hub.send(message, session_key=key, source=SOURCE, request=request)
     return await answer_of(receipt, unknown="unknown-conversation")
@@ -53,7 +53,7 @@ async def send_to_conversation(call: HttpCall) -> HttpAnswer:
 
 async def send_to_only(call: HttpCall) -> HttpAnswer:
     """Send to the only open conversation."""
-    message = await checked(call, call.body, "", "only")
+    message = keyed(call, call.body)
     receipt = call.hub.send(message, source=SOURCE, request=call.request("messages"))
     return await answer_of(receipt, unknown="unknown-conversation")
 

@@ -4,15 +4,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from hubbub.channels.http.wire.attachments import check_attachments
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.hub.message import Message
-from hubbub.hub.store.journal import Addressing
 
-__all__ = ["ROUTES", "MessageBody", "checked", "keyed"]
+__all__ = ["ROUTES", "MessageBody", "keyed"]
 
 
 class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,20 +43,6 @@ class ReasonBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-async def checked(
-    call: HttpCall, body: MessageBody, to: str, by: Addressing = "run", *, opens: bool = False
-) -> Message:
-    """The message that a request brings to whom ``to`` and ``by`` name.
-
-    Raises ``Refusal`` where its attachments are not there.
-    """
-    message = keyed(call, body)
-    await check_attachments(
-        call.hub, message.attachments, to, by, key=message.key, opens=opens
-    )  # fmt: skip
-    return message
-
-
 def keyed(call: HttpCall, body: MessageBody) -> Message:
     """The message that a request brings, with its key."""
     return Message(
@@ -69,7 +53,7 @@ def keyed(call: HttpCall, body: MessageBody) -> Message:
 
 async def send_to_run(call: HttpCall) -> HttpAnswer:
     """Send a message to a run."""
-    message = await checked(call, call.body, call.path["run_id"])
+    message = keyed(call, call.body)
     return await answer_of(call.hub.send_to_run(call.path["run_id"], message, source=SOURCE))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from hubbub.channels.http.api.messages import MessageBody, checked, keyed
+from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import ReportView, StateView, TreesView
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.problems import Refusal
@@ -87,9 +87,6 @@ async def open_run(call: HttpCall) -> HttpAnswer:
     run_id = body.run_id
     if key and not (run_id or body.session_key or body.descriptor):
         run_id = _id_of(key)
-    if body.message is not None and not body.descriptor:
-        to, has_key = body.session_key or run_id or "", bool(body.session_key)
-        await checked(call, body.message, to, "key" if has_key else "run", opens=True)
     receipt = call.hub.open(
         body.agent, said, run_id=run_id, session_key=body.session_key,
         correlation_id=body.correlation_id, name=body.name, once=body.once, timeout=body.timeout,

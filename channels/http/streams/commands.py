@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias, assert_never, get_args
 import msgspec
 from msgspec import Struct
 
-from hubbub.channels.http.wire.attachments import check_attachments
 from hubbub.channels.http.wire.bodies import json_problem
 from hubbub.channels.http.wire.host import SOURCE
 from hubbub.channels.http.wire.parts import PartBody, parts_shown
@@ -21,11 +20,10 @@ from hubbub.hub.events import GivenTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.journal import Addressing
 from hubbub.hub.values import encode_value
 
 __all__ = [
-    "HubCommand", "SocketCommand", "Subscribe", "Unsubscribe", "check_files", "perform",
+    "HubCommand", "SocketCommand", "Subscribe", "Unsubscribe", "perform",
     "read_command", "unknown_to",
 ]  # fmt: skip
 
@@ -220,22 +218,6 @@ def _id_in(text: str) -> str | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return found if found is not None and len(found) <= MAX_ID else None
-
-
-async def check_files(hub: Hub, command: HubCommand) -> None:
-    """Raise ``Refusal`` where a message names files that its run has not."""
-    if isinstance(command, SendMessage) and command.attachments:
-        by: Addressing = "run" if command.run_id else "name" if command.agent else "key"
-        to = command.run_id or command.agent or command.session_key
-        await check_attachments(
-            hub, command.attachments, to, by if to else "only", key=command.key
-        )  # fmt: skip
-    elif isinstance(command, OpenRun) and command.message and not command.descriptor:
-        said, key = command.message, command.session_key
-        await check_attachments(
-            hub, said.attachments, key or command.run_id or "", "key" if key else "run",
-            key=said.key, opens=True,
-        )  # fmt: skip
 
 
 def perform(hub: Hub, command: HubCommand) -> Receipt:

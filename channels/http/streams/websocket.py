@@ -24,7 +24,6 @@ from hubbub.channels.http.streams.commands import (
     SocketCommand,
     Subscribe,
     Unsubscribe,
-    check_files,
     perform,
     read_command,
     unknown_to,
@@ -236,7 +235,6 @@ class SocketSession:
     # ── commands of the hub ──────────────────────────────────────────────────────────────────
 
     async def _perform(self, command: HubCommand) -> None:
-        await check_files(self._hub, command)
         receipt = perform(self._hub, command)
         if receipt.status != "pending":
             await self._acknowledge(command, receipt)

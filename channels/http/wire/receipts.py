@@ -87,6 +87,8 @@ def refusal_of_receipt(receipt: Receipt, *, unknown: str = "unknown-run") -> Ref
         return Refusal("store-failed", receipt.reason)
     if receipt.reason.startswith("no agent named"):
         return Refusal("unknown-agent", receipt.reason)
+    if receipt.reason.startswith("the run has no file"):
+        return Refusal("unknown-file", receipt.reason)
     kind = _KINDS.get(receipt.reason, "refused")
     more: dict[str, Any] = {}
     if kind == "unknown-run":

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import InLane
+from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import (
     encode_descriptor,
@@ -94,6 +94,10 @@ class StoredRows:
     def known(self, row: Row, source: str, key: str) -> InLane | None:
         found = self._db.execute(_SELECT_ACCEPTED, (row.number, source, key)).fetchone()
         return decode_event(found[0]) if found is not None else None  # type: ignore[return-value]
+
+    def own_lane(self, row: Row) -> Iterable[Event]:
+        self._keep()
+        return [decode_event(body) for (body,) in self._db.execute(_SELECT_OWN, (row.number,))]
 
     def requested(self, name: str) -> str:
         found = self._db.execute(_SELECT_NOTE, (f"{REQUESTS}{name}",)).fetchone()
@@ -190,6 +194,7 @@ _SELECT_ACCEPTED: Final = (
     "SELECT body FROM event WHERE position = "
     "(SELECT position FROM accepted WHERE run = ? AND source = ? AND key = ?)"
 )
+_SELECT_OWN: Final = "SELECT body FROM event WHERE run = ? AND lane = 'own' ORDER BY seq"
 _SELECT_NOTE: Final = "SELECT value FROM note WHERE key = ?"
 _PUT_ROW: Final = (
     "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "

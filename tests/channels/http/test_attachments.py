@@ -52,24 +52,17 @@ async def test_a_file_that_is_not_there_is_refused_and_nothing_is_sent(ports):
 
 
 async def test_what_was_accepted_before_its_file_went_is_a_duplicate(ports):
-    async with served(ports, support(*["Hello."] * 9)) as (rt, app, client):
+    async with served(ports, support(*["Hello."] * 9)) as (rt, _, client):
         opened = await client.post("/api/runs", json={"agent": "support", "input": "x"})
         url = f"/api/runs/{opened.json()['run_id']}"
         await client.put(f"{url}/files/a.txt", content=b"it")
         body = {"content": "See it.", "attachments": ["a.txt"], "key": "m1"}
         assert (await client.post(f"{url}/messages", json=body)).status_code == 202
-        asked = rt.hub.ask
-
-        async def without_files(service, question, **more):
-            return None if question.startswith("file ") else await asked(service, question, **more)
-
-        app.hub.ask = without_files  # As if its agent had deleted it.
-        try:
-            assert (await client.post(f"{url}/messages", json=body)).status_code == 200
-            body["key"] = "m2"
-            assert (await client.post(f"{url}/messages", json=body)).status_code == 404
-        finally:
-            del app.hub.ask
+        # As if its agent had deleted it.
+        rt.hub.addressing.refusal_of_files = lambda *_: "the run has no file 'a.txt'"
+        assert (await client.post(f"{url}/messages", json=body)).status_code == 200
+        body["key"] = "m2"
+        assert (await client.post(f"{url}/messages", json=body)).status_code == 404
 
 
 async def test_a_socket_refuses_it_too_and_knows_how_to_reset(ports):
@@ -108,7 +101,7 @@ async def test_a_selection_says_when_everything_on_record_has_come(ports):
         assert len(record) == len(await rt.hub.read(run.run_id))
 
 
-async def test_a_program_that_names_a_file_which_is_not_there_does_not_deceive_the_model(ports):
+async def test_a_file_that_was_named_and_is_not_there_is_shown_as_missing(ports):
     seen: list[str] = []
 
     def answer(request: ModelRequest) -> str:
@@ -121,6 +114,7 @@ async def test_a_program_that_names_a_file_which_is_not_there_does_not_deceive_t
         await run.result()
         await client.put(f"/api/runs/{run.run_id}/files/a.txt", content=b"it")
         said = Message("See them.", attachments=("/a.txt", "b.txt"))
+        rt.hub.addressing.refusal_of_files = None  # As an earlier version has accepted it.
         await rt.hub.send_to_run(run.run_id, said)
         await run.result()
         assert "- /a.txt\\n- b.txt (missing)" in seen[-1]
