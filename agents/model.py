@@ -33,6 +33,7 @@ __all__ = [
     "ModelReply",
     "ModelRequest",
     "OnDelta",
+    "OutputSpec",
     "PartKind",
     "TextDelta",
     "Thinking",
@@ -115,6 +116,13 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any]
 
 
+class OutputSpec(Struct, frozen=True, kw_only=True):
+    """What the text of an answer is to be: JSON that fits ``schema``, a JSON Schema object."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """One model call.
 
@@ -145,6 +153,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """``summary``: the answer is to be a text that will take the place of ``messages``."""
     summarised: int = 0
     """How many messages of the model's own a summary among ``messages`` stands for."""
+    output: OutputSpec | None = None
+    """What the answer is to be, for a model that ``takes_output``; others answer by a tool."""
 
 
 class ModelReply(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -259,6 +269,10 @@ class Model(Protocol):
 
     A model may have ``settings_problems(settings)`` as well, which returns what of
     ``ModelSettings`` it lacks, a sentence each: a runtime that is built with them is refused.
+
+    A model may have ``takes_output(output, has_tools)``, which says whether it can be bound to the
+    schema of an ``OutputSpec``, beside tools or alone; one that has not, or says no, answers by
+    calling the tool ``final_answer``, or with a text that fits all the same.
     """
 
     @property

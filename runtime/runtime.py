@@ -16,6 +16,7 @@ import anyio.lowlevel
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.output import Output
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -293,7 +294,7 @@ class Runtime(RunAccess):
 
     async def start(
         self,
-        agent: str | AgentDefinition,
+        agent: str | AgentDefinition[Output],
         input: object = None,
         *,
         session_key: str = "",
@@ -306,7 +307,7 @@ class Runtime(RunAccess):
         source: str = "",
         history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
         tools: Sequence[ExternalTool | GivenTool] | None = None,
-    ) -> Run:
+    ) -> Run[Output]:
         """Start a run and return its handle once the start is durable.
 
         With a ``session_key`` that has a live run, that run is found and ``input`` sent to it.
@@ -339,17 +340,17 @@ class Runtime(RunAccess):
         if session_key or run_id:  # The run that was found may be another agent's.
             info = await self.hub.journal.info(receipt.run_id)
             name = info.agent if info is not None else name
-        run = Run(self.outcomes, receipt.run_id, name, receipt.cursor)
+        run: Run[Output] = Run(self.outcomes, receipt.run_id, name, receipt.cursor)
         run.created, run.duplicate = receipt.created, receipt.duplicate
         return run
 
     async def run(
         self,
-        agent: str | AgentDefinition,
+        agent: str | AgentDefinition[Output],
         input: object = None,
         *,
         env: Mapping[str, str] | None = None,
-    ) -> RunOutcome:
+    ) -> RunOutcome[Output]:
         """One session, then the terminal event: one question, one answer.
 
         ``env`` as for ``start``.  A cancelled caller terminates the run.  Failures are outcomes,
@@ -362,7 +363,7 @@ class Runtime(RunAccess):
         outcome, _ = await self._calls.run(definition, input, env)
         return outcome
 
-    def executable(self, agent: str | AgentDefinition) -> ExecutableAgent:
+    def executable(self, agent: str | AgentDefinition[Output]) -> ExecutableAgent[Output]:
         """The agent as workflow code sees it."""
         name = definition_of(self.services, agent, None, check_input=False).name
         return ExecutableAgent(self.services, self._calls, name)

@@ -43,9 +43,59 @@ async def listen(hub: Hub, own: RunHub, run: Run, kinds: Sequence[type[Event]]) 
 """
 """What listens to events of several classes, which docs/ say in a sentence."""
 
+TYPED = """
+from dataclasses import dataclass
+from typing import Any, TypedDict, assert_type
+
+from pydantic import BaseModel
+from hubbub import Agent, AgentDefinition, RunContext, RunOutcome, Run, Runtime, SideConfig
+
+@dataclass
+class Weather:
+    city: str
+
+class Place(TypedDict):
+    city: str
+
+class Model(BaseModel):
+    city: str
+
+reporter = Agent("reporter", "x", model="m", output=Weather)
+schema: dict[str, Any] = {"type": "object", "properties": {}}
+
+Either = AgentDefinition | str
+
+async def asked(rt: Runtime, ctx: RunContext, side: SideConfig, either: Either) -> None:
+    assert_type(reporter, AgentDefinition[Weather])
+    assert_type(await rt.run(reporter, "x"), RunOutcome[Weather])
+    assert_type((await rt.run(reporter, "x")).output, Weather)
+    assert_type((await rt.run(reporter, "x")).value(), Weather)
+    run = await rt.start(reporter, "x")
+    assert_type(run, Run[Weather])
+    assert_type((await run.result()).output, Weather)
+    assert_type((await run.finished()).value(), Weather)
+    assert_type((await run.ask("x")).value(), Weather)
+    assert_type((await ctx.spawn(reporter, "x").finished()).value(), Weather)
+    assert_type(await rt.executable(reporter).execute("x"), Weather)
+    assert_type((await rt.run(Agent("a", "x", model="m", output=Place), "x")).value(), Place)
+    assert_type((await rt.run(Agent("a", "x", model="m", output=Model), "x")).value(), Model)
+    of_schema = Agent("a", "x", model="m", output=schema)
+    assert_type((await rt.run(of_schema, "x")).value(), dict[str, Any])
+    assert_type((await rt.run(Agent("a", "x", model="m"), "x")).value(), str)
+    long: AgentDefinition[Weather] = AgentDefinition(name="a", side_a=side)
+    assert_type((await rt.run(long, "x")).value(), Weather)
+    assert_type((await rt.run("reporter", "x")).value(), Any)
+    assert_type((await rt.run(either, "x")).value(), Any)
+    bare: AgentDefinition = reporter
+    assert_type((await rt.run(bare, "x")).value(), Any)
+    agents: list[AgentDefinition] = [reporter, of_schema, bare]
+    Runtime(agents)
+"""
+"""What callers know of an agent's output."""
+
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
-pytestmark = [pytest.mark.long, pytest.mark.spec("U-10")]
+pytestmark = [pytest.mark.long, pytest.mark.spec("U-10", "L-03")]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +106,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, text in enumerate(PROGRAM.findall(page.read_text())):
             (folder / f"{page.stem.replace('-', '_')}_{number}.py").write_text(text)
     (folder / "listening.py").write_text(LISTENING)
+    (folder / "typed.py").write_text(TYPED)
     return folder
 
 

@@ -9,10 +9,11 @@ together, in ``agents/resolution/definitions.py``.
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.agents.definitions.output import Output_co
 from hubbub.agents.definitions.problems import (
     absent_or_named,
     id_problems,
@@ -99,8 +100,8 @@ BINDINGS: Final = ("session_stop", "session_fail", "session_status")
 # ── agents ───────────────────────────────────────────────────────────────────────────────────
 
 
-class AgentDefinition(SafeRepr, frozen=True, kw_only=True):
-    """An agent, by name.
+class AgentDefinition(SafeRepr, Generic[Output_co], frozen=True, kw_only=True):
+    """An agent, by name; ``AgentDefinition[T]`` is one whose outputs are ``T``s.
 
     * ``execute(input, ctx)``: a code agent.  With ``emits_start_complete`` it emits
       ``agent:start`` and ``agent:complete`` itself.  ``on_restart`` says what becomes of a run

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hubbub.agents.compaction import Compaction, compaction_problems
+from hubbub.agents.definitions.output import output_problems
 from hubbub.agents.definitions.problems import (
     absent_or_named,
     id_problems,
@@ -154,6 +155,9 @@ class PromptDefinition(SafeRepr, frozen=True, kw_only=True):
       and ``"5m"``), for an hour where it offers that (``"1h"``), or not (``False``).
     * ``compaction``: when the older messages of a long conversation become a summary; ``True`` is
       ``Compaction()``, with ``False`` they never do by themselves.
+    * ``output``: what each answer is: a Struct, dataclass or TypedDict type, a JSON Schema of an
+      object, or a pydantic model.  The model may call tools first; its answer, checked, is the
+      turn's ``output``.  What does not fit it is told, twice at most; then the turn fails.
     * ``agents``: names of exposed ``ai_human`` agents that ``use_agent`` may give the conversation
       to; ``skills``: ``Skill``s, or names of ``Runtime(skills=…)``, for ``use_skill`` (IA).
 
@@ -176,6 +180,7 @@ class PromptDefinition(SafeRepr, frozen=True, kw_only=True):
     cache: bool | Literal["5m", "1h"] = True
     settings: ModelSettings | None = None
     compaction: Compaction | bool = True
+    output: type | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
@@ -196,6 +201,8 @@ class PromptDefinition(SafeRepr, frozen=True, kw_only=True):
             for each in read_schema(self.required_schema)[2]:
                 joint = "." if each.startswith("properties") else ": "
                 problems.append(f"required_schema{joint}{each}")
+        if self.output is not None:
+            problems.extend(_output_problems(self))
         problems.extend(text_problems("", self))
         if not problems:
             problems.extend(_placeholder_problems(self))
@@ -256,6 +263,19 @@ def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
     if not isinstance(prompt.settings, ModelSettings | None):
         yield f"settings: expected ModelSettings(…){unmade(prompt.settings)}"
     yield from compaction_problems(prompt.compaction)
+
+
+def _output_problems(prompt: PromptDefinition) -> Iterable[str]:
+    for each in output_problems(prompt.output):
+        yield f"output{'.' if each.startswith('properties') else ': '}{each}"
+    if isinstance(prompt.tool_choice, str) and prompt.tool_choice not in ("auto", "none", "any"):
+        yield 'tool_choice: calls of one tool at each step leave no answer for output; give "auto"'
+    for name in ("agents", "skills"):
+        if getattr(prompt, name):
+            yield (
+                f"{name}: what takes the conversation over answers in words of its own, which "
+                "are no output; give agents as tools (agent.as_tool()), or leave output out"
+            )
 
 
 def _placeholder_problems(prompt: PromptDefinition) -> Iterable[str]:

@@ -45,19 +45,20 @@ _Found = tuple[tuple[Parameter, ...], dict[str, Any]]
 
 
 def read_schema(
-    schema: Mapping[str, Any] | type,
+    schema: Mapping[str, Any] | type, *, is_made: bool = False
 ) -> tuple[tuple[Parameter, ...], dict[str, Any], tuple[str, ...]]:
     """The parameters, the closed JSON schema to show to a model, and the problems with paths.
 
     With problems, the first two are empty.  A parameter that may be left out has a default:
     ``UNSET``, if a JSON schema says so.  ``Arguments`` then reads nested objects as Structs;
-    ``msgspec.to_builtins`` makes the whole plain again.
+    ``msgspec.to_builtins`` makes the whole plain again.  ``is_made``: values of a type are made
+    afterwards, so code of its own does run.
     """
     problems: list[str] = []
     found: _Found = (), {}
     try:
         if isinstance(schema, type):
-            found = _read_type(schema, problems)
+            found = _read_type(schema, problems, is_made=is_made)
         elif isinstance(schema, Mapping):
             found = _read_json(in_place(plain_json(schema, "")), problems)
         else:
@@ -67,7 +68,7 @@ def read_schema(
     return ((), {}, tuple(dict.fromkeys(problems))) if problems else (*found, ())
 
 
-def _read_type(cls: type, problems: list[str]) -> _Found:
+def _read_type(cls: type, problems: list[str], *, is_made: bool) -> _Found:
     known = inspect.type_info(cls)
     records = inspect.StructType | inspect.DataclassType | inspect.TypedDictType
     if not isinstance(known, records) or getattr(known, "array_like", False):
@@ -75,7 +76,7 @@ def _read_type(cls: type, problems: list[str]) -> _Found:
         if is_pydantic(cls):
             kinds = f"{kinds}; give {cls.__qualname__}.model_json_schema()"
         raise TypeError(f"{cls.__qualname__} is not {kinds}")
-    if hasattr(cls, "__post_init__"):
+    if hasattr(cls, "__post_init__") and not is_made:
         problems.append("__post_init__: would not run, only fields are read; constrain their types")
     hints = typing.get_type_hints(cls, include_extras=True)
     parameters = []

@@ -12,10 +12,11 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
 from hubbub.agents.compaction import Compaction
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
+from hubbub.agents.definitions.output import Output
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -30,7 +31,7 @@ __all__ = ["Agent", "AgentOptions"]
 
 
 class AgentOptions(TypedDict, total=False):
-    """What ``Agent`` takes besides name, prompt, model and tools; each may be left out.
+    """What ``Agent`` takes besides name, prompt, model, tools and output; each may be left out.
 
     They are explained where they are fields: ``PromptDefinition`` has those of the first group,
     ``SideConfig`` those of the second, ``AgentDefinition`` those of the third.
@@ -76,20 +77,53 @@ _OF_SIDE: Final = frozenset(SideConfig.__struct_fields__) - _OF_AGENT
 _OF_PROMPT: Final = frozenset(PromptDefinition.__struct_fields__) - _OF_AGENT - _OF_SIDE
 
 
+@overload
+def Agent(
+    name: str,
+    prompt: str,
+    *,
+    model: ModelSpec,
+    tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = (),
+    output: type[Output],
+    **options: Unpack[AgentOptions],
+) -> AgentDefinition[Output]: ...
+@overload
+def Agent(
+    name: str,
+    prompt: str,
+    *,
+    model: ModelSpec,
+    tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = (),
+    output: Mapping[str, Any],
+    **options: Unpack[AgentOptions],
+) -> AgentDefinition[dict[str, Any]]: ...
+@overload
+def Agent(
+    name: str,
+    prompt: str,
+    *,
+    model: ModelSpec,
+    tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = (),
+    output: None = None,
+    **options: Unpack[AgentOptions],
+) -> AgentDefinition[str]: ...
 def Agent(  # noqa: N802  # What it makes is an agent: it is called like a class.
     name: str,
     prompt: str,
     *,
     model: ModelSpec,
     tools: Sequence[Tool[..., Any] | McpServer | SubagentToolConfig | str] = (),
+    output: type | Mapping[str, Any] | None = None,
     **options: Unpack[AgentOptions],
-) -> AgentDefinition:
+) -> AgentDefinition[Any]:
     """Make an agent of one model.  A function; what it returns is an ``AgentDefinition``.
 
         Agent("support", "You help customers.", model="anthropic:NAME", tools=[lookup, refund])
 
-    ``prompt`` is the text of its instructions.  The ``options`` are listed in ``AgentOptions``.
-    A runtime takes the agent like any other definition, also together with agents in long form.
+    ``prompt`` is the text of its instructions; ``output`` the type of its answers, which type
+    checkers know from then on (see ``PromptDefinition``).  The ``options`` are listed in
+    ``AgentOptions``.  A runtime takes the agent like any other definition, also together with
+    agents in long form.
     For a second model on the other side (``dual_ai``), write the long form.
 
     Raises ``DefinitionError`` with every problem, and its path in this call.
@@ -98,8 +132,9 @@ def Agent(  # noqa: N802  # What it makes is an agent: it is called like a class
     definition: str | PromptDefinition = "prompt"
     try:
         definition = PromptDefinition(
-            name=name, prompt=prompt, model=model, tools=tools, **_chosen(options, _OF_PROMPT)
-        )
+            name=name, prompt=prompt, model=model, tools=tools, output=output,
+            **_chosen(options, _OF_PROMPT),
+        )  # fmt: skip
     except DefinitionError as error:
         problems += error.problems
     try:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from hubbub.agents.definitions.built_in import BUILT_IN, USE_AGENT, USE_SKILL
+from hubbub.agents.built_in import BUILT_IN, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.problems import keep_tuples, listed_problems, text_problems
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import (

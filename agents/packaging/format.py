@@ -139,6 +139,7 @@ class PromptPart(Part, frozen=True, kw_only=True):
     cache: bool | str = True
     settings: SettingsPart | None = None
     compaction: bool | CompactionPart = True
+    output: dict[str, Any] | None = None
 
 
 class SkillPart(Part, frozen=True, kw_only=True):

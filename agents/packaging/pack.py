@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.built_in import USE_AGENT
 from hubbub.agents.compaction import Compaction
 from hubbub.agents.definitions.agent import (
     BINDINGS,
@@ -31,7 +32,6 @@ from hubbub.agents.definitions.agent import (
     SessionToolBinding,
     SideConfig,
 )
-from hubbub.agents.definitions.built_in import USE_AGENT
 from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.prompt import (
     Immediate,
@@ -39,7 +39,7 @@ from hubbub.agents.definitions.prompt import (
     Resumable,
     SubagentToolConfig,
 )
-from hubbub.agents.definitions.schema import plain_json, read_schema
+from hubbub.agents.definitions.schema import plain_json
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import VariableDefinition
@@ -60,10 +60,10 @@ from hubbub.agents.packaging.format import (
     SubagentPart,
     VariablePart,
     fields_of,
-    in_place,
     written,
 )
 from hubbub.agents.packaging.models import BY_NAME, read_model, written_model
+from hubbub.agents.packaging.schemas import schema_of_type
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.reached import held_agents
 from hubbub.agents.resolution.sides import ActiveSide
@@ -97,7 +97,7 @@ def pack(definitions: Definitions, agent: str) -> bytes:
     """Write an agent with its prompts and everything reachable into one JSON text.
 
     A prompt given inline is packed under its own name, a ``Tool`` under its, and a
-    ``required_schema`` that is a type as the JSON schema of that type.
+    ``required_schema`` or ``output`` that is a type as the JSON schema of that type.
 
     Raises ``DefinitionError`` with everything that cannot be packed: a code agent, a model that
     is not given by name, two prompts or tools of one name; ``UnknownAgent``.
@@ -286,6 +286,7 @@ class _Packer:
             variables=tuple(written(VariablePart, each) for each in prompt.variables),
             env=dict(prompt.env),
             required_schema=self._schema(f"{path}.required_schema", prompt.required_schema),
+            output=self._schema(f"{path}.output", prompt.output),
             provider_options=self._json(f"{path}.provider_options", prompt.provider_options),
             compaction=written(CompactionPart, prompt.compaction)
             if isinstance(prompt.compaction, Compaction)
@@ -295,13 +296,8 @@ class _Packer:
     def _schema(self, path: str, schema: Mapping[str, Any] | type | None) -> Any:
         if schema is None or not isinstance(schema, type):
             return self._json(path, schema)
-        shown = read_schema(schema)[1]
-        try:
-            found = in_place(shown, shown.get("$defs", {}), ())
-            wrong = read_schema(found)[2]
-        except ValueError as problem:
-            found, wrong = None, (str(problem),)
-        for each in wrong:
+        found, problems = schema_of_type(schema)
+        for each in problems:
             self._say(path, f"{schema.__name__}: {each}; give a JSON schema instead")
         return found
 

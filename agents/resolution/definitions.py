@@ -15,9 +15,10 @@ from typing import Any
 
 from msgspec import structs
 
+from hubbub.agents.built_in import BUILT_IN
 from hubbub.agents.definitions.agent import AgentDefinition
-from hubbub.agents.definitions.built_in import BUILT_IN
 from hubbub.agents.definitions.hooks import Hook
+from hubbub.agents.definitions.output import OutputForm
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -53,6 +54,7 @@ class Definitions:
         "_skills",
         "_tools",
         "agents",
+        "outputs",
         "servers",
         "sides",
     )  # fmt: skip
@@ -95,6 +97,10 @@ class Definitions:
             if name in BUILT_IN and not tool.is_built_in
         )
         self._read_sides(problems, servers)
+        self.outputs: Mapping[str, OutputForm] = {
+            name: side.output for (name, _), side in self._sides.items() if side.output is not None
+        }
+        """What agents answer with, of those whose answers are values."""
         problems.extend(self._cycles())
         if problems:
             raise DefinitionError("definitions", problems)

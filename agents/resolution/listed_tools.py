@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hubbub.agents.definitions.built_in import BUILT_IN
+from hubbub.agents.built_in import BUILT_IN
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.resolution.sides import ActiveSide
 

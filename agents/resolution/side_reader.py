@@ -21,6 +21,15 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
+from hubbub.agents.built_in import (
+    BUILT_IN,
+    CREATE,
+    FINAL_ANSWER,
+    INTERRUPT,
+    MESSAGE,
+    USE_AGENT,
+    USE_SKILL,
+)
 from hubbub.agents.definitions.agent import (
     BINDINGS,
     AgentDefinition,
@@ -29,14 +38,6 @@ from hubbub.agents.definitions.agent import (
     SideConfig,
 )
 from hubbub.agents.definitions.arguments import Arguments
-from hubbub.agents.definitions.built_in import (
-    BUILT_IN,
-    CREATE,
-    INTERRUPT,
-    MESSAGE,
-    USE_AGENT,
-    USE_SKILL,
-)
 from hubbub.agents.definitions.hooks import Hook, by_point
 from hubbub.agents.definitions.prompt import Immediate, PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.schema import read_schema
@@ -50,6 +51,7 @@ from hubbub.agents.resolution.sides import (
     ActiveSide,
     ChildTool,
 )
+from hubbub.agents.resolution.typed_sides import form_of, typing_problems
 from hubbub.hub.near_misses import did_you_mean
 
 __all__ = ["Known", "SideReader"]
@@ -117,13 +119,14 @@ class SideReader:
             self._add(item, prompt)
         self._add_takeovers(prompt)
         self._check_names(prompt)
+        self._check_output(prompt)
         path = f"{self._path}.prompt.hooks"
         self._problems.extend(self._known.unknown_hooks(path, prompt.hooks or ()))
         bindings = dict(self._bindings())
         names = prompt.hooks if prompt.hooks is not None else self._agent.hooks
         known = self._known.hooks
         in_order = {*bindings, *self._handoffs, *([config.stop_tool] if config.stop_tool else ())}
-        own = set(self._own())
+        own = set(self._own(prompt))
         variables = [*prompt.variables]
         choices = prompt.choices
         for tool in self._tools.values():
@@ -153,6 +156,7 @@ class SideReader:
             choices=choices,
             may_ask=any(each.asks for each in self._called()),
             servers=tuple(self._servers.values()),
+            output=form_of(prompt),
         )
 
     def _called(self) -> Iterable[Tool[..., Any]]:
@@ -162,14 +166,16 @@ class SideReader:
             if isinstance(skill.passthrough, Tool):
                 yield skill.passthrough
 
-    def _own(self) -> Iterable[str]:
-        """The built-in tools by which the conversation changes hands, or pauses."""
+    def _own(self, prompt: PromptDefinition) -> Iterable[str]:
+        """The built-in tools by which the conversation changes hands, pauses, or is answered."""
         if self._agents:
             yield USE_AGENT
         if self._skills:
             yield USE_SKILL
         if self._agent.supports_checkpointing:
             yield INTERRUPT
+        if prompt.output is not None:
+            yield FINAL_ANSWER
 
     def _offered(self) -> Iterable[str]:
         yield from self._tools
@@ -370,7 +376,7 @@ class SideReader:
         offered = {*self._tools, *self._handoffs, *self._children} - stays
         if stays:
             offered.update((CREATE, MESSAGE))
-        offered.update(self._own())
+        offered.update(self._own(prompt))
         if choice not in ("auto", "none", "any") and not self._may_have(choice, offered):
             hint = did_you_mean(choice, (*offered, "auto", "none", "any"))
             self._say(".prompt.tool_choice", f"no tool named {choice!r}{hint}")
@@ -378,6 +384,13 @@ class SideReader:
         if stop is not None and not self._may_have(stop, offered):
             hint = did_you_mean(stop, offered)
             self._say(".stop_tool", f"the side has no tool named {stop!r}{hint}")
+
+    def _check_output(self, prompt: PromptDefinition) -> None:
+        taking = {**self._handoffs, **self._agents}
+        takers = [(x.name, self._read(x.side_a)) for x in taking.values() if x.side_a is not None]
+        names = (*self._tools, *self._handoffs, *self._children)
+        for problem in typing_problems(self._agent, self._config, prompt, names, takers):
+            self._problems.append(f"{self._path}{problem}")
 
     def _may_have(self, name: str, offered: Iterable[str]) -> bool:
         return name in offered or any(each.claims(name) for each in self._servers.values())

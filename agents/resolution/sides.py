@@ -9,10 +9,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.built_in import COMPLETE, FINAL_ANSWER, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.arguments import Arguments
-from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.hooks import RESULT_POINTS, Hook
+from hubbub.agents.definitions.output import OutputForm
 from hubbub.agents.definitions.prompt import PromptDefinition, SubagentToolConfig
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
@@ -99,6 +100,8 @@ class ActiveSide(Struct, frozen=True, eq=False):
     """Whether calls of some tool need a person's approval, or are carried out elsewhere."""
     servers: tuple[McpServer, ...] = ()
     """The servers whose tools the model may call, as far as they are known (``with_listed``)."""
+    output: OutputForm | None = None
+    """What each answer is, where it is not words."""
 
     @property
     def is_frame(self) -> bool:
@@ -112,7 +115,8 @@ class ActiveSide(Struct, frozen=True, eq=False):
         """Whether a call begins, or reaches, another run."""
         if name not in self.offered or name in self.tools or name in self.handoffs:
             return False
-        return name not in (COMPLETE, INTERRUPT) and self.tool_of(name, arguments) is None
+        own = (COMPLETE, FINAL_ANSWER, INTERRUPT)
+        return name not in own and self.tool_of(name, arguments) is None
 
     def tool_of(self, name: str, arguments: str) -> Tool[..., Any] | None:
         """The function that a call is carried out by, if it is by one."""

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from hubbub.agents.built_in import COMPLETE, FINAL_ANSWER, USE_AGENT
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
-from hubbub.agents.definitions.built_in import COMPLETE, USE_AGENT
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill, passthrough_problems
 from hubbub.agents.definitions.tools import Tool
@@ -129,7 +129,7 @@ def agent_of_skill(
 
 
 def frame_of(side: ActiveSide) -> ActiveSide:
-    """A side as it is while its agent has taken a conversation over."""
+    """A side as it is while its agent has taken a conversation over: it answers in words."""
     given = side.config.max_steps
     limit = (
         given
@@ -141,7 +141,8 @@ def frame_of(side: ActiveSide) -> ActiveSide:
         side,
         acts_as=FRAME,
         bindings={**side.bindings, COMPLETE: binding},
-        offered=side.offered | {COMPLETE},
+        offered=(side.offered - {FINAL_ANSWER}) | {COMPLETE},
+        output=None,
         in_order=side.in_order | {COMPLETE},
         max_steps=limit,
         is_plain=False,

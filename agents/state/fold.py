@@ -35,6 +35,7 @@ from hubbub.agents.state.family import (
     with_results,
     without_starts,
 )
+from hubbub.agents.state.misfits import MISFIT, with_misfit
 from hubbub.agents.state.models_in_use import FIRST, answered_by, begun, given_up, switched
 from hubbub.agents.state.open_calls import (
     awaited,
@@ -293,6 +294,8 @@ def _thinking(thread: Thread, event: e.AgentThinking) -> Thread:
 
 
 def _retry(thread: Thread, event: e.AgentRetry) -> Thread:
+    if event.kind == MISFIT:
+        return with_misfit(thread, event)
     models = thread.models
     if event.choice != models.of(thread.side):
         models = switched(models, thread.side, event.choice, event.attempt)
@@ -314,7 +317,7 @@ def _step(thread: Thread, event: e.AgentStep) -> Thread:
         thread.draft_thinking,
         tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
         event.parallel,
-        event.stop_reason in ("refusal", "length"),
+        event.stop_reason if event.stop_reason in ("refusal", "length") else "",
     )
     unseen = thread.unseen and tuple([side for side in thread.unseen if side != thread.side])
     models = thread.models

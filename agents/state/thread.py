@@ -80,8 +80,13 @@ class OpenStep(Struct, frozen=True, gc=False):
     thinking: tuple[Thinking, ...]
     calls: tuple[OpenCall, ...]
     parallel: bool
-    is_refused: bool = False
-    """Whether the model stopped for another reason than being done."""
+    stopped_by: str = ""
+    """``refusal`` or ``length``, where the model stopped for another reason than being done."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it said what it said for that reason."""
+        return self.stopped_by != ""
 
     @property
     def is_answered(self) -> bool:
@@ -249,6 +254,8 @@ class Thread(Struct, frozen=True, gc=False):
     seen_b: Usage = NO_USAGE
     """The same of side B's."""
     compactions: Compactions = NO_COMPACTIONS
+    misfits: tuple[int, int] = (0, 0)
+    """The turn whose answers were not of the form they are to be, and how many of them."""
     answers: tuple[Answered, ...] = ()
     """What the questions of tools at work came to, which they may ask again after a crash."""
 

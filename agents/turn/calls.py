@@ -8,7 +8,8 @@ Rules
   says what the model can do about it.
 * A call that ends the session or hands the conversation over is the last: the ones after it are
   skipped.  A step that holds such a call runs in order.
-* A handoff, ``complete`` and ``interrupt`` need nothing run: they are carried out as they begin.
+* A handoff, ``complete``, ``final_answer`` and ``interrupt`` need nothing run: they are carried
+  out as they begin.
 * Of all calls of a step that need a person's approval, or are carried out elsewhere, the prompts
   are opened at once, in its commit, whether calls run in order or not.  One that is approved begins
   in its turn; the answer may come before that.
@@ -22,8 +23,8 @@ from typing import Any, Final
 
 import msgspec
 
+from hubbub.agents.built_in import COMPLETE, FINAL_ANSWER, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
-from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_SKILL
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import parse_arguments
@@ -45,7 +46,7 @@ from hubbub.hub.values import Json
 
 __all__ = [
     "HANDED_OVER", "MAX_CALLS", "PAUSE_SECONDS", "answer", "begin_calls", "given_up", "lost_calls",
-    "notes_of_approval",    "popped", "refuse_open_calls",
+    "misfit_words", "notes_of_approval", "popped", "refuse_open_calls",
 ]  # fmt: skip
 
 MAX_CALLS: Final = 128
@@ -102,9 +103,9 @@ def begin_calls(thread: Thread, side: ActiveSide, held: Sequence[Held] = ()) -> 
         elif call.name in side.handoffs:
             begun += _hand_over(thread, step, call, side)
             skipped = f"the conversation was handed over to {call.name}"
-        elif call.name == COMPLETE:
+        elif call.name in (COMPLETE, FINAL_ANSWER):
             begun += _complete(thread, step, call, side)
-            skipped = f"the session ended with {COMPLETE}"
+            skipped = f"the session ended with {call.name}"
         elif call.name == INTERRUPT:
             begun += _interrupt(thread, step, call, side)
             is_blocked = True
@@ -138,6 +139,8 @@ def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
         return f"there is no tool named {call.name!r}; available tools: {known}"
     if call.name == INTERRUPT and not thread.converses:
         return "nobody is there who could answer; go on without an answer"
+    if call.name == FINAL_ANSWER and side.output is not None:
+        return misfit_words(side.output.problem(call.arguments or "{}"))
     arguments = _ARGUMENTS.get(call.name)
     if arguments is not None:
         try:
@@ -145,6 +148,14 @@ def _refusal(thread: Thread, call: OpenCall, side: ActiveSide) -> str:
         except BadArguments as error:
             return error.message
     return ""
+
+
+def misfit_words(problem: str) -> str:
+    """What the model is told of an answer that does not fit; nothing, if it does."""
+    if not problem:
+        return ""
+    what = "Give it again, whole: JSON that fits the schema, and nothing else."
+    return f"Your final answer does not fit:\n{problem}\n{what}"
 
 
 def _start(thread: Thread, step: OpenStep, call: OpenCall, side: ActiveSide) -> Event:

@@ -26,9 +26,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.built_in import CREATE, MESSAGE
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
-from hubbub.agents.definitions.built_in import CREATE, MESSAGE
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import ToolSpec, UserMessage
 from hubbub.agents.resolution.definitions import Definitions

@@ -67,6 +67,7 @@ def session_end(
     reason: str,
     *,
     content: str | None = None,
+    value: Json = NULL,
     files: tuple[FileRef, ...] = (),
 ) -> e.SessionEnd:
     return e.SessionEnd(
@@ -74,7 +75,7 @@ def session_end(
         success=outcome == "completed",
         outcome=outcome,
         reason=reason,
-        output_json=_output(thread, content),
+        output_json=_output(thread, content) if value is NULL else value,
         usage=thread.usage,
         turn=thread.turn,
         files=files,
@@ -238,15 +239,13 @@ def _last_word_of_frame(thread: Thread) -> e.SessionResult:
     """
     last = thread.outcome
     assert last is not None
-    content = decode_value(last.output_json) if last.success else ""
     return replace(
         _last_word(thread), success=last.success, outcome=last.outcome, reason=last.reason,
-        content=content if isinstance(content, str) else "",
+        content=_told(last.output_json) if last.success else "",
     )  # fmt: skip
 
 
 def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:
-    content = decode_value(end.output_json)
     why = "limit" if end.outcome == "limit" else end.reason
     if end.outcome == "completed" and not thread.two_sided:
         why = "stop"  # By its stop rules, with no binding.
@@ -258,11 +257,19 @@ def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResul
         success=end.success,
         outcome=end.outcome,
         reason=why,
-        content=content if isinstance(content, str) else "",
+        content=_told(end.output_json),
         files=end.files,
         answers=thread.answering,
         final=is_final,
     )
+
+
+def _told(output: Json) -> str:
+    """An output as a parent reads it: words as they are, a value as JSON."""
+    said = decode_value(output)
+    if isinstance(said, str):
+        return said
+    return "" if said is None else bytes(output).decode()
 
 
 def _why(thread: Thread) -> str:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
+from hubbub.agents.built_in import FINAL_ANSWER
 from hubbub.agents.definitions.variables import fill_prompt
 from hubbub.agents.model import AssistantMessage, ModelMessage, ModelRequest, ToolSpec, UserMessage
 from hubbub.agents.model_choice import ModelChoice
@@ -23,7 +24,7 @@ from hubbub.agents.state.registry import registry_note
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.errors import InternalError
 
-__all__ = ["CONTINUE", "build_request", "summary_request"]
+__all__ = ["CONTINUE", "build_request", "may_be_bound", "summary_request"]
 
 CONTINUE = UserMessage(content="(continue)")
 """Closes a request whose last words are the model's own; never stored."""
@@ -51,12 +52,14 @@ def build_request(
     statuses: Mapping[str, str] = {},
     value_of: Callable[[str], str | None] = lambda _: None,
     choice: ModelChoice | None = None,
+    is_bound: bool = False,
 ) -> ModelRequest:
     """The request for the thread's next step; raises ``InternalError`` while calls are open.
 
     ``messages`` replace the transcript (hooks may have filtered it); ``statuses`` are those
     of the children, ``value_of`` gives the values of variables; ``choice`` is the one of the side's
-    models that is asked, the first if there is none given.
+    models that is asked, the first if there is none given; ``is_bound``: it can be bound to the
+    schema of the side's output.  One that cannot gets a tool to answer by.
     """
     if thread.open is not None:
         raise InternalError("a model was asked while calls are open", [thread.step])
@@ -71,12 +74,16 @@ def build_request(
         system = fill_prompt(system, prompt.variables, value_of)
     cache, run_id = _CACHE[prompt.cache], thread.origin.run_id
     compactions = thread.compactions
+    tool_choice, form = prompt.tool_choice, side.output
+    if form is not None and not (is_bound and may_be_bound(side)):
+        specs = (*specs, form.tool)
+        tool_choice, form = "any" if tool_choice != "none" else FINAL_ANSWER, None
     return ModelRequest(
         system=system,
         system_notes=registry_note(thread.family, statuses) if thread.family.children else (),
         messages=messages,
         tools=specs,
-        tool_choice=prompt.tool_choice,
+        tool_choice=tool_choice,
         parallel_tool_calls=prompt.parallel_tool_calls,
         options=choice.provider_options or {},
         attempt=thread.attempt - thread.models.attempts,
@@ -84,7 +91,13 @@ def build_request(
         cache=cache,
         cache_key=f"{run_id}:{thread.side}" if cache and run_id else "",
         settings=choice.settings,
+        output=None if form is None else form.spec,
     )
+
+
+def may_be_bound(side: ActiveSide) -> bool:
+    """Whether a model that can be bound to a schema may be: not one that has to call tools."""
+    return side.prompt.tool_choice != "any"
 
 
 def summary_request(
@@ -94,7 +107,8 @@ def summary_request(
     kept, and to summarise that.  ``request`` is the one of a step."""
     said = f"{INSTRUCTIONS}\n\n{instructions}" if instructions.strip() else INSTRUCTIONS
     choice = request.tool_choice if request.tool_choice == "auto" else "none"
+    # A summary is words: of a model that is bound to a schema a part of the cache is given up.
     return replace(
         request, messages=(*messages, UserMessage(content=said)), system_notes=(), attempt=attempt,
-        tool_choice=choice, purpose="summary",
+        tool_choice=choice, purpose="summary", output=None,
     )  # fmt: skip

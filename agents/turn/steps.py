@@ -28,14 +28,15 @@ from hubbub.agents.state.area import attachment_note
 from hubbub.agents.state.compactions import is_own
 from hubbub.agents.state.context_limit import view_of
 from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.misfits import MISFIT, misfits_of_turn
 from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.state.transcript import NO_MESSAGE, other_side
-from hubbub.agents.turn.calls import answer, begin_calls, notes_of_approval
+from hubbub.agents.turn.calls import answer, begin_calls, misfit_words, notes_of_approval
 from hubbub.agents.turn.child_calls import activation
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_session, session_end
 from hubbub.agents.turn.signals import Decision, Held, Summarized, ToolFinished
-from hubbub.agents.turn.stop import EndSession, EndTurn, message_of, stop_of
+from hubbub.agents.turn.stop import EndSession, EndTurn, Stop, TellAgain, message_of, stop_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import RunStatus
@@ -181,6 +182,8 @@ def go_on(
     stop = stop_of(after, side)
     if renamed:
         stop = _after_handoff(after, stop, definitions)
+    if isinstance(stop, TellAgain):
+        return _told_again(after, events, stop)
     if isinstance(stop, EndTurn) and side.two_sided:
         return _next_turn(after, events, stop, definitions)
     if stop is not None:
@@ -192,12 +195,20 @@ def go_on(
     return Decision(tuple(events), status="active", after=after, agent=renamed)
 
 
-def _after_handoff(
-    after: Thread, stop: EndTurn | EndSession | None, definitions: Definitions
-) -> EndTurn | EndSession | None:
+def _told_again(after: Thread, events: list[Event], stop: TellAgain) -> Decision:
+    """The model reads why its answer does not fit, before its next step."""
+    retry = e.AgentRetry(
+        step=after.step + 1, attempt=misfits_of_turn(after) + 1, kind=MISFIT,
+        error=misfit_words(stop.problem), turn=after.turn, choice=after.models.of(after.side),
+    )  # fmt: skip
+    events.append(retry)
+    return Decision(tuple(events), status="active", after=fold_all(after, (retry,)))
+
+
+def _after_handoff(after: Thread, stop: Stop | None, definitions: Definitions) -> Stop | None:
     """The steps of a turn count on; whether they are too many, the new agent's limit says."""
     new = definitions.sides.get((after.agent, after.acts_as))
-    if new is None or (isinstance(stop, EndTurn | EndSession) and stop.reason != "limit"):
+    if new is None or (stop is not None and getattr(stop, "reason", "") != "limit"):
         return stop
     return EndTurn("limit") if after.turn_steps >= new.max_steps else None
 
@@ -244,8 +255,10 @@ def _end(
         reason = "" if stop.content or after.has_spoken else "stop_tool"
         end = session_end(after, "completed", reason, content=stop.content or None)
     else:
-        reason = "" if after.has_spoken else "the model said nothing"
-        end = session_end(after, "completed", reason)
+        if stop.content:  # A value that was given by a call is said to the user as well.
+            events.append(e.AgentText(text=stop.content, turn=after.turn, side=after.side))
+        reason = "" if after.has_spoken or stop.content else "the model said nothing"
+        end = session_end(after, "completed", reason, value=stop.value)
     return end_session(after, events, end, waiting, renamed, pops=pops)
 
 

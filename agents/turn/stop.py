@@ -4,7 +4,9 @@
                              session; the first in call order counts
     2  ``stop_tool``         a call that ran, well or not, ends the turn; the other side gets
                              ``stop_tool_response_property`` of its result, else all of it
-    3  ``stop_on_response``  text without calls ends the turn
+    3  ``output``            an answer that fits ends the turn; of one that does not the model is
+                             told, twice in a turn; the third ends the session, as a refusal does
+       ``stop_on_response``  text without calls ends the turn
     4  ``max_steps``         so many steps end the turn
        ``max_session_turns`` so many turns of both sides end the session
 
@@ -12,19 +14,30 @@ Always in this order, whatever holds at once.  Nothing here looks at the inbox: 
 meanwhile is the next turn's.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.built_in import FINAL_ANSWER
 from hubbub.agents.definitions.agent import SessionToolBinding
+from hubbub.agents.definitions.output import Misfit, OutputForm
 from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.area import find_files
-from hubbub.agents.state.thread import OpenCall, Thread
+from hubbub.agents.state.misfits import misfits_of_turn
+from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.hub.events import FileRef, OutcomeName
+from hubbub.hub.values import NULL, Json
 
-__all__ = ["EndSession", "EndTurn", "Stop", "message_of", "paths_of", "stop_of", "terminal"]
+__all__ = [
+    "EndSession", "EndTurn", "Stop", "TellAgain", "message_of", "paths_of", "stop_of", "terminal",
+]  # fmt: skip
+
+_STOPPED: Final = {
+    "refusal": "the model refused to answer",
+    "length": "the answer was cut off at the most tokens that it may have; raise max_tokens",
+}
 
 
 class EndTurn(Struct, frozen=True, gc=False):
@@ -32,6 +45,14 @@ class EndTurn(Struct, frozen=True, gc=False):
 
     reason: Literal["response", "stop_tool", "limit"]
     content: str = ""
+    value: Json = NULL
+    """What the answer is, where it is to be a value."""
+
+
+class TellAgain(Struct, frozen=True, gc=False):
+    """The answer does not fit: the model is told why, and answers again."""
+
+    problem: str
 
 
 class EndSession(Struct, frozen=True, gc=False):
@@ -43,7 +64,10 @@ class EndSession(Struct, frozen=True, gc=False):
     files: tuple[FileRef, ...] = ()
 
 
-Stop: TypeAlias = EndTurn | EndSession
+Stop: TypeAlias = EndTurn | EndSession | TellAgain
+
+MAX_MISFITS: Final = 2
+"""Answers of a turn that the model is told of; one more ends it."""
 
 
 def stop_of(thread: Thread, side: ActiveSide) -> Stop | None:
@@ -61,19 +85,47 @@ def stop_of(thread: Thread, side: ActiveSide) -> Stop | None:
     return turn
 
 
-def _end_of_turn(thread: Thread, side: ActiveSide) -> EndTurn | None:
+def _end_of_turn(thread: Thread, side: ActiveSide) -> Stop | None:
     step, config = thread.closed, side.config
     assert step is not None
     for call in step.calls if config.stop_tool else ():
         if call.name == config.stop_tool and call.ran:
             content = _property(call, config.stop_tool_response_property)
             return EndTurn("stop_tool", content if content.strip() else "")
+    if side.output is not None and (judged := _judged(step, thread, side.output)) is not None:
+        is_limit = isinstance(judged, TellAgain) and thread.turn_steps >= side.max_steps
+        return EndTurn("limit") if is_limit else judged
     is_response = not step.calls and (bool(step.text.strip()) or step.is_refused)
     if config.stop_on_response and is_response:
         return EndTurn("response")
     if thread.turn_steps >= side.max_steps:
         return EndTurn("limit")
     return None
+
+
+def _judged(step: OpenStep, thread: Thread, form: OutputForm) -> Stop | None:
+    """What a step's answer comes to; ``None`` where it gives none."""
+    problem = None
+    for call in step.calls:
+        if call.name == FINAL_ANSWER and call.ran:
+            value = form.read(call.arguments or "{}")
+            return EndTurn("response", bytes(value).decode(), value)
+        if call.name == FINAL_ANSWER and problem is None:
+            found = form.problem(call.arguments or "{}")
+            problem = found if found and found in call.output else None  # Else it was skipped.
+    if step.is_refused and (problem is not None or not step.calls):
+        return EndSession("failed", _STOPPED[step.stopped_by], "")
+    if not step.calls:
+        try:
+            return EndTurn("response", value=form.read(step.text))
+        except Misfit as misfit:
+            problem = misfit.lines
+    if problem is None:
+        return None
+    if misfits_of_turn(thread) >= MAX_MISFITS:
+        tries = MAX_MISFITS + 1
+        return EndSession("failed", f"{tries} answers did not fit the output:\n{problem}", "")
+    return TellAgain(problem)
 
 
 def terminal(call: OpenCall, side: ActiveSide) -> bool:

@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
+from hubbub.agents.built_in import COMPLETE, INTERRUPT, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
-from hubbub.agents.definitions.built_in import COMPLETE, INTERRUPT, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.model import ToolSpec

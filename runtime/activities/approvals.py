@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
+from hubbub.agents.built_in import USE_SKILL
 from hubbub.agents.definitions.arguments import BadArguments
-from hubbub.agents.definitions.built_in import USE_SKILL
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.frames.activation import activated_in
 from hubbub.agents.resolution.sides import ActiveSide

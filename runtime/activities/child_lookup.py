@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 
 from msgspec import structs
 
+from hubbub.agents.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.arguments import BadArguments
-from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.prompt import Immediate
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.model import ModelReply

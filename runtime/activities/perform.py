@@ -12,8 +12,8 @@ from typing import Any, assert_never
 import anyio
 from msgspec import structs
 
+from hubbub.agents.built_in import USE_SKILL
 from hubbub.agents.definitions.arguments import BadArguments
-from hubbub.agents.definitions.built_in import USE_SKILL
 from hubbub.agents.definitions.tools import (
     Tool,
     ToolResult,
@@ -283,8 +283,8 @@ async def _request(at: AtWork, choice: ModelChoice) -> ModelRequest:
         required = [each.name for each in side.prompt.variables if each.required]
         if unset := [name for name in required if env.find(name) is None]:
             raise MissingVariable(side.prompt.name, unset)
+    specs = services.catalog.specs_with_children(side, env.is_enabled)
     return build_request(
-        thread, side, services.catalog.specs_with_children(side, env.is_enabled),
-        messages=messages, statuses=at.others.statuses_of(at.run.lane.run_id),
-        value_of=env.find, choice=choice,
+        thread, side, specs, messages=messages, statuses=at.others.statuses_of(at.run.lane.run_id),
+        value_of=env.find, choice=choice, is_bound=services.catalog.is_bound(choice, side, specs),
     )  # fmt: skip

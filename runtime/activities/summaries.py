@@ -146,8 +146,9 @@ async def _request(
         raise MissingVariable(side.prompt.name, unset)
     specs = services.catalog.specs_with_children(side, env.is_enabled)
     request = build_request(
-        thread, side, specs, messages=messages, value_of=env.find, choice=choice
-    )
+        thread, side, specs, messages=messages, value_of=env.find, choice=choice,
+        is_bound=services.catalog.is_bound(choice, side, specs),
+    )  # fmt: skip
     chosen = side.prompt.compaction
     instructions = chosen.instructions if isinstance(chosen, Compaction) else ""
     asked = summary_request(request, messages, instructions, attempt)

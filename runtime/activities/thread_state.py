@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from msgspec import structs
 
-from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
+from hubbub.agents.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.spawned import NamedAgent
 from hubbub.agents.frames.activation import give_away
 from hubbub.agents.model import ModelMessage

@@ -184,6 +184,13 @@ class Catalog:
                 self._child_specs[key] = found
         return found
 
+    def is_bound(self, choice: ModelChoice, side: ActiveSide, specs: tuple[ToolSpec, ...]) -> bool:
+        """Whether a model can be bound to the schema of what the side's answers are to be."""
+        if side.output is None:
+            return False
+        takes = getattr(self.model(choice.model), "takes_output", None)
+        return takes is not None and bool(takes(side.output.spec, bool(specs)))
+
     def code_of(self, definition: AgentDefinition) -> Callable[[Json, Any], Awaitable[Any]]:
         """A code agent's function, fed with its encoded input."""
         found = self._code.get(definition.name)

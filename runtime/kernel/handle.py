@@ -1,8 +1,9 @@
 """``Run``: a handle on a run, for the code that started it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
+from hubbub.agents.definitions.output import Output_co
 from hubbub.hub.delivery.patterns import Pattern
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
@@ -19,8 +20,9 @@ E = TypeVar("E", bound=Event)
 E2 = TypeVar("E2", bound=Event)
 
 
-class Run:
-    """A run, by its id.  Any number of handles on one run may exist; none keeps it alive.
+class Run(Generic[Output_co]):
+    """A run, by its id; of ``Run[T]`` the outcomes' output is a ``T``.  Any number of handles on
+    one run may exist; none keeps it alive.
 
     ``send``, ``interrupt``, ``close`` and ``terminate`` act at the call, awaited or not; awaiting
     the receipt waits until what became of it is on record.
@@ -60,7 +62,7 @@ class Run:
         """A handle on a run that the store knows."""
         return cls(outcomes, info.run_id, info.agent, is_root=info.parent_run_id is None)
 
-    async def result(self) -> RunOutcome:
+    async def result(self) -> RunOutcome[Output_co]:
         """The latest session's outcome, once everything accepted so far is handled.
 
         Returns when a model run is idle with an empty inbox, or the run has ended (a code run:
@@ -72,12 +74,12 @@ class Run:
         self.will_read()
         return await self._outcomes.result(self.run_id)
 
-    async def finished(self) -> RunOutcome:
+    async def finished(self) -> RunOutcome[Output_co]:
         """Wait for the terminal event."""
         self.will_read()
         return await self._outcomes.finished(self.run_id)
 
-    async def ask(self, message: Sayable, *, source: str = "") -> RunOutcome:
+    async def ask(self, message: Sayable, *, source: str = "") -> RunOutcome[Output_co]:
         """Send a message and wait for the turn that takes it: returns how that ended.
 
         The outcome is that of the session which took this message, whoever else speaks meanwhile;

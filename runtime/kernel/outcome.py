@@ -1,9 +1,10 @@
 """``RunOutcome``: how a session or a run ended."""
 
-from typing import Any
+from typing import Any, Generic
 
 from msgspec import Struct
 
+from hubbub.agents.definitions.output import Output_co, OutputForm
 from hubbub.agents.state.thread import Outcome
 from hubbub.hub.errors import RunFailed
 from hubbub.hub.events import Ending, OutcomeName, Usage
@@ -12,11 +13,12 @@ from hubbub.hub.values import Json, decode_value
 __all__ = ["RunOutcome", "outcome_of"]
 
 
-class RunOutcome(Struct, frozen=True, kw_only=True):
+class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
     """How a session, or a run, ended.
 
-    ``output`` is the last text of a model run, what the function returned for a code run; a
-    fresh copy each time.  ``reason`` says why, in words, where ``outcome`` is not ``completed``.
+    ``output`` is the last text of a model run, or the value that its ``output=`` asks for; what the
+    function returned for a code run; a fresh copy each time.  ``output_json`` is what is on record
+    of it.  ``reason`` says why, in words, where ``outcome`` is not ``completed``.
     """
 
     run_id: str
@@ -26,13 +28,25 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     reason: str
     output_json: Json
     usage: Usage
+    output_form: OutputForm | None = None
+    """What makes the output of what is on record, where the agent has ``output=``."""
 
     @property
-    def output(self) -> Any:
-        """The output, decoded again at each access; ``None`` if there is none."""
-        return decode_value(self.output_json)
+    def output(self) -> Output_co:
+        """The output, decoded again at each access; ``None`` if there is none.
 
-    def value(self) -> Any:
+        Of an agent with ``output=`` it is such a value if the session completed, and else ``None``,
+        which type checkers do not see: ``value()`` raises instead.  Raises ``BadValue`` for a value
+        on record that does not fit, since the agent had another ``output=`` then.
+        """
+        found: Any
+        if self.output_form is None:
+            found = decode_value(self.output_json)
+        else:
+            found = self.output_form.value(self.output_json) if self.success else None
+        return found  # type: ignore[no-any-return]
+
+    def value(self) -> Output_co:
         """The output of what succeeded; raises ``RunFailed`` with the reason where it did not.
 
         A limit, an interruption and a deadline count as failures here, whatever text they left.
@@ -48,9 +62,12 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
         )
 
 
-def outcome_of(run_id: str, last: Ending | Outcome, session: int = 0) -> RunOutcome:
-    """How a run ended, or its session, as its last ending says it."""
+def outcome_of(
+    run_id: str, last: Ending | Outcome, session: int = 0, form: OutputForm | None = None
+) -> RunOutcome:
+    """How a run ended, or its session, as its last ending says it; ``form`` is its agent's."""
     return RunOutcome(
         run_id=run_id, session=session, success=last.success, outcome=last.outcome,
         reason=last.reason, output_json=last.output_json, usage=last.usage,
+        output_form=form,
     )  # fmt: skip

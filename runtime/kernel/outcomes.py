@@ -169,7 +169,7 @@ class Outcomes:
                 turn.expect(_by_key(message, source), past)
             else:
                 turn.expect(_by_number(receipt))
-            return await self._watch(run_id, lambda: _answer(turn))
+            return await self._watch(run_id, lambda: self._answer(turn))
 
     async def _known(self, run_id: str) -> RunInfo:
         info = await self.hub.journal.info(run_id)
@@ -259,7 +259,17 @@ class Outcomes:
         if not isinstance(last, Ending):
             last = e.SessionEnd(session=0)
         session = last.session if isinstance(last, e.SessionEnd) else 0
-        return outcome_of(info.run_id, last, session)
+        return outcome_of(info.run_id, last, session, self._definitions.outputs.get(info.agent))
+
+    async def _answer(self, turn: AskedTurn) -> RunOutcome | None:
+        """How a turn ended, if it is over.  Raises ``RunEnded`` where none took the message."""
+        if turn.lost:
+            raise RunEnded(turn.run_id, turn.lost)
+        last = turn.ending
+        if last is None:
+            return None
+        session = last.session if isinstance(last, e.SessionEnd) else 0
+        return outcome_of(last.run_id, last, session, self._definitions.outputs.get(last.agent))
 
 
 def _by_key(message: Sayable, source: str) -> Callable[[InLane], bool]:
@@ -277,13 +287,3 @@ def _by_number(receipt: Receipt) -> Callable[[InLane], bool]:
     """Whether an item is the one that was accepted."""
     seq = seq_of(receipt.cursor)
     return lambda item: item.seq == seq
-
-
-async def _answer(turn: AskedTurn) -> RunOutcome | None:
-    """How a turn ended, if it is over.  Raises ``RunEnded`` where none took the message."""
-    if turn.lost:
-        raise RunEnded(turn.run_id, turn.lost)
-    last = turn.ending
-    if last is None:
-        return None
-    return outcome_of(last.run_id, last, last.session if isinstance(last, e.SessionEnd) else 0)

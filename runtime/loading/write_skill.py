@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from hubbub.agents.definitions.built_in import USE_AGENT
+from hubbub.agents.built_in import USE_AGENT
 from hubbub.agents.definitions.tools import Tool, ToolError, tool
 from hubbub.hub.errors import MissingExtra
 from hubbub.hub.ports import Ports

@@ -34,6 +34,7 @@ from hubbub.agents.model import (
     ModelReply,
     ModelRequest,
     OnDelta,
+    OutputSpec,
     TextDelta,
     Thinking,
     ThinkingDelta,
@@ -195,6 +196,10 @@ class _Player:
     def name(self) -> str:
         """The name errors and replies carry."""
         return self._name
+
+    def takes_output(self, output: OutputSpec, has_tools: bool) -> bool:
+        """Whatever is wanted, it answers with a text: JSON, where an output is."""
+        return True
 
     async def _play(
         self,

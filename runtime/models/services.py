@@ -55,10 +55,11 @@ _HOSTED: Final = (
     _service(
         "gemini", "Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
         "GEMINI_API_KEY", lacks=_NO_TIER, signs_calls=True, takes=frozenset(("image", "audio")),
-        efforts=_levels("off", "minimal", "low", "medium", "high"),
+        schemas="alone", efforts=_levels("off", "minimal", "low", "medium", "high"),
     ),
     _service(
         "mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", lacks=_NO_TIER,
+        schemas="alone",
         seed="random_seed", counts_unasked=True, short_ids=True, efforts=_levels("off", "high"),
     ),
     _service(
@@ -67,7 +68,7 @@ _HOSTED: Final = (
         tiers=("auto", "on_demand", "flex", "performance"),
     ),
     _service(
-        "xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", lacks=_NO_TIER,
+        "xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", lacks=_NO_TIER, schemas="alone",
         efforts=_levels("off", "low", "medium", "high", "xhigh"),
     ),
     _service(
@@ -85,16 +86,16 @@ _HOSTED: Final = (
     ),
     _service(
         "fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",
-        efforts=_levels("off", "low", "medium", "high", "xhigh", "max"),
+        schemas="alone", efforts=_levels("off", "low", "medium", "high", "xhigh", "max"),
     ),
     _service(
-        "cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY",
+        "cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", schemas="alone",
         max_tokens="max_completion_tokens", efforts=_levels("off", "low", "medium", "high"),
         takes=_NOTHING,
     ),
     _service(
         "azure", "Azure OpenAI", "{AZURE_OPENAI_ENDPOINT}/openai/v1", "AZURE_OPENAI_API_KEY",
-        max_tokens="max_completion_tokens", max_stops=4,
+        max_tokens="max_completion_tokens", max_stops=4, schemas="always",
     ),
     _service(
         "bedrock", "Amazon Bedrock", "https://bedrock-runtime.{AWS_REGION}.amazonaws.com/openai/v1",
@@ -105,7 +106,7 @@ _HOSTED: Final = (
 _LOCAL: Final = tuple(
     _service(
         name, title, f"http://localhost:{port}/v1", f"{name.upper()}_API_KEY", needs_key=False,
-        lacks=_NO_TIER,
+        lacks=_NO_TIER, schemas="alone",
     )
     for name, title, port in (
         ("ollama", "Ollama", 11434),

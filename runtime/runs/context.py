@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.output import Output
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model_choice import ModelSpec
 from hubbub.agents.settings import ModelSettings
@@ -210,13 +211,13 @@ class RunContext:
 
     def spawn(
         self,
-        agent: str | AgentDefinition,
+        agent: str | AgentDefinition[Output],
         input: object = None,
         *,
         name: str | None = None,
         result: str | None = None,
         key: str | None = None,
-    ) -> "Run":
+    ) -> "Run[Output]":
         """Start a child under this run's root and return its handle.
 
         The result comes by the handle; with ``result="message"`` it comes among ``messages()``,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hubbub.agents.definitions.built_in import COMPLETE, USE_AGENT, USE_SKILL
+from hubbub.agents.built_in import COMPLETE, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.tools import ToolResult
 from hubbub.agents.frames.frame import AgentContext
 from hubbub.hub.errors import CallerError

@@ -1,12 +1,13 @@
 """``InlineCalls``: runs that are started, driven and waited for by one task (``rt.run``)."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.output import Output_co
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed
 from hubbub.hub.message import contents_said, opening_message, variables_of
@@ -89,6 +90,9 @@ class InlineCalls:
             # A function that was stopped may have returned all the same: that counts for nothing.
             if outcome.success and outcome.output_json is NULL and kept.output is not None:
                 outcome = structs.replace(outcome, output_json=kept.output)
+            if outputs := self._services.definitions.outputs:
+                form = outputs.get(definition.name)
+                outcome = structs.replace(outcome, output_form=form)
         except BaseException:
             caller.cancel()
             runs.look_for_ready()
@@ -108,7 +112,7 @@ class InlineCalls:
             await caller.serve()
 
 
-class ExecutableAgent:
+class ExecutableAgent(Generic[Output_co]):
     """An agent as workflow code sees it: a name and ``execute(input)``."""
 
     __slots__ = ("_calls", "_services", "name")
@@ -118,7 +122,7 @@ class ExecutableAgent:
         self._calls = calls
         self.name = name
 
-    async def execute(self, input: object = None) -> Any:
+    async def execute(self, input: object = None) -> Output_co:
         """Run the agent to its end and return its output.
 
         Raises what a code agent raised, ``RunFailed`` for every other ending than success.
@@ -130,4 +134,5 @@ class ExecutableAgent:
             raise error
         if not outcome.success:
             raise RunFailed(outcome.run_id, outcome.outcome, outcome.reason)
-        return outcome.output
+        result: Output_co = outcome.output
+        return result

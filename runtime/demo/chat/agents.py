@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
+from hubbub.agents.built_in import USE_AGENT
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
-from hubbub.agents.definitions.built_in import USE_AGENT
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool

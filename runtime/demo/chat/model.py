@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from hubbub.agents.definitions.built_in import COMPLETE, USE_AGENT, USE_SKILL
+from hubbub.agents.built_in import COMPLETE, USE_AGENT, USE_SKILL
 from hubbub.agents.model import (
     AnsweredCall,
     AssistantMessage,

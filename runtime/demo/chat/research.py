@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.agents.definitions.built_in import COMPLETE
+from hubbub.agents.built_in import COMPLETE
 from hubbub.agents.model import (
     AnsweredCall,
     AssistantMessage,

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hubbub.agents.definitions.built_in import COMPLETE, USE_AGENT
+from hubbub.agents.built_in import COMPLETE, USE_AGENT
 from hubbub.agents.model import (
     AnsweredCall,
     AssistantMessage,

@@ -14,6 +14,8 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
 * ``cache`` puts marks where the next request begins in the same way (``cache``), unless ``options``
   holds such marks;
 * settings become what a model's family has (``settings``);
+* an ``output`` becomes ``output_config.format`` (``output``); a model that answers by a tool
+  instead may choose not to while it thinks, since it cannot be made to call one then;
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
 
 The interface's version is 2023-06-01, which every model and every compatible server knows.  The
@@ -28,12 +30,14 @@ from typing import Any, Final
 
 import msgspec
 
+from hubbub.agents.built_in import FINAL_ANSWER
 from hubbub.agents.model import (
     AnsweredCall,
     AssistantMessage,
     ModelReply,
     ModelRequest,
     OnDelta,
+    OutputSpec,
     Thinking,
     UserMessage,
 )
@@ -42,6 +46,7 @@ from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
 from hubbub.runtime.models.anthropic.cache import has_marks, mark_cache
+from hubbub.runtime.models.anthropic.output import format_of, has_formats
 from hubbub.runtime.models.anthropic.parts import part_blocks
 from hubbub.runtime.models.anthropic.provider import ANTHROPIC
 from hubbub.runtime.models.anthropic.settings import (
@@ -111,6 +116,11 @@ class AnthropicModel(HttpModel):
         """What of ``settings`` this model does not have, each with the remedy."""
         return settings_problems(settings, self._name, self._max_tokens)
 
+    def takes_output(self, output: OutputSpec, has_tools: bool) -> bool:
+        """Whether it can be bound to a schema: a Claude since 4.5, at Anthropic itself."""
+        is_able = bool(self._hosted_by) and has_formats(self._name)
+        return is_able and format_of(output.schema) is not None
+
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         body = request_body(request, model=self._name, max_tokens=self._max_tokens)
@@ -140,18 +150,25 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
     body |= settings_fields(request.settings, model, max_tokens)
     if "thinking" in body:
         _check_thinking(body)
+    if request.output is not None and (form := format_of(request.output.schema)) is not None:
+        body["output_config"] = {**body.get("output_config", {}), "format": form}
     add_options(body, request.options)
     return body
 
 
 def _check_thinking(body: dict[str, Any]) -> None:
     """Take a budget for thinking out for as long as it would be refused: while calls are answered
-    that a model made without thinking, be it another one."""
+    that a model made without thinking, be it another one.  While a model thinks, no call of the
+    final answer can be demanded of it."""
     if body.get("thinking", {}).get("type") == "enabled":
         said = [each["content"] for each in body["messages"] if each["role"] == "assistant"]
         answers = body["messages"][-1]["content"][0]["type"] == "tool_result"
         if answers and "thinking" not in said[-1][0]["type"]:
             del body["thinking"]
+    thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    if thinks and body.get("tools", [{}])[-1].get("name") == FINAL_ANSWER:
+        body["tool_choice"] = {**body["tool_choice"], "type": "auto"}
+        body["tool_choice"].pop("name", None)
 
 
 def _text_blocks(texts: Iterable[str]) -> list[dict[str, Any]]:

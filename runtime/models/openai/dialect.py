@@ -55,6 +55,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Whether ids of calls have nine letters and digits."""
     takes: frozenset[str] = frozenset(("image",))
     """The kinds of parts that its models are shown; others are named to them in words."""
+    schemas: Literal["", "alone", "always"] = ""
+    """Whether answers can be bound to a JSON Schema by ``response_format``: by all of its models,
+    where there are no tools (``alone``), or beside them as well."""
     keeps_by_key: bool = False
     """Whether it takes ``prompt_cache_key``; most servers refuse fields that they do not know."""
 
@@ -122,6 +125,7 @@ OPENAI_DIALECT: Final = Dialect(
     max_tokens="max_completion_tokens",
     max_stops=4,
     keeps_by_key=True,
+    schemas="always",
     tiers=("auto", "default", "flex", "scale", "priority", "fast"),
 )
 """OpenAI's own."""

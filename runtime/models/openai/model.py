@@ -16,6 +16,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   services that refuse its calls without (``calls``);
 * ``parallel_tool_calls`` and ``tool_choice`` are sent only along with tools;
 * settings become what the service calls them (``dialect``);
+* an ``output`` becomes ``response_format``, strictly where its schema allows (``output``);
 * ``options`` comes last and wins; a value of ``None`` takes a field out, for servers that refuse
   it (``{"stream_options": None}``, ``{"parallel_tool_calls": None}``).
 
@@ -32,6 +33,7 @@ from hubbub.agents.model import (
     ModelReply,
     ModelRequest,
     OnDelta,
+    OutputSpec,
     UserMessage,
 )
 from hubbub.agents.settings import ModelSettings
@@ -44,6 +46,7 @@ from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.openai.answer import OpenAIAnswer
 from hubbub.runtime.models.openai.calls import sign_calls, with_short_ids
 from hubbub.runtime.models.openai.dialect import OPENAI_DIALECT, PLAIN, Dialect
+from hubbub.runtime.models.openai.output import has_formats, schema_fields
 from hubbub.runtime.models.openai.parts import ShownParts
 from hubbub.runtime.models.openai.provider import OPENAI
 
@@ -97,6 +100,12 @@ class OpenAIModel(HttpModel):
         """What of ``settings`` this model does not have, each with the remedy."""
         return self._dialect.problems(settings)
 
+    def takes_output(self, output: OutputSpec, has_tools: bool) -> bool:
+        """Whether the service can bind it to a schema, beside tools if there are some."""
+        schemas = self._dialect.schemas
+        is_able = schemas == "always" or (schemas == "alone" and not has_tools)
+        return is_able and (self._dialect.name != OPENAI.name or has_formats(self._name))
+
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         body = request_body(request, model=self._name, dialect=self._dialect)
@@ -133,6 +142,9 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect = PLAIN)
         body["parallel_tool_calls"] = request.parallel_tool_calls
     if dialect.keeps_by_key and request.cache and request.cache_key:
         body["prompt_cache_key"] = request.cache_key
+    if request.output is not None:
+        form = {"type": "json_schema", "json_schema": schema_fields(request.output)}
+        body["response_format"] = form
     if request.settings is not None:
         body |= dialect.fields(request.settings)
     add_options(body, request.options)

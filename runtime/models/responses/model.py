@@ -11,6 +11,7 @@ How a request becomes a body (``request_body``), beyond the rules of ``conversat
   role ``system`` and its place; those of the system prompt stand behind all messages;
 * parts follow the text, or the output, that they were given with (``parts``);
 * ``cache_key`` goes to OpenAI alone, as ``prompt_cache_key``;
+* an ``output`` becomes ``text.format``, strictly where its schema allows;
 * settings become its own fields; it has neither ``stop`` nor ``seed``;
 * ``options`` comes last and wins; a value of ``None`` takes a field out.
 
@@ -27,6 +28,7 @@ from hubbub.agents.model import (
     ModelReply,
     ModelRequest,
     OnDelta,
+    OutputSpec,
     UserMessage,
 )
 from hubbub.agents.settings import ModelSettings
@@ -38,6 +40,7 @@ from hubbub.runtime.models.http.endpoint import IDLE_SECONDS, Endpoint
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.models.http.thoughts import owned
 from hubbub.runtime.models.openai.dialect import EFFORTS, OPENAI_DIALECT
+from hubbub.runtime.models.openai.output import has_formats, schema_fields
 from hubbub.runtime.models.responses.answer import OWNER, ResponsesAnswer
 from hubbub.runtime.models.responses.parts import ShownItems
 from hubbub.runtime.models.responses.provider import RESPONSES
@@ -88,6 +91,10 @@ class ResponsesModel(HttpModel):
         """What of ``settings`` this model does not have, each with the remedy."""
         return settings_problems(settings)
 
+    def takes_output(self, output: OutputSpec, has_tools: bool) -> bool:
+        """Whether it can be bound to a schema: a model of OpenAI's, since GPT-4o."""
+        return bool(self._hosted_by) and has_formats(self._name)
+
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         body = request_body(request, model=self._name, keeps_by_key=self._keeps_by_key)
@@ -136,6 +143,8 @@ def request_body(
         body["parallel_tool_calls"] = request.parallel_tool_calls
     if keeps_by_key and request.cache and request.cache_key:
         body["prompt_cache_key"] = request.cache_key
+    if request.output is not None:
+        body["text"] = {"format": {"type": "json_schema", **schema_fields(request.output)}}
     if request.settings is not None:
         body |= _setting_fields(request.settings)
     add_options(body, request.options)

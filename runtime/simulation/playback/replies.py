@@ -19,11 +19,12 @@ from typing import Any, Final, NoReturn
 import anyio
 from msgspec import Struct
 
-from hubbub.agents.definitions.built_in import USE_AGENT, USE_SKILL
+from hubbub.agents.built_in import USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
+from hubbub.agents.state.misfits import MISFIT
 from hubbub.hub import events as e
 from hubbub.hub.errors import ModelRefused, ModelUnavailable, PromptClosed, PromptTimeout
 from hubbub.hub.events import Event
@@ -243,7 +244,7 @@ def _answers(run: RecordedRun) -> Iterator[_Answer]:
         elif isinstance(event, e.AgentStep):
             yield _Answer(placed.place, event.at, _reply(event, words))
             words, last = [], event
-        elif isinstance(event, e.AgentRetry):
+        elif isinstance(event, e.AgentRetry) and event.kind != MISFIT:
             yield _Answer(placed.place, event.at, retry=event)
         elif isinstance(event, e.SessionEnd) and _is_of_model(event, last):
             yield _Answer(placed.place, event.at, problem=event.reason)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct, field, structs
 
+from hubbub.agents.built_in import BUILT_IN, INTERRUPT, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.approval import Approval
 from hubbub.agents.definitions.arguments import Arguments
-from hubbub.agents.definitions.built_in import BUILT_IN, INTERRUPT, USE_AGENT, USE_SKILL
 from hubbub.agents.definitions.prompt import PromptDefinition, Resumable, SubagentToolConfig
 from hubbub.agents.definitions.skills import SKILL_PREFIX, Skill
 from hubbub.agents.definitions.tools import Tool, tool

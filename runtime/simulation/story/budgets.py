@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.retry import MAX_RETRIES
+from hubbub.agents.state.misfits import MISFIT
 from hubbub.agents.turn.calls import MAX_CALLS
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
@@ -137,7 +138,7 @@ def _steps(run_id: str, own: Iterable[Event]) -> Iterator[str]:
     choice = before = step = 0
     """The model that is asked, and the attempts of the step that others have had."""
     for event in own:
-        if isinstance(event, e.AgentRetry):
+        if isinstance(event, e.AgentRetry) and event.kind != MISFIT:
             if event.step != step:
                 step, before = event.step, 0
             if event.choice != choice:

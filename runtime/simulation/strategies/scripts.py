@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import structs
 
-from hubbub.agents.definitions.built_in import COMPLETE
+from hubbub.agents.built_in import COMPLETE
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.rewriting import Rewriting
 from hubbub.agents.definitions.skills import SKILL_PREFIX, Skill

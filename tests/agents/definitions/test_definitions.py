@@ -280,6 +280,7 @@ def test_a_prompt_has_every_property_with_its_default() -> None:
         "cache": True,
         "settings": None,
         "compaction": True,
+        "output": None,
     }
     with pytest.raises(TypeError, match="model"):
         PromptDefinition(name="p", prompt="x")  # type: ignore[call-arg]

@@ -114,7 +114,7 @@ def test_one_call_makes_what_the_long_form_makes(options: Any, prompt: str) -> N
 def test_every_field_of_the_three_layers_is_an_option() -> None:
     layers = (PromptDefinition, SideConfig, AgentDefinition)
     fields = {field for layer in layers for field in layer.__struct_fields__}
-    own = {"name", "prompt", "model", "tools"}
+    own = {"name", "prompt", "model", "tools", "output"}
     assert set(AgentOptions.__annotations__) == fields - OF_TWO_MODELS_OR_CODE - own
     assert set(OPTIONS) == {*AgentOptions.__annotations__, "tools"}, "draw the new option here"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Struct, structs
 
+from hubbub.agents.built_in import BUILT_IN
 from hubbub.agents.definitions.agent import AgentDefinition, SessionToolBinding, SideConfig
 from hubbub.agents.definitions.arguments import BadArguments
-from hubbub.agents.definitions.built_in import BUILT_IN
 from hubbub.agents.definitions.hooks import Hook
 from hubbub.agents.definitions.prompt import (
     Immediate,
