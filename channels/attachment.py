@@ -20,7 +20,7 @@ from hubbub.hub.events import ChannelComplete, ChannelError, ChannelStart, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of, words_of
-from hubbub.hub.tasks.cancelling import cancellations
+from hubbub.hub.tasks.cancelling import absorb_cancellation, cancellations, is_on_asyncio
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
 
@@ -203,6 +203,8 @@ class Attachment:
             if not is_contained(error):
                 raise
             self._report(error, getattr(fn, "__qualname__", repr(fn)))
+        if is_on_asyncio():
+            await absorb_cancellation()
 
     # ── what goes wrong ──────────────────────────────────────────────────────────────────────
 

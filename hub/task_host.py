@@ -22,7 +22,13 @@ from anyio.abc import TaskGroup
 from hubbub.hub.errors import Closed, WrongLoop
 from hubbub.hub.home_loop import HomeLoop
 from hubbub.hub.logs import log
-from hubbub.hub.tasks.cancelling import defer_interrupts, is_on_asyncio, outlast
+from hubbub.hub.tasks.cancelling import (
+    ENDING,
+    absorb_cancellation,
+    defer_interrupts,
+    is_on_asyncio,
+    outlast,
+)
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import exit_in, is_of, is_plain_cancellation, uncontained
 
@@ -40,7 +46,8 @@ class TaskHost:
     def __init__(self) -> None:
         self.home = HomeLoop()
         self._context = Context()
-        """What tasks start in: nothing but, on asyncio, which library it is that runs them."""
+        """What tasks start in: nothing but, on asyncio, which library it is that runs them, and
+        how to know that the loop ends."""
         self._shields: list[anyio.CancelScope] = []
         self._has_exited = False
         """Whether a task has ended the program."""
@@ -62,7 +69,6 @@ class TaskHost:
         even be cancelled."""
         return self._task is not None and not self._task.done() and self.home.has_ended
 
-    @property
     def _is_ending(self) -> bool:
         """Whether the program is being ended, by a task of this host or by any other."""
         bystander = self._bystander
@@ -78,6 +84,7 @@ class TaskHost:
                 from sniffio import current_async_library_cvar as library
 
                 self._context.run(library.set, "asyncio")
+            self._context.run(ENDING.set, self._is_ending)
             entered = anyio.Event()
             self._bystander = asyncio.create_task(self._ended.wait(), name="hubbub bystander")
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
@@ -132,7 +139,7 @@ class TaskHost:
 
         Where an earlier one ends it already, what asyncio then does in order is not broken off.
         """
-        if self._is_ending:
+        if self._is_ending():
             log.error("task.ended_from_within", exc_info=error)
             return True
         if self._group is None:
@@ -150,7 +157,7 @@ class TaskHost:
             # group.  Passed on, it would end the whole task group, and with it every other run.
             passed = uncontained(error)
             is_exit = passed is not None and exit_in(passed) is not None
-            if passed is not None and not (is_exit and self._is_ending):
+            if passed is not None and not (is_exit and self._is_ending()):
                 self._has_exited = self._has_exited or is_exit
                 raise passed from None
             # Nor may one more exit break off what asyncio does to end the program in order; out of
@@ -158,6 +165,10 @@ class TaskHost:
             is_known = is_exit and not self._has_exited
             if not is_known and not is_plain_cancellation(error):
                 log.error("task.ended_from_within", exc_info=error)
+        task: Any = None if self._bystander is None else asyncio.current_task()
+        if task is not None and (task.cancelling() or getattr(task, "_must_cancel", False)):
+            # A task that returns with a cancellation to come ends by it, and its group with it.
+            await absorb_cancellation()
 
     def refuse_stranded(self, call: str) -> None:
         """Raise ``WrongLoop`` for what would wait for stranded tasks, if there are any."""

@@ -50,7 +50,7 @@ def _check_models(models: object) -> None:
         check_label("models", name)
     wrong = [(name, kind_of(each)) for name, each in models.items() if not is_model(each)]
     if wrong:
-        problems = [f"models.{name}: expected a Model object, not {kind}" for name, kind in wrong]
+        problems = [f"models.{name}: give a Model object, not {kind}" for name, kind in wrong]
         raise DefinitionError("runtime", problems)
 
 

@@ -8,19 +8,25 @@ that knows of either.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
 from types import CodeType, SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 __all__ = [
-    "cancellations", "defer_interrupts", "ending_cancelled", "is_being_cancelled",
+    "ENDING", "absorb_cancellation", "cancellations", "defer_interrupts", "ending_cancelled",
+    "is_being_cancelled",
     "is_cancellation", "is_of_the_loop", "is_on_asyncio", "outlast", "put_off_cancellation",
     "renew_cancellation",
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+ENDING: Final[ContextVar[Callable[[], bool]]] = ContextVar("hubbub_ending")
+"""In the tasks of a hub on asyncio: whether the loop is ending them."""
 
 
 def is_on_asyncio() -> bool:
@@ -61,13 +67,44 @@ def is_being_cancelled(since: int = 0) -> bool:
     """Whether the current task is being cancelled, by its loop or a cancel scope of anybody's.
 
     ``since``: the ``cancellations`` that are known of.  Code that no task runs is being closed.
+    What code of users' does to the hub's task in which it runs (``current_task().cancel()``, as
+    timers made by hand do) ends that code and no task: it is forgotten, since a task that has been
+    cancelled ends by the next scope that is, and its group with it.
     """
     try:
-        return cancellations() > since or (
-            not is_on_asyncio() and anyio.current_effective_deadline() == -math.inf
-        )
+        if cancellations() > since:
+            if not _is_from_within():
+                return True
+            _forget(since)
+            return False
+        return not is_on_asyncio() and anyio.current_effective_deadline() == -math.inf
     except anyio.NoEventLoopError:
         return True
+
+
+def _is_from_within() -> bool:
+    """Whether only code that runs in it can have cancelled the current task, which is the hub's."""
+    is_ending = ENDING.get(None)
+    if is_ending is None or not getattr(_task().get_coro(), "is_outermost", False):
+        return False
+    return not is_ending() and anyio.current_effective_deadline() != -math.inf
+
+
+def _forget(since: int) -> None:
+    task = _task()
+    while task.cancelling() > since:
+        task.uncancel()
+
+
+async def absorb_cancellation() -> None:
+    """Have the current task, if code that runs in it has cancelled it, not told of that at its next
+    wait.  On asyncio only."""
+    if not _is_from_within():
+        return
+    _forget(0)
+    if getattr(_task(), "_must_cancel", False):  # Python 3.13 forgets that, too.
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
 
 
 async def outlast(event: anyio.Event) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
@@ -70,6 +70,9 @@ def _task(
 
 class _Outermost:
     """A coroutine as its task sees it."""
+
+    is_outermost: Final = True
+    """By which a task shows that it is the library's."""
 
     __slots__ = ("_coroutine", "_within", "close", "send")
 

@@ -50,6 +50,7 @@ from hubbub.hub.errors import (
     MissingVariable,
 )
 from hubbub.hub.logs import log
+from hubbub.hub.tasks.cancelling import absorb_cancellation, is_on_asyncio
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.runtime.activities.approvals import parsed, with_held_calls
 from hubbub.runtime.activities.at_work import AtWork, failure_of
@@ -119,6 +120,8 @@ async def perform(activity: Activity, at_work: AtWork) -> Signal:
             raise
         shown = at_work.masker().error(error)
         log.error("activity.ended_from_within", run_id=run.lane.run_id, exc_info=shown)
+        if is_on_asyncio():
+            await absorb_cancellation()
         return _ended_from_within(activity, error_text(error, at_work.masker()))
 
 

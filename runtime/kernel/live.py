@@ -129,7 +129,7 @@ class RunKeeper(Protocol):
         """The store has refused a commit of it."""
         ...
 
-    def died(self, run: LiveRun, error: Exception) -> None:
+    def died(self, run: LiveRun, error: BaseException) -> None:
         """Its loop has raised."""
         ...
 

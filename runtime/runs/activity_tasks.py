@@ -29,6 +29,7 @@ from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.run_hub import Closable
+from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.activities.at_work import AtWork, CutOff, Performer
 from hubbub.runtime.activities.perform import perform
@@ -156,9 +157,11 @@ class ActivityTasks:
         CURRENT_RUN.set(run_id)
         done = 0
         while activity is not None:
-            if running.get(activity) is not ticket:
-                return  # Called off before its first turn: it must not begin.
             try:
+                if done and not done % BREATH:  # Others run too, however fast models and tools are.
+                    await anyio.lowlevel.checkpoint()
+                if running.get(activity) is not ticket:
+                    return  # Called off before its first turn: it must not begin.
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
                     perform(activity, _Work(self._shared, run, activity, ticket, self)),
@@ -168,7 +171,9 @@ class ActivityTasks:
                 # It waits, as for another run, until the runtime is gone.
                 with self._shared.outcomes.waiting(lambda: False):
                     await anyio.sleep_forever()
-            except Exception as error:
+            except BaseException as error:
+                if not is_contained(error):
+                    raise
                 if running.get(activity) is ticket:
                     self._shared.keeper.died(run, error)
                 return
@@ -183,8 +188,6 @@ class ActivityTasks:
             self._inline = None
             activity = self._next
             done += 1
-            if not done % BREATH:  # Others run too, however fast models and tools are.
-                await anyio.lowlevel.checkpoint()
 
     def _stop(self, activity: Activity, *, cancel: bool = False) -> None:
         ticket = self.running.pop(activity, None)

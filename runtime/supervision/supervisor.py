@@ -426,7 +426,7 @@ class Supervisor:
         self._loader.loop_failures.pop(run_id, None)
         self.left_id(run_id)
 
-    def died(self, run: LiveRun, error: Exception) -> None:
+    def died(self, run: LiveRun, error: BaseException) -> None:
         """A run's loop raised: begin again from the journal, or fail the run."""
         run_id = run.lane.run_id
         mask = self.masker(run_id)

@@ -26,7 +26,7 @@ from hubbub.hub.ports import MemoryBlobs
 from hubbub.hub.tasks.cancelling import is_cancellation, is_on_asyncio
 from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
-__all__ = ["PLACES", "Place", "RaisingBlobs", "Site", "Trap", "agents_of", "by_future"]
+__all__ = ["PLACES", "Place", "RaisingBlobs", "Site", "Trap", "agents_of", "by_future", "by_timer"]
 
 Trap: TypeAlias = Callable[[], BaseException]
 """Makes what is raised."""
@@ -42,9 +42,24 @@ def by_future(trap: Trap) -> Trap:
     return made
 
 
+def by_timer(trap: Trap) -> Trap:
+    """Code that waits on asyncio has its own task cancelled, as timeouts made by hand do."""
+
+    def made() -> BaseException:
+        return trap()
+
+    made.is_by_timer = True  # type: ignore[attr-defined]
+    return made
+
+
 async def later(trap: Trap) -> None:
     """Wait, and raise."""
     await anyio.lowlevel.checkpoint()
+    if getattr(trap, "is_by_timer", False) and is_on_asyncio():
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await anyio.sleep_forever()
     if getattr(trap, "is_by_future", False) and is_on_asyncio():
         future = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(future.set_exception, trap())

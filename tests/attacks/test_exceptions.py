@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,14 +16,15 @@ from support.agents import Observer
 
 from attacks.cancellations import CANCELLATIONS, CleanUp, agents_that_clean_up
 from attacks.hostile_exceptions import HOSTILE, uninspectable
-from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of, by_future
+from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of, by_future, by_timer
 from attacks.scale import scale
-from hubbub import Runtime
+from hubbub import Agent, Runtime, ScriptedModel, tool
 from hubbub.hub.ports import Ports, SystemIds
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
+from hubbub.runtime.models.scripted import call
 from hubbub.runtime.stores.open import sqlite_store
 
 STATUS = 3
@@ -140,6 +142,80 @@ async def test_only_what_raised_it_is_affected_and_it_has_its_outcome(
         assert (await other.result()).output == "still here"
         before = anyio.current_time()
     assert anyio.current_time() - before < 10
+
+
+IN_THE_CALLERS_TASK = ("an async service", "an agent called as a function")
+
+
+class Starting(Runtime):
+    """Whose runs have no part in the task that waits for them."""
+
+    async def run(self, *args: Any, **options: Any) -> Any:
+        return await (await self.start(*args, **options)).result()
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("G-02")
+@pytest.mark.parametrize("kept", STORES)
+@pytest.mark.parametrize("times", [1, 2])
+async def test_code_that_cancels_its_own_task_ends_by_that_and_nothing_else_does(
+    times: int,
+    kept: str,
+    tmp_path: Path,
+    eventually: Callable[[Callable[[], bool]], Awaitable[None]],
+) -> None:
+    """``call_later(1, current_task().cancel)``: the task is the hub's, and others' work, too."""
+
+    def trap() -> BaseException:
+        return asyncio.CancelledError("by itself")
+
+    agents, hooks = agents_of(by_timer(trap))
+    ports = Ports(
+        LoopClock(), SystemIds(0), InlineOffload(), blobs=RaisingBlobs(trap),
+        make_worker=InlineWorker,
+    )  # fmt: skip
+    runtime = Starting(agents, hooks=hooks, store=STORES[kept](tmp_path, ports), ports=ports)
+    async with runtime:
+        other = await runtime.start("keeper", "x")
+        for name, place in [*PLACES.items()] * times:
+            if name in IN_THE_CALLERS_TASK:
+                continue
+            seen = Observer(runtime.hub)
+            await attack(name, place, Site(runtime, by_timer(trap), seen, eventually))
+            assert runtime.hub.tasks.is_open, name
+        await other.send("still here")
+        assert (await other.result()).output == "still here"
+
+
+@tool
+async def in_a_hurry() -> str:
+    """Its timer is set and never taken back: it strikes whatever the task does then."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return "in time"
+
+
+@pytest.mark.parametrize("kept", STORES)
+def test_a_timer_that_strikes_after_its_code_harms_that_run_alone(
+    kept: str, tmp_path: Path
+) -> None:
+    agents = [
+        Agent("hurried", "x", model=ScriptedModel([call("in_a_hurry"), "done"], repeat=True),
+              tools=[in_a_hurry]),
+        Agent("keeper", "x", model=ScriptedModel(["still here"], repeat=True)),
+    ]  # fmt: skip
+
+    async def main() -> None:
+        async with Starting(agents, store=STORES[kept](tmp_path, Ports())) as runtime:
+            other = await runtime.start("keeper", "x")
+            with anyio.fail_after(BOUND):
+                for _ in range(5):
+                    await runtime.run("hurried", "x")  # Whatever its outcome is, it has one.
+                await other.send("x")
+                assert (await other.result()).output == "still here"
+
+    anyio.run(main)
 
 
 async def in_a_group(trap: Trap) -> None:
