@@ -75,13 +75,16 @@ class CallOrder:
 
     __slots__ = ("_by_identity", "_count", "_keys", "_last", "_left", "_taken")
 
-    def __init__(self, recorded: Iterable[RecordedCall] = ()) -> None:
+    def __init__(
+        self, recorded: Iterable[RecordedCall] = (), withdrawn: Iterable[int] = ()
+    ) -> None:
+        """``withdrawn`` are the numbers of calls that were given up and are found by none."""
         self._left = {call.number: call for call in recorded}
         self._by_identity: dict[str, deque[int]] = {}
         for call in self._left.values():
             if call.identity:
                 self._by_identity.setdefault(call.identity, deque()).append(call.number)
-        self._taken = set(self._left)
+        self._taken = {*self._left, *withdrawn}
         """Every number that a record or a call of this execution has."""
         self._last = max(self._taken, default=0)
         self._count = 0
@@ -110,6 +113,11 @@ class CallOrder:
         self._taken.add(number)
         self._last = max(self._last, number)
         return CallPlace(number)
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The numbers of the records that no call has found so far."""
+        return tuple(self._left)
 
     def _found(self, number: int) -> CallPlace:
         del self._left[number]

@@ -25,12 +25,15 @@ from hubbub.hub.events import PromptKind
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
-    "LASTING", "LOST", "Answered", "OpenPrompt", "ends_of", "find_answer", "find_prompt",
-    "open_prompts_of", "with_answer", "with_prompt", "without_prompt",
+    "LASTING", "LOST", "WITHDRAWN", "Answered", "OpenPrompt", "ends_of", "find_answer",
+    "find_prompt", "open_prompts_of", "with_answer", "with_prompt", "without_prompt",
 ]  # fmt: skip
 
 LASTING = "pause/"
 """Begins the keys of a store's notes of the prompts that wait in no task; an id follows."""
+
+WITHDRAWN = "closed"
+"""Why a prompt ended whose asker waits no more, and goes on."""
 
 LOST = "lost: the process stopped"
 """Why a prompt ended whose asker has gone with its process."""
@@ -83,6 +86,11 @@ class Answered(Struct, frozen=True, gc=False):
     """Why it ended without one."""
     ordinal: int = 0
     identity: str = ""
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether its asker has given it up, cancelled for instance: the person did not end it."""
+        return self.content is None and self.reason == WITHDRAWN
 
 
 class WithPrompts(Protocol):

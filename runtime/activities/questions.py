@@ -3,6 +3,8 @@
     asked for the first time          a prompt opens, and the asker waits
     asked again, after a crash        the recorded answer; or the same prompt, if it is still open
     ended without an answer           ``PromptClosed``, or ``PromptTimeout``, each time
+    withdrawn, as its asker was       asked again, by another prompt
+    cancelled and went on
 
 A question is known by who asks and by its place among what that asks (``CallOrder``).
 """
@@ -18,7 +20,14 @@ import anyio
 from hubbub.agents.definitions.answers import AnswerReader
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
-from hubbub.agents.state.prompts import Answered, OpenPrompt, Prompts, find_answer, find_prompt
+from hubbub.agents.state.prompts import (
+    WITHDRAWN,
+    Answered,
+    OpenPrompt,
+    Prompts,
+    find_answer,
+    find_prompt,
+)
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.events import SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.run_hub import RunHub
@@ -112,12 +121,16 @@ class RecordedQuestions:
         self._run = run
         self._hub = hub
         self._prompt_ids = prompt_ids
-        recorded: Iterator[Answered | OpenPrompt] = chain(run.thread.answers, run.thread.prompts)
-        self._order = CallOrder(
-            RecordedCall(each.ordinal, each.identity)
-            for each in recorded
-            if each.ordinal and each.prompt_id == f"{prompt_ids}{each.ordinal}"
-        )
+        every: Iterator[Answered | OpenPrompt] = chain(run.thread.answers, run.thread.prompts)
+        recorded, withdrawn = [], []
+        for each in every:
+            if not each.ordinal or each.prompt_id != f"{prompt_ids}{each.ordinal}":
+                continue
+            if isinstance(each, Answered) and each.is_withdrawn:
+                withdrawn.append(each.ordinal)
+            else:
+                recorded.append(RecordedCall(each.ordinal, each.identity))
+        self._order = CallOrder(recorded, withdrawn)
 
     async def ask(self, asked: Question) -> Any:
         """Ask a person in the run's name, or find the answer on record.
@@ -148,14 +161,14 @@ class RecordedQuestions:
         if find_prompt(run.thread.prompts, prompt_id) is None:
             hub.open_prompt(event)
             if find_prompt(run.thread.prompts, prompt_id) is None:
-                prompts.end(prompt_id, "closed")  # Unless it has its answer: nobody asks any more.
+                prompts.end(prompt_id, WITHDRAWN)  # Unless it has its answer: nobody asks any more.
         try:
             with hub.hub.dispatcher.waiting():
                 return await prompts.wait(prompt)
         except PromptClosed as error:
             raise _closed(prompt_id, error.reason, asked) from None
         finally:
-            hub.end_prompt(SessionPromptEnd(prompt_id=prompt_id, reason="closed"))
+            hub.end_prompt(SessionPromptEnd(prompt_id=prompt_id, reason=WITHDRAWN))
 
 
 async def ask_once(hub: Any, asked: Question) -> Any:

@@ -215,6 +215,7 @@ class CodeRun:
         else:
             self.services.returns.keep_output(self.lane.run_id, encoded)
             self._inbox.finish()
+            self._steps.finish()
             self.end("completed", output=encoded)
         finally:
             self._handle = None

@@ -19,6 +19,7 @@ from hubbub.agents.state.area import key_problem
 from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
 from hubbub.hub.errors import BadValue, ChildChanged, Closed, InsideStep, RunEnded
 from hubbub.hub.events import AgentChild, AgentRecord, SessionMessage
+from hubbub.hub.logs import log
 from hubbub.hub.message import opening_message
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_labels
@@ -67,6 +68,15 @@ class DurableSteps:
     def begin(self) -> None:
         """The function is called, by this task."""
         self._task.begin()
+
+    def finish(self) -> None:
+        """The function has returned: say which of its children it has not asked for again."""
+        if left := self._children.left:
+            found = [self.recorded.children[number].child_run_id for number in left]
+            log.warning(
+                "children.not_found", run_id=self._run.lane.run_id, children=found,
+                remedy="started by an earlier execution and not by this one: give ctx.spawn key=",
+            )  # fmt: skip
 
     def was_consumed(self, message: SessionMessage) -> bool:
         """Whether the message is on record as consumed by an earlier execution."""

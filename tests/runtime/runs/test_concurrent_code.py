@@ -327,6 +327,80 @@ async def test_what_comes_to_one_task_from_several_is_no_change(tmp_path: Path) 
     assert len(children(events)) == 2
 
 
+@pytest.mark.spec("P-15")
+async def test_a_child_that_is_not_asked_for_again_is_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tasks run at once, so the other input may be that of one that comes early."""
+
+    async def body(ctx: RunContext) -> list[Any]:
+        found: list[Any] = []
+
+        async def one() -> None:
+            run = ctx.spawn("helper", f"attempt {ctx.attempt}")
+            await anyio.sleep(10)
+            found.append((await run.result()).output)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one)
+        return found
+
+    outcome, events = await restarted(body, body, tmp_path)
+    assert outcome.output == ["helped attempt 2"]
+    first, second = children(events)
+    assert [x.index for x in (first, second)] == [1, 2]
+    (line,) = [x.getMessage() for x in caplog.records if "children.not_found" in x.getMessage()]
+    assert first.child_run_id in line
+    assert second.child_run_id not in line
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("P-15", "U-05")
+async def test_of_two_questions_the_first_answer_counts_again(tmp_path: Path) -> None:
+    """The question that was withdrawn for it does not fail the next execution."""
+
+    async def body(ctx: RunContext) -> list[str]:
+        said: list[str] = []
+
+        async def one(question: str, group: Any) -> None:
+            said.append(await ctx.ask(question))
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for question in ("Slow", "Fast?"):  # Answered after so long as their lengths say.
+                group.start_soon(one, question, group)
+        await anyio.sleep(10)
+        return said
+
+    # "Slow" takes 2 seconds to answer, "Fast?" takes 3.
+    outcome, events = await restarted(body, body, tmp_path)
+    assert outcome.output == ["answered Slow"], outcome.reason
+    ends = [x.reason for x in events if isinstance(x, e.SessionPromptEnd)]
+    assert ends[:2] == ["answered", "closed"]
+
+
+@pytest.mark.spec("P-15", "U-05")
+async def test_a_question_that_was_given_up_is_asked_again(tmp_path: Path) -> None:
+    async def body(ctx: RunContext) -> list[str]:
+        said: list[str] = []
+        while not said:
+            with anyio.move_on_after(0.5 if ctx.attempt == 1 else 60):
+                said.append(await ctx.ask("Ready?"))
+        said.append(await ctx.ask("Sure?"))
+        return said
+
+    lives = Lives("memory", tmp_path, code(body))
+    assert await lives.live(seconds=1.75) is None
+    outcome, events = await lives.live(), await lives.events()
+    assert outcome.output == ["answered Ready?", "answered Sure?"], outcome.reason
+    ids = [x.prompt_id for x in prompts(events)]
+    assert len(set(ids)) == len(ids)
+    ended = [x.prompt_id for x in events if isinstance(x, e.SessionPromptEnd)]
+    assert sorted(ended) == sorted(ids)
+
+
 # ── steps ────────────────────────────────────────────────────────────────────────────────────
 
 
