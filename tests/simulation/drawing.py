@@ -18,6 +18,7 @@ from simulation.kept import check_store
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 from simulation.raisers import RAISED
+from simulation.several import several_steps
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
@@ -85,6 +86,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     late: tuple[int, ...] = ()
     """After which steps somebody answers what was asked before, once more."""
     has_approvals: bool = False
+    has_several: bool = False
     options: dict[str, Any] = {}
 
 
@@ -107,7 +109,22 @@ def drawn(seed: int) -> Drawn:
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
-    return _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
+    world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
+    return _with_several(world)
+
+
+def _with_several(world: Drawn) -> Drawn:
+    """In some worlds code has tasks that run at once, and its processes die."""
+    random = Random(f"several in own world {world.seed}")
+    if random.random() < 0.8:
+        return world
+    first = sum(isinstance(each, Open) for each in world.steps)
+    steps = (*world.steps, *several_steps(random, first, may_kill=not world.has_more))
+    faults = world.faults
+    if not world.has_more:
+        lives = [random.randint(1, 8) for _ in range(random.randint(1, 4))]
+        faults = (*faults, *(_crash(random, 20, life) for life in lives))
+    return structs.replace(world, steps=steps, faults=faults, has_several=True)
 
 
 def _with_hasty(world: Drawn) -> Drawn:
@@ -219,6 +236,7 @@ def lived(world: Drawn) -> History:
         has_raisers=world.has_raisers,
         has_hooks=world.has_hooks,
         has_approvals=world.has_approvals,
+        has_several=world.has_several,
         options=world.options,
     )
 

@@ -14,6 +14,7 @@ models keep nothing: the same request gets the same answer, in every life of the
     hasty           terminates itself, or its child, as that ends (``hasty``)
     thrower         raises what is no error (``raisers``)
     hooked vault reader    have hooks, and variables (``hooked``)
+    several twice   has tasks that run at once, and what they start (``several``)
 
 In some worlds main, its children and those that take over have tools that a person must approve
 (``approved``).
@@ -52,6 +53,7 @@ from simulation.own_invariants import (
     untold_gaps,
 )
 from simulation.raisers import RAISED, RAISERS, thrower
+from simulation.several import Several
 from support.families import FINISH, config, finish, give_up, report, write_file
 
 from hubbub import (
@@ -102,12 +104,15 @@ class OwnWorld(Struct, kw_only=True):
     """Whether there are agents with hooks and variables."""
     has_approvals: bool = False
     """Whether its agents have tools that a person must approve."""
+    has_several: bool = False
+    """Whether there is an agent whose tasks run at once."""
     options: Mapping[str, Any] = {}
     plan: Plan | None = None
     latency: float = 0.3
     watched: list[list[Event]] = field(default_factory=list)
     hooked: Watched = field(default_factory=Watched)
     approved: Approved = field(default_factory=Approved)
+    several: Several = field(default_factory=Several)
 
     def setup(self) -> Setup:
         """The agents and everything that belongs to them."""
@@ -123,6 +128,8 @@ class OwnWorld(Struct, kw_only=True):
         agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
+        if self.has_several:
+            agents += self.several.agents()
         hooks: tuple[Hook, ...] = ()
         if self.has_hooks:
             agents += self.hooked.agents(model, note)
@@ -169,6 +176,7 @@ class OwnWorld(Struct, kw_only=True):
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),
             *(self.approved.invariants() if self.has_approvals else ()),
+            *(self.several.invariants() if self.has_several else ()),
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
