@@ -202,8 +202,7 @@ class CodeRun:
             opened = self.thread.opened
             assert opened is not None and self.definition.execute is not None
             execute = self.services.catalog.code_of(self.definition)
-            output = await execute(opened.input_json, context)
-            encoded = encode_value("output", output)
+            encoded = encode_value("output", await execute(opened.input_json, context))
         except BaseException as error:
             if activated_in(error) is not None:
                 text = "ChildActivated: only a tool of a model agent gives the conversation away"
