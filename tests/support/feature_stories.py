@@ -1,19 +1,29 @@
 """Stories that play every feature of a runtime, for the tests of what becomes of their stores."""
 
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
+import mcp_types as types
 
 from hubbub import (
+    AgentDefinition,
+    Compaction,
     CustomEvent,
     Document,
+    FunctionModel,
     Image,
     Message,
+    ModelReply,
+    ModelRequest,
+    PromptDefinition,
     RunContext,
     RunState,
     Runtime,
     ScriptedModel,
+    SideConfig,
+    Usage,
     VariableDefinition,
     agent,
     external_tool,
@@ -22,10 +32,11 @@ from hubbub import (
 from hubbub.hub import HistoryMessage
 from hubbub.hub import events as e
 from hubbub.hub.ports import Ports
-from hubbub.runtime.models.scripted import call, reply
+from hubbub.runtime.models.scripted import Fault, call, reply
 from hubbub.runtime.schedules.schedules import Cron
 from support.agents import echo_model, model_agent
 from support.families import Recorder, child, config, parent
+from support.mcp_servers import listing_server, mcp_agent, mcp_in, tool_of
 
 __all__ = ["FEATURES", "Story"]
 
@@ -201,6 +212,96 @@ async def parts(store: Any, ports: Ports) -> None:
         await run.ask(Message("And?", parts=[Image(b"GIF87a other")]))
 
 
+async def summaries(store: Any, ports: Ports) -> None:
+    """Summaries: by themselves, by hand, failed; with pictures, of a child, and after a reset."""
+    made = iter([Fault("request"), *[f"Summary {n}." for n in range(20)]])
+
+    def answer(request: ModelRequest) -> Any:
+        if request.purpose == "summary":
+            found = next(made)
+            return found if isinstance(found, Fault) else ModelReply(text=found)
+        size = sum(len(message.content) for message in request.messages)
+        if request.messages[-1].content == "Delegate.":
+            return call("helper", message="Work.")
+        return ModelReply(text="a" * 50, usage=Usage(input_tokens=size))
+
+    below = child(Recorder(call("finish", result="did it")), name="helper")
+    model = FunctionModel(answer, latency=1)
+    talker = model_agent(model, config(), name="talker", compaction=Compaction(window=400))
+    async with Runtime([talker, below], store=store, ports=ports) as rt:
+        run = await rt.start("talker", ["one " * 10, Image(b"GIF89a one")], session_key="web_ada")
+        for text in ("two " * 10, "Delegate.", "three " * 40, "four " * 40):
+            await run.ask(text)
+        rt.hub.compact(run.run_id)
+        await anyio.sleep(10)
+        rt.hub.reset(run.run_id, "Afresh.")
+        await run.ask("five " * 60)
+        rt.hub.compact(run.run_id)
+        await anyio.sleep(10)
+
+
+async def servers(store: Any, ports: Ports) -> None:
+    """Tools of an MCP server: results, errors, pictures; what it asks, answered and left open."""
+    picture = types.ImageContent(
+        data=b64encode(b"GIF89a of a server").decode(), mime_type="image/gif"
+    )
+
+    async def answer(name: str, arguments: dict[str, Any], given: Any = None) -> Any:
+        if name == "draw":
+            return types.CallToolResult(content=[types.TextContent(text="Drawn."), picture])
+        if name == "fail":
+            return types.CallToolResult(content=[types.TextContent(text="No.")], is_error=True)
+        if given is not None:
+            return f"{given['q'].action} {given['q'].content}"
+        schema = {"type": "object", "properties": {"size": {"type": "string"}}}
+        params = types.ElicitRequestFormParams(message="Which size?", requested_schema=schema)
+        return types.InputRequiredResult(
+            input_requests={"q": types.ElicitRequest(params=params)}, request_state="x"
+        )
+
+    names = ("draw", "fail", "order")
+    listed = listing_server(lambda: [tool_of(x) for x in names], answer, sees_answers=True)
+    script = [call(f"it_{name}") for name in (*names, "missing", "order")]
+    steps = [x for number, each in enumerate(script) for x in (each, f"Done {number}.")]
+    desk = mcp_agent(ScriptedModel(steps), mcp_in("2026", listed), name="desk")
+    async with Runtime([desk], store=store, ports=ports, grace=0) as rt:
+        asked: list[e.SessionPrompt] = []
+        rt.hub.subscribe(e.SessionPrompt, asked.append)
+        run = await rt.start("desk", "go", session_key="web_ada")
+        await run.result()
+        for number in range(4):
+            await run.send(f"again {number}")
+            await anyio.sleep(60)
+            if number == 1:
+                rt.hub.reply(asked[-1].prompt_id, '{"size": "small"}')
+                await anyio.sleep(60)
+
+
+async def fallbacks(store: Any, ports: Ports) -> None:
+    """Several models of one prompt: one fails for good, one refuses, all fail."""
+    down, refused = Fault("auth", times=None), ModelReply(text="", stop_reason="refusal")
+
+    def model(name: str, *script: Any) -> FunctionModel:
+        left = [*script]
+        return FunctionModel(lambda _: left.pop(0) if len(left) > 1 else left[0], name=name)
+
+    prompt = PromptDefinition(
+        name="p", prompt="You help.",
+        model=[
+            model("one", "I am one.", down),
+            model("two", Fault("server", times=1), "I am two.", refused),
+            model("three", "I am three.", Fault("request", times=None)),
+        ],
+    )  # fmt: skip
+    desk = AgentDefinition(name="desk", side_a=SideConfig(prompt=prompt))
+    async with Runtime([desk], store=store, ports=ports) as rt:
+        run = await rt.start("desk", "go", session_key="web_ada")
+        for number in range(5):
+            await anyio.sleep(60)
+            await run.send(f"again {number}")
+        await anyio.sleep(60)
+
+
 FEATURES: Final[dict[str, Story]] = {
-    x.__name__: x for x in (people, variables, code, control, parts)
+    x.__name__: x for x in (people, variables, code, control, parts, summaries, servers, fallbacks)
 }

@@ -109,14 +109,12 @@ async def test_what_a_runtime_wrote_is_sound_and_comes_back_by_every_way(
     assert bodies(f"sqlite:{tmp_path / 'backup'}") == before
 
     imported = f"sqlite:{tmp_path / 'imported'}"
-    with open_reader(store) as reader:
-        exports = [
-            [*export_run(reader, row.run_id)] for row in reader.rows() if not row.parent_run_id
-        ]
-    for lines in exports:
+    exports = exports_of(store)
+    for lines in exports.values():
         import_runs(imported, "run.jsonl", lines, ports=ports)
     assert unsound(imported) == []
     assert bodies(imported) == before
+    assert exports_of(imported) == exports
 
     adopted, kept = without_database(tmp_path / "store", tmp_path / "adopted")
     assert await told_by(adopted) == []
@@ -156,6 +154,13 @@ async def told_by(store: str) -> list[str]:
 def unsound(store: str) -> list[str]:
     """What ``fsck`` finds, folders that are behind included: a runtime has left them in order."""
     return [each.text for each in StoreCheck(store, thorough=True).problems() if not each.heals]
+
+
+def exports_of(store: str) -> dict[str, list[bytes]]:
+    """The export of each tree, as it is in a file."""
+    with open_reader(store) as reader:
+        roots = [row.run_id for row in reader.rows() if not row.parent_run_id]
+        return {run_id: [*export_run(reader, run_id)] for run_id in roots}
 
 
 def bodies(store: str) -> dict[str, list[bytes]]:
