@@ -317,6 +317,7 @@ NARROW: Final = {
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
+    "runtime/supervision/ready.py": "asks of an item whether it ends what its run is at",
     "runtime/simulation/story/history.py": "collects what users were told and what went wrong",
     "runtime/testing/bench.py": "collects what code under test says, sends, asks and starts",
     "runtime/standalone/turn.py": "a turn by hand: it writes events and reads its own",

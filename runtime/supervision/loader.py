@@ -38,6 +38,7 @@ from hubbub.runtime.runs.code_run import CodeRun
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.supervision.quarantine import Quarantine, owned_elsewhere, unreadable
+from hubbub.runtime.supervision.ready import ENDINGS, is_to_end
 from hubbub.runtime.supervision.restore import Boot, RestorePolicy
 from hubbub.runtime.supervision.trials import Trials
 
@@ -48,9 +49,9 @@ class Loader:
     """Takes runs into memory."""
 
     __slots__ = (
-        "_boot", "_callers", "_definitions", "_families", "_hub", "_left_id", "_lend_again",
-        "_live", "_overdue", "_phase", "_quarantine", "_shared", "_trials", "expected", "loading",
-        "loop_failures", "recent",
+        "_boot", "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
+        "_lend_again", "_live", "_overdue", "_phase", "_quarantine", "_shared", "_trials",
+        "expected", "loading", "loop_failures", "recent",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,7 @@ class Loader:
         callers: Mapping[str, InlineCaller],
         left_id: Callable[[str], object],
         lend_again: Callable[[OwnLane], object],
+        enqueue: Callable[[str], object],
     ) -> None:
         services = shared.services
         self._shared = shared
@@ -81,6 +83,8 @@ class Loader:
         """Called for a run that does not come into memory."""
         self._lend_again = lend_again
         """Called for a frame that turned out to be missing."""
+        self._enqueue = enqueue
+        """Called for a run that was to end something, and has nothing to end."""
         self.recent = RecentThreads()
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
@@ -133,14 +137,17 @@ class Loader:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
-    def load(self, run_id: str, *, is_overtaken: bool = False) -> None:
-        """Read a run from the journal, in a task, and resume it, if it is its turn."""
+    def load(self, run_id: str, *, is_overtaken: bool = False, only_ends: bool = False) -> None:
+        """Read a run from the journal, in a task, and resume it, if it is its turn.
+
+        ``only_ends``: there may be no room for it, unless it is to end what it is at.
+        """
         if self._trials.is_held(run_id):
             return
         self.loading[run_id] = []
-        self._hub.tasks.start(self._load(run_id, is_overtaken), name=run_id)
+        self._hub.tasks.start(self._load(run_id, is_overtaken, only_ends), name=run_id)
 
-    async def _load(self, run_id: str, is_overtaken: bool) -> None:
+    async def _load(self, run_id: str, is_overtaken: bool, only_ends: bool) -> None:
         journal, families = self._hub.journal, self._families
         held: list[InLane] = []
         expected = self.expected.pop(run_id, None)
@@ -177,6 +184,10 @@ class Loader:
         if loaded.info.status == "ended" or self._phase.is_leaving:
             self._overdue.discard(run_id)
             self._left_id(run_id)
+            return
+        is_overdue = run_id in self._overdue
+        if only_ends and not is_to_end(loaded, held, is_overdue=is_overdue):
+            self._enqueue(run_id)
             return
         try:
             # What came while all this was read is held; what is in both lists is noted once.
@@ -322,7 +333,7 @@ class Loader:
 
     def _is_held(self, run_id: str, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
         """Whether a run that is to be restored is left alone until its turn comes."""
-        ends = any(isinstance(x, e.SessionTerminate | e.SessionCancel) for x in waiting)
+        ends = any(isinstance(x, ENDINGS) for x in waiting)
         if (
             ends
             or run_id in self._overdue
@@ -362,7 +373,7 @@ class Loader:
     ) -> None:
         """Leave a run as it is, unless it is to end, which needs no definition."""
         run_id = lane.run_id
-        ends = [x for x in waiting if isinstance(x, e.SessionTerminate | e.SessionCancel)]
+        ends = [x for x in waiting if isinstance(x, ENDINGS)]
         if run_id in self.loop_failures or not (ends or run_id in self._overdue):
             self._quarantine.add(run_id, gone, lane)
             self._left_id(run_id)

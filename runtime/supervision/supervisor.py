@@ -5,9 +5,9 @@
 Rules
 -----
 * A run that was just opened is activated from its inbox alone; every other one, and one that
-  more came for than is held here, is read from the journal.
+  more came for than is held for it, is read from the journal.
 * At most ``max_live`` runs are in memory (but see ``capacity``); ready runs beyond wait their
-  turn, in order.  Where many become ready together they are activated in a task, a few at a time.
+  turn, in order, unless they are to end (``ready``).
 * A run whose loop dies begins again from the journal, a bounded number of times.
 * A deadline ends its run wherever it is: in memory, parked, or waiting for its turn.
 * A run that only waits for its children leaves memory where there is no room for a ready one.
@@ -15,17 +15,11 @@ Rules
 * One that may have killed its process is resumed in its turn (``trials``).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
-
-import anyio
-import anyio.lowlevel
 
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of, words_of
@@ -34,32 +28,30 @@ from hubbub.hub.store.journal import OVERTAKEN, Commit
 from hubbub.hub.values import NULL
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.inline import InlineCaller
-from hubbub.runtime.kernel.live import ConversationKeeper, LiveRun, LiveRuns, RunKeeper
+from hubbub.runtime.kernel.live import (
+    ConversationKeeper,
+    LiveModelRun,
+    LiveRun,
+    LiveRuns,
+    RunKeeper,
+)
 from hubbub.runtime.kernel.masks import FailureMasks
 from hubbub.runtime.kernel.outcome import outcome_of
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
-from hubbub.runtime.supervision.capacity import Capacity, IsHeard
+from hubbub.runtime.supervision.capacity import Capacity
 from hubbub.runtime.supervision.deadlines import Deadlines
 from hubbub.runtime.supervision.ended import EndedRuns
 from hubbub.runtime.supervision.lending import Lending
 from hubbub.runtime.supervision.loader import Loader
 from hubbub.runtime.supervision.quarantine import Quarantine
+from hubbub.runtime.supervision.ready import ENDINGS, ReadyRuns, is_to_end, stops
 from hubbub.runtime.supervision.restore import RestorePolicy
 from hubbub.runtime.supervision.trials import Trials
 
-if TYPE_CHECKING:
-    from anyio import TaskHandle
-
 __all__ = ["Supervisor"]
-
-MAX_HELD: Final = 16
-"""Items of a new run that are kept for its activation; with more it is read from the journal."""
-
-BREATH: Final = 50
-"""Runs that are activated in a row before others get their turn."""
 
 
 class Supervisor:
@@ -85,18 +77,11 @@ class Supervisor:
         self._families = families
         self._outcomes = outcomes
         outcomes.supervised_by(self)
-        self._capacity = Capacity(max_live, self._look_for_capacity, outcomes.waiting)
         self._deadlines = Deadlines(services, live, self._wake_overdue)
         self._ended = EndedRuns(services, keep)
-        self._ready: OrderedDict[str, list[InLane]] = OrderedDict()
-        self._became_ready: anyio.Event | None = None
-        self._breath = BREATH
-        self._activating: TaskHandle[Any, None] | None = None
-        self._waiting: OrderedDict[str, ModelRun] = OrderedDict()
-        """Runs that may have nothing to do but to wait for their children."""
         self.callers: dict[str, InlineCaller] = {}
         """Tasks that wait for a run and lend themselves to it."""
-        self.trials = Trials(services, lambda run_id: self.enqueue(run_id, None))
+        self.trials = Trials(services, lambda run_id: self._resume((run_id,)))
         self.mark_trial = self.trials.mark
         self.quarantine = Quarantine(self._hub, outcomes)
         self.refusal_of = self.quarantine.reason
@@ -113,7 +98,16 @@ class Supervisor:
         self._loader = Loader(
             shared, live, self.trials, self.quarantine, restore,
             callers=self.callers, left_id=self.left_id, lend_again=lending.lend_again,
+            enqueue=self._enqueue_again,
         )  # fmt: skip
+        self._capacity = Capacity(
+            max_live, live, self._loader.loading, self._let_go, self._look_for_capacity,
+            outcomes.waiting,
+        )  # fmt: skip
+        self.waiting = self._capacity.waiting
+        self._ready = ReadyRuns(self._hub, self._capacity, self.callers, self._activate)
+        self.enqueue = self._ready.enqueue
+        self.look_for_ready = self._ready.look
 
     @property
     def in_memory(self) -> tuple[LiveRun, ...]:
@@ -122,7 +116,7 @@ class Supervisor:
     def is_busy(self, run_id: str) -> bool:
         """Whether the run is in memory or on its way there."""
         return (
-            run_id in self._by_id or self._loader.is_loading(run_id) or run_id in self._ready
+            run_id in self._by_id or self._loader.is_loading(run_id) or run_id in self._ready.held
             or self.trials.is_held(run_id)
         )  # fmt: skip
 
@@ -131,15 +125,32 @@ class Supervisor:
         journal = self._hub.journal
         for run_id, wake_at in await journal.timed():
             self._deadlines.watch(run_id, wake_at)
-        for run_id in dict.fromkeys((*await self._loader.unfinished(), *unread)):
+        self._resume(tuple(dict.fromkeys((*await self._loader.unfinished(), *unread))))
+        self._ready.begin()
+
+    def _resume(self, run_ids: Sequence[str]) -> None:
+        """Have runs that the journal has activated: first those that are to end something."""
+        for run_id in run_ids:
             self.enqueue(run_id, None)
-        self._activating = self._hub.tasks.start(self._activate_ready(), name="hubbub activation")
+        if self._ready.held and self._capacity.is_full:
+            self._hub.tasks.start(self._end_first(run_ids), name="hubbub endings")
+
+    async def _end_first(self, run_ids: Sequence[str]) -> None:
+        journal = self._hub.journal
+        for run_id in run_ids:
+            if run_id not in self._ready.held:
+                continue
+            try:
+                info = await journal.info(run_id)
+                loaded = await journal.load(run_id) if info is not None and info.waiting else None
+            except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
+                continue
+            if loaded is not None and is_to_end(loaded):
+                self._ready.end(run_id)
 
     def stop(self) -> None:
         """Activate nothing more; what is in memory stays."""
-        self._ready.clear()
-        if self._activating is not None:
-            self._activating.cancel()
+        self._ready.stop()
 
     def close(self) -> None:
         """Release every run, unrecorded except for a note of what was at work."""
@@ -160,7 +171,7 @@ class Supervisor:
 
     def serve_now(self, run_id: str) -> None:
         """Activate a ready run for the caller that waits for it."""
-        if run_id in self._ready and self._has_capacity:
+        if run_id in self._ready.held and self._capacity.has_room():
             self._activate(run_id)
 
     def expect(self, opening: e.SessionOpen) -> None:
@@ -172,11 +183,12 @@ class Supervisor:
         definition = self._services.definitions.find_agent(opening.agent)
         if definition is None or definition.is_code or self._phase.is_leaving:
             return
-        if not self._breath:
-            self.look_for_ready()
-        if self._ready or not self._breath or not self._has_capacity:
+        ready = self._ready
+        if not ready.breath:
+            ready.look()
+        if ready.held or not ready.breath or not self._capacity.has_room():
             return
-        self._breath -= 1
+        ready.breath -= 1
         if opening.timeout is not None:
             self._deadlines.watch(opening.run_id, opening.at + int(opening.timeout * 1_000_000))
         self._activate_new((opening,))
@@ -208,61 +220,12 @@ class Supervisor:
         elif not (
             self._loader.takes(item) or self._phase.is_leaving or self.quarantine.ignores(item)
         ):
-            if isinstance(item, e.SessionTerminate | e.SessionCancel):
+            if isinstance(item, ENDINGS):
                 self.trials.release(run_id)  # It ends, and does nothing before that.
             self.quarantine.release(run_id)
             self.enqueue(run_id, item)
-
-    def enqueue(self, run_id: str, item: InLane | None) -> None:
-        """Have a run activated: at once, or, where many come together, in a task, so that those who
-        open them or send to them continue meanwhile."""
-        held = self._ready.get(run_id)
-        if held is None:
-            # A run that was just opened needs no reading: its inbox is what is held here.
-            is_new = isinstance(item, e.SessionOpen) and item.seq == 1
-            self._ready[run_id] = [item] if is_new and item is not None else []
-            if is_new and run_id in self.callers:
-                return  # A caller activates its run itself.
-            if self._breath and len(self._ready) == 1 and self._has_capacity:
-                self._breath -= 1
-                self._activate(run_id)
-            if self._ready or not self._breath:
-                self.look_for_ready()
-        elif item is None or len(held) >= MAX_HELD:
-            held.clear()
-        elif held:
-            held.append(item)
-
-    def look_for_ready(self) -> None:
-        if self._became_ready is not None:
-            self._became_ready.set()
-            self._became_ready = None
-
-    async def _activate_ready(self) -> None:
-        """Activate ready runs, in order, while there is room."""
-        while True:
-            self._breath = activated = 0
-            while self._ready and self._has_capacity:
-                self._activate(next(iter(self._ready)))
-                activated += 1
-                if not activated % BREATH:
-                    await anyio.lowlevel.checkpoint()
-            self._breath = BREATH
-            self._became_ready = anyio.Event()
-            await self._became_ready.wait()
-
-    @property
-    def _has_capacity(self) -> bool:
-        there = len(self._by_id) + len(self._loader.loading)
-        return there < self._capacity.most or self._free_capacity() or self._is_stuck
-
-    @property
-    def _is_stuck(self) -> bool:
-        """Whether all runs in memory wait for others, so that nothing continues (``capacity``)."""
-        waits = self._capacity.waits
-        return not self._loader.loading and all(
-            run_id in waits or run.only_lends for run_id, run in self._by_id.items()
-        )
+            if run_id in self._ready.held and stops(item):
+                self._ready.end(run_id)
 
     def waiting_in(self, run_id: str) -> int:
         """In how many of its tasks the code of a run waits for others."""
@@ -273,22 +236,18 @@ class Supervisor:
         run = self._by_id.get(run_id)
         if run is not None and run.thread.restarts:
             run.outlived_restart()
-        if self._ready:
+        if self._ready.held:
             self.look_for_ready()
-
-    def waiting(self, is_heard: IsHeard | None = None) -> AbstractContextManager[None]:
-        """See ``Capacity.waiting``."""
-        return self._capacity.waiting(is_heard)
 
     def waits(self, run_id: str) -> None:
         """A run has nothing to do until one of its children reports."""
         run = self._by_id.get(run_id)
         if isinstance(run, ModelRun):
-            self._waiting[run_id] = run
+            self._capacity.idle[run_id] = run
             if run.thread.origin.frame:
                 self._root_may_wait(run)
         self.progressed(run_id)
-        if self._ready:
+        if self._ready.held:
             self.look_for_ready()
         self._phase.progressed()
 
@@ -298,35 +257,40 @@ class Supervisor:
         if self.trials.is_on:
             self.trials.over(run_id)
 
+    def _enqueue_again(self, run_id: str) -> None:
+        """A run has nothing to end: it needs room like others."""
+        self.enqueue(run_id, None)
+
     def _bring(self, run_id: str) -> None:
         """Have a run in memory, whether there is room or not: what it is lent stays there until
         it has looked at it."""
         if not (self._loader.is_loading(run_id) or self._phase.is_leaving):
-            self._ready.setdefault(run_id, [])
+            self._ready.held.setdefault(run_id, [])
+            self._ready.ending.discard(run_id)
             self._activate(run_id)
 
     def _root_may_wait(self, frame: ModelRun) -> None:
         """A frame has taken what it was lent: its conversation may have nothing to do now."""
         root = self._by_id.get(frame.lane.root_run_id)
         if isinstance(root, ModelRun) and root.thread.waits:
-            self._waiting[root.lane.run_id] = root
+            self._capacity.idle[root.lane.run_id] = root
 
-    def _free_capacity(self) -> bool:
-        """Let a run that only waits leave memory, unrecorded: its journal says all of it."""
-        while self._waiting:
-            run_id, run = self._waiting.popitem(last=False)
-            if self._by_id.get(run_id) is run and run.is_idle:
-                self._families.evicted(run_id, run.thread)
-                self._loader.recent.put(run_id, run.thread, run.lane.seq)
-                run.close()
-                del self._by_id[run_id]
-                self._outcomes.changed(run_id)
-                return True
-        return False
+    def _let_go(self, run_id: str, run: LiveModelRun) -> None:
+        """A run that only waits leaves memory, unrecorded."""
+        self._families.evicted(run_id, run.thread)
+        self._loader.recent.put(run_id, run.thread, run.lane.seq)
+        run.close()
+        del self._by_id[run_id]
+        self._outcomes.changed(run_id)
 
     def _activate(self, run_id: str) -> None:
         """Take a ready run into memory."""
-        held = self._ready.pop(run_id)
+        held = self._ready.held.pop(run_id)
+        if self._ready.ending and run_id in self._ready.ending:
+            self._ready.ending.discard(run_id)
+            if not held:
+                self._loader.load(run_id, only_ends=True)
+                return
         if held:
             self._activate_new(held)
         else:
@@ -378,10 +342,8 @@ class Supervisor:
 
     def _take_out(self, run_id: str) -> None:
         del self._by_id[run_id]
-        if self._capacity.waits:
+        if self._capacity.waits or self._capacity.idle:
             self._capacity.left(run_id)
-        if self._waiting:
-            self._waiting.pop(run_id, None)
 
     def _frame_left(self, run: ModelRun) -> None:
         """A frame waits for the user, or is over: so does its conversation, as far as it goes."""
@@ -399,7 +361,7 @@ class Supervisor:
         self._outcomes.changed(run_id)
         if self.trials.is_on and not self.trials.is_held(run_id):
             self.trials.over(run_id)
-        if self._ready:
+        if self._ready.held:
             self.look_for_ready()
 
     def refused(self, run: LiveRun, commit: Commit) -> None:
@@ -445,4 +407,7 @@ class Supervisor:
         self._loader.is_overdue(run_id)
         self.trials.release(run_id)
         if not self._loader.is_loading(run_id):
+            is_new = bool(self._ready.held.get(run_id))
             self.enqueue(run_id, None)
+            if not is_new:
+                self._ready.end(run_id)

@@ -9,7 +9,7 @@ from support.agents import model_agent
 from support.families import answers, heard
 from support.frames import frame, use
 
-from hubbub import AgentDefinition, RunContext, RunState, Runtime, agent
+from hubbub import Agent, AgentDefinition, RunContext, RunState, Runtime, agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub.events import AgentComplete
 from hubbub.hub.ports import Ports
@@ -184,3 +184,43 @@ async def test_a_conversation_that_keeps_what_was_said_does_not_keep_its_frame_o
         with anyio.fail_after(1000):
             assert (await working.result()).output == "Research: for the boss"
             assert (await run.finished()).output == "Back."
+
+
+ENDS = {
+    "terminated": lambda run: run.terminate(),
+    "interrupted": lambda run: run.interrupt(),
+    "timed_out": lambda run: None,
+}
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("end", ENDS)
+async def test_what_ends_a_run_reaches_it_though_those_below_have_all_the_room(
+    end: str, depth: int, journal: Journal, ports: Ports
+) -> None:
+    """A run that waits leaves its place to its child, which may work without end."""
+    worked: list[str] = []
+
+    @tool(timeout=None)
+    async def work(state: RunState) -> str:
+        """Without end."""
+        while True:
+            await anyio.sleep(60)
+            worked.append(state.run_id)
+
+    agents = [Agent("run0", "You work.", model=ScriptedModel([call("work")]), tools=[work])]
+    for number in range(1, depth + 1):
+        below = agents[-1].as_tool()
+        model = ScriptedModel([call(below.name, message="go"), "Well."])
+        agents.append(Agent(f"run{number}", "You lead.", model=model, tools=[below]))
+    async with Runtime(agents, store=journal, ports=ports, max_live=1) as rt:
+        run = await rt.start(agents[-1], "go", timeout=1000 if end == "timed_out" else None)
+        await anyio.sleep(600)
+        assert worked
+        ENDS[end](run)
+        await anyio.sleep(401)
+        before = len(worked)
+        with anyio.fail_after(10):
+            assert (await run.result()).outcome == end
+        await anyio.sleep(3600)
+        assert len(worked) == before
