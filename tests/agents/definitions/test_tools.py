@@ -2,10 +2,7 @@
 
 import doctest
 import functools
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +25,7 @@ from hubbub.agents.definitions.tools import (
 from hubbub.hub.errors import DefinitionError
 
 pytestmark = pytest.mark.spec("D-04")
+pytest_plugins = ["pytester"]
 
 
 @dataclass
@@ -220,17 +218,19 @@ def test_failures_are_error_results_in_their_own_words() -> None:
     assert render_failure(BadArguments("t", ["p"])).content.startswith("Bad arguments for t:\n- p")
 
 
-def test_a_tool_whose_name_begins_with_test_is_no_test_to_pytest(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "from hubbub import tool\n\n"
+def test_a_tool_whose_name_begins_with_test_is_no_test_to_pytest(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_it="from hubbub import tool\n\n"
         "@tool\ndef test_connection(host: str) -> str:\n"
         '    """Test it."""\n    return host\n\n'
         "@tool\nasync def test_all() -> str:\n"
         '    """Test all."""\n    return ""\n\n'
         "def test_that_is_one():\n    assert test_connection('h') == 'h'\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "."],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert "1 passed" in done.stdout and done.returncode == 0, done.stdout
+    done = pytester.runpytest_inprocess(
+        "-W", "error", "-p", "no:cacheprovider", "-p", "no:schemathesis"
+    )
+    done.assert_outcomes(passed=1)
+    assert done.ret == pytest.ExitCode.OK
