@@ -100,6 +100,7 @@ async def test_nobody_at_an_address_stops_no_run() -> None:
         assert rt.mcp_servers[0].problem
 
 
+@pytest.mark.parametrize("protocol", ["auto", pytest.param("2025", marks=pytest.mark.long)])
 async def test_a_server_that_dies_and_comes_back_is_called_again(protocol: Any) -> None:
     model = ScriptedModel([call("shop_wait"), "It is gone."])
     again = ScriptedModel([call("other_echo", word="back"), "Done."])
