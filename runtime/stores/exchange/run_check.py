@@ -1,6 +1,9 @@
 """``RunCheck``: whether the row of a run, its inbox and its family agree with its events.
 
 Both ``hubbub fsck`` and imports use it, so that they accept the same runs.
+
+Left out is what events do not decide alone: whether a run that has not ended is at work, waits or
+is parked, which of its agents it is, its name, and when a user spoke to it last.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -149,7 +152,7 @@ def own_problems(row: RunRow, lane: Lane) -> Iterator[str]:
         yield f"its status is {row.status!r}, not one of {', '.join(_STATUSES)}"
     elif lane.is_clear and lane.born and (row.status == "ended") != lane.has_ended:
         yield f"its status is {row.status}, its events say otherwise"
-    yield from _time_problems(row)
+    yield from _time_problems(row, lane)
     if row.inbox not in _INBOXES:
         yield f"its inbox is {row.inbox!r}, not one of {', '.join(_INBOXES)}"
     elif (row.status == "ended") != (row.inbox == "ended") and row.inbox != "terminated":
@@ -201,7 +204,7 @@ def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> st
     return ""
 
 
-def _time_problems(row: RunRow) -> Iterator[str]:
+def _time_problems(row: RunRow, lane: Lane) -> Iterator[str]:
     created = row.created_at
     if not isinstance(created, int) or not 0 <= created < _LATEST:
         yield f"created_at is {created!r}, not a valid time"
@@ -213,6 +216,13 @@ def _time_problems(row: RunRow) -> Iterator[str]:
     wake = row.wake_at
     if wake is not None and not (isinstance(wake, int) and 0 <= wake < _LATEST):
         yield f"wake_at is {wake!r}, not a valid time"
+    if (opened := lane.opened) is None:
+        return
+    if created != opened.at:
+        yield f"created_at is {created}, its opening's time {opened.at}"
+    due = None if opened.timeout is None else opened.at + int(opened.timeout * 1_000_000)
+    if wake != due and (wake is not None or row.status != "ended"):
+        yield f"wake_at is {wake!r}, by its opening {due}"
 
 
 def _counter_problems(row: RunRow, lane: Lane) -> Iterator[str]:
