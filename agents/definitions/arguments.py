@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, inspect
 
+from hubbub.agents.ambiguity import MAX_MATCHED_CHARS
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import parse_arguments
 from hubbub.hub.errors.copied import CopiedWhole
@@ -55,7 +56,9 @@ class ArgumentsReader(Protocol):
 class Arguments:
     """The reader of one tool's arguments; its decoder is built once."""
 
-    __slots__ = ("_decode", "_has_nested", "_has_optional", "_names", "_shape", "_tool")
+    __slots__ = (
+        "_decode", "_has_nested", "_has_optional", "_has_patterns", "_names", "_shape", "_tool",
+    )  # fmt: skip
 
     def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
         self._tool = tool
@@ -78,6 +81,7 @@ class Arguments:
         compiler = _Compiler()
         self._shape = compiler.compile(inspect.type_info(struct)) or _Shape()
         self._has_nested = compiler.objects > 1
+        self._has_patterns = compiler.patterns > 0
 
     def parse(self, text: str) -> dict[str, Any]:
         """Keyword arguments to call the tool with; see ``Tool.parse``."""
@@ -87,10 +91,14 @@ class Arguments:
                 [f"{len(text):,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"],
             )
         try:
+            if long := self._too_long(text) if self._has_patterns else ():
+                raise BadArguments(self._tool, long)
             found = msgspec.structs.astuple(self._decode(text or "{}"))
             nested = self._refused(text) if self._has_nested else ()
         except BaseException as problem:  # also what a __post_init__ or _missing_ raises
             if exit_in(problem) is not None:
+                raise
+            if is_of(problem, BadArguments):
                 raise
             raise BadArguments(self._tool, self._explain(text, problem)) from problem
         if nested:
@@ -102,6 +110,12 @@ class Arguments:
                 if value is not UNSET
             }
         return dict(zip(self._names, found, strict=True))
+
+    def _too_long(self, text: str) -> list[str]:
+        """The texts that are too long to be matched with a pattern; raises for what is no JSON."""
+        problems: list[str] = []
+        _find_long(self._shape, parse_arguments(text), "", problems)
+        return problems
 
     def _refused(self, text: str) -> list[str]:
         problems: list[str] = []
@@ -160,7 +174,10 @@ class _Shape:
     So a union is its members side by side (``options``), told apart by kind and by tag.
     """
 
-    __slots__ = ("choices", "fields", "items", "options", "prefix", "required", "tag", "values")
+    __slots__ = (
+        "choices", "fields", "is_matched", "items", "names", "options", "prefix", "required", "tag",
+        "values",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.fields: dict[str, _Shape | None] | None = None  # an object of known names
@@ -170,6 +187,8 @@ class _Shape:
         self.items: _Shape | None = None  # a list's
         self.prefix: tuple[_Shape | None, ...] = ()  # a list's first items
         self.choices: tuple[Any, ...] = ()
+        self.is_matched = False  # a text with a pattern
+        self.names: _Shape | None = None  # an open object's, if they are
         self.options: tuple[_Shape, ...] = ()
 
 
@@ -179,6 +198,7 @@ class _Compiler:
     def __init__(self) -> None:
         self._made: dict[Any, _Shape] = {}
         self.objects = 0
+        self.patterns = 0
 
     def compile(self, type_: inspect.Type) -> _Shape | None:
         match type_:
@@ -193,7 +213,11 @@ class _Compiler:
             case inspect.CollectionType():
                 return _shape(items=self.compile(type_.item_type))
             case inspect.DictType():
-                return _shape(values=self.compile(type_.value_type))
+                names, values = self.compile(type_.key_type), self.compile(type_.value_type)
+                return _shape(values=values, names=names if names and names.is_matched else None)
+            case inspect.StrType() if type_.pattern is not None:
+                self.patterns += 1
+                return _shape(is_matched=True)
             case inspect.TupleType():
                 parts = tuple(self.compile(each) for each in type_.item_types)
                 return _shape(prefix=parts if any(parts) else ())
@@ -286,6 +310,30 @@ def _compare(shape: _Shape, value: Any, path: str, problems: list[str], *, expla
         if type(value) in kinds and value not in shape.choices:
             known = ", ".join(repr(each) for each in shape.choices[:_MAX_NAMES])
             problems.append(_at(path, f"{_clip(repr(value), 100)} is not one of {known}"))
+
+
+def _find_long(shape: _Shape, value: Any, path: str, problems: list[str]) -> None:
+    """Add to ``problems`` the texts that are too long to be matched with their patterns."""
+    for option in shape.options:
+        _find_long(option, value, path, problems)
+    if isinstance(value, str):
+        if shape.is_matched and len(value) > MAX_MATCHED_CHARS:
+            problems.append(
+                _at(path, f"{len(value):,} characters; at most {MAX_MATCHED_CHARS:,} are matched")
+            )
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            inner = f"{path}.{key[:50]}" if path else key[:50]
+            if shape.names is not None:
+                _find_long(shape.names, key, inner, problems)
+            child = shape.values or (shape.fields or {}).get(key)
+            if child is not None:
+                _find_long(child, part, inner, problems)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            child = shape.items or next(iter(shape.prefix[index : index + 1]), None)
+            if child is not None:
+                _find_long(child, part, f"{path}[{index}]", problems)
 
 
 def _compare_names(

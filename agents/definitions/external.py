@@ -84,7 +84,9 @@ def _made(
         problems.append(f"description: {problem}")
     if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
         problems.append(f"timeout {shown(timeout)}: use seconds above 0, or None for no limit")
-    parameters, closed, wrong = read_schema(_NOTHING if schema is None else schema)
+    parameters, closed, wrong = read_schema(
+        _NOTHING if schema is None else schema, tries_patterns=checked is schema
+    )
     problems += [f"schema: {each}" for each in wrong]
     if checked is not schema:
         parameters, _, _ = read_schema(_NOTHING if checked is None else checked)

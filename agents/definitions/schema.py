@@ -22,6 +22,7 @@ readings are ours: ``1.0`` is no integer, and a pattern is searched as Python's 
 
 import functools
 import math
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, Union
@@ -29,6 +30,7 @@ from typing import Annotated, Any, Final, Literal, Union
 import msgspec
 from msgspec import UNSET, Meta, inspect
 
+from hubbub.agents.ambiguity import ambiguity_of
 from hubbub.agents.definitions.signature import (
     EMPTY,
     Parameter,
@@ -45,14 +47,15 @@ _Found = tuple[tuple[Parameter, ...], dict[str, Any]]
 
 
 def read_schema(
-    schema: Mapping[str, Any] | type, *, is_made: bool = False
+    schema: Mapping[str, Any] | type, *, is_made: bool = False, tries_patterns: bool = True
 ) -> tuple[tuple[Parameter, ...], dict[str, Any], tuple[str, ...]]:
     """The parameters, the closed JSON schema to show to a model, and the problems with paths.
 
     With problems, the first two are empty.  A parameter that may be left out has a default:
     ``UNSET``, if a JSON schema says so.  ``Arguments`` then reads nested objects as Structs;
     ``msgspec.to_builtins`` makes the whole plain again.  ``is_made``: values of a type are made
-    afterwards, so code of its own does run.
+    afterwards, so code of its own does run.  A pattern that may take without end is a problem,
+    unless it is only shown.
     """
     problems: list[str] = []
     found: _Found = (), {}
@@ -60,7 +63,7 @@ def read_schema(
         if isinstance(schema, type):
             found = _read_type(schema, problems, is_made=is_made)
         elif isinstance(schema, Mapping):
-            found = _read_json(in_place(plain_json(schema, "")), problems)
+            found = _read_json(in_place(plain_json(schema, "")), problems, tries_patterns)
         else:
             problems.append("give a JSON schema (a dict), or a Struct, dataclass or TypedDict type")
     except Exception as problem:
@@ -96,11 +99,11 @@ def _read_type(cls: type, problems: list[str], *, is_made: bool) -> _Found:
     return tuple(parameters), {} if problems else schema_of(parameters)
 
 
-def _read_json(schema: dict[str, Any], problems: list[str]) -> _Found:
+def _read_json(schema: dict[str, Any], problems: list[str], tries_patterns: bool) -> _Found:
     msgspec.json.encode(schema)  # raises for lone surrogates and the like
     if schema.get("type") != "object" or "properties" not in schema:
         problems.append('the top must be {"type": "object", "properties": {…}, "required": […]}')
-    top: Any = _Compiler(problems).compile(schema, "").get("object")
+    top: Any = _Compiler(problems, tries_patterns).compile(schema, "").get("object")
     if problems:
         return (), {}
     parameters = [
@@ -187,8 +190,9 @@ _INSTEAD: Final = {
 class _Compiler:
     """Makes of a schema a type for each kind of value; listed values are a tuple of them."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: list[str], tries_patterns: bool) -> None:
         self._problems = problems
+        self._tries_patterns = tries_patterns
 
     def compile(self, schema: Any, path: str) -> dict[str, Any]:
         if not isinstance(schema, dict):
@@ -278,11 +282,23 @@ class _Compiler:
             limits = {"min_length": schema.get("minItems"), "max_length": schema.get("maxItems")}
         elif kind == "string":
             limits = {"min_length": schema.get("minLength"), "max_length": schema.get("maxLength")}
-            limits["pattern"] = schema.get("pattern")
+            limits["pattern"] = self._pattern(schema, path)
         elif kind in ("integer", "float"):
             return self._build(lambda: _number(schema, is_whole=kind == "integer"), path)
         given = {name: limit for name, limit in limits.items() if limit is not None}
         return self._build(lambda: Annotated[type_, Meta(**given)], path) if given else type_
+
+    def _pattern(self, schema: dict[str, Any], path: str) -> str | None:
+        pattern: str | None = schema.get("pattern")
+        if pattern is not None and self._tries_patterns:
+            try:
+                problem = ambiguity_of(pattern)
+            except re.error:
+                return pattern  # What is wrong with it is said where it is used.
+            if problem:
+                self._say(_join(path, "pattern"), problem)
+                return None
+        return pattern
 
     def _object(self, schema: dict[str, Any], path: str) -> Any:
         properties, required = schema.get("properties", {}), schema.get("required", [])

@@ -20,13 +20,16 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Union
 
 import msgspec
+import msgspec.inspect
 from msgspec import Meta, Struct
 
+from hubbub.agents.ambiguity import ambiguity_of
 from hubbub.agents.definitions.run_state import RunState
+from hubbub.hub.near_misses import shown
 
 __all__ = [
     "Parameter", "Signature", "demand_readable", "is_pydantic", "own_text", "plain_function",
@@ -188,9 +191,28 @@ def own_text(hint: Any) -> str:
 
 
 def demand_readable(hint: Any) -> None:
-    """Raise TypeError for a type that msgspec cannot read from JSON or describe."""
+    """Raise TypeError for a type that msgspec cannot read from JSON or describe, or may not end
+    reading."""
     msgspec.json.Decoder(hint)
     msgspec.json.schema(hint, schema_hook=_refuse_custom)
+    for pattern in dict.fromkeys(_patterns(msgspec.inspect.type_info(hint), set())):
+        if problem := ambiguity_of(pattern):
+            raise TypeError(f"pattern {shown(pattern)}: {problem}")
+
+
+def _patterns(found: Any, seen: set[int]) -> Iterator[str]:
+    """The patterns in what msgspec says of a type; types may be recursive."""
+    if id(found) in seen:
+        return
+    seen.add(id(found))
+    if isinstance(found, msgspec.inspect.StrType) and found.pattern is not None:
+        yield found.pattern
+    elif isinstance(found, tuple | list):
+        for each in found:
+            yield from _patterns(each, seen)
+    elif isinstance(found, msgspec.inspect.Type | msgspec.inspect.Field):
+        for name in found.__struct_fields__:
+            yield from _patterns(getattr(found, name), seen)
 
 
 def _refuse_custom(cls: Any) -> dict[str, Any]:
