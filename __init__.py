@@ -36,6 +36,7 @@ __all__ = [
     "HubbubError",
     "Image",
     "Immediate",
+    "Limits",
     "McpServer",
     "Message",
     "Model",
@@ -43,6 +44,7 @@ __all__ = [
     "ModelReply",
     "ModelRequest",
     "ModelSettings",
+    "Price",
     "PromptDefinition",
     "Receipt",
     "RestorePolicy",
@@ -58,6 +60,7 @@ __all__ = [
     "SessionToolBinding",
     "SideConfig",
     "Skill",
+    "Spent",
     "StackFrame",
     "StackFrameMeta",
     "SubagentRegistryEntry",
@@ -128,7 +131,10 @@ _EXPORTS: Final = {
         "Usage",
     ),
     "hubbub.agents.model_choice": ("ModelChoice",),
+    "hubbub.agents.prices": ("Price",),
     "hubbub.agents.settings": ("ModelSettings",),
+    "hubbub.agents.state.spending": ("Spent",),
+    "hubbub.hub.events.limits": ("Limits",),
     "hubbub.agents.standalone.stack": (
         "AgentResponse",
         "AgentStack",
@@ -208,11 +214,14 @@ if TYPE_CHECKING:
     from hubbub.agents.mcp_server import McpServer, mcp
     from hubbub.agents.model import Model, ModelReply, ModelRequest, ToolCall, Usage
     from hubbub.agents.model_choice import ModelChoice
+    from hubbub.agents.prices import Price
     from hubbub.agents.settings import ModelSettings
     from hubbub.agents.standalone.stack import AgentResponse, AgentStack, AgentStackManager
     from hubbub.agents.state.registry import SubagentRegistryEntry
+    from hubbub.agents.state.spending import Spent
     from hubbub.hub.errors import HubbubError
     from hubbub.hub.events import ContentPart, CustomEvent, Event
+    from hubbub.hub.events.limits import Limits
     from hubbub.hub.events.parts import Audio, Document, Image
     from hubbub.hub.hub import Hub
     from hubbub.hub.message import Message

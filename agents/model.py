@@ -267,6 +267,9 @@ class Model(Protocol):
     A model may have a ``window``, how many tokens it can be shown: then the older messages of a
     long conversation become a summary (``PromptDefinition.compaction``).
 
+    ``counts_cached_apart = True`` says that in its replies ``usage.input_tokens`` leaves out what
+    was read from a cache or written to it, so that limits and costs count that as well.
+
     A model may have ``settings_problems(settings)`` as well, which returns what of
     ``ModelSettings`` it lacks, a sentence each: a runtime that is built with them is refused.
 

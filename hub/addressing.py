@@ -21,6 +21,7 @@ from hubbub.hub.events import (
     Event,
     GivenTool,
     InLane,
+    Limits,
     SessionAbort,
     SessionClose,
     SessionMessage,
@@ -162,6 +163,7 @@ class Addressing:
         "agents",
         "default_agent",
         "refusal_of_files",
+        "refusal_of_limits",
         "refusal_of_seed",
     )
 
@@ -177,6 +179,8 @@ class Addressing:
         """Why a run cannot be sent what names these files, if a runtime is at work here."""
         self.refusal_of_seed: Callable[[str, Sequence[GivenTool]], str] | None = None
         """Why a run of an agent cannot begin with a history, or with these tools."""
+        self.refusal_of_limits: Callable[[Limits], str] | None = None
+        """Why a tree of runs cannot have these limits."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -223,7 +227,7 @@ class Addressing:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")
             event = structs.replace(event, open_agent=self.default_agent)
-        refusal = self._seed(event) if event.history or event.tools else ""
+        refusal = self._seed(event, given) if event.history or event.tools or event.limits else ""
         said = event.message
         refuse = self.refusal_of_files if said is not None and said.attachments else None
         if said is not None and refuse is not None and not refusal:  # A new run has no files.
@@ -266,8 +270,9 @@ class Addressing:
         delivery.refusal_of_files = refuse
         return delivery
 
-    def _seed(self, event: SessionOpen) -> str:
-        """Why a run cannot begin with what an opening says was before it; empty if it can.
+    def _seed(self, event: SessionOpen, given: Descriptor | None) -> str:
+        """Why a run cannot begin with what an opening says was before it, or with its limits;
+        empty if it can.
 
         Raises ``BadValue`` for what is not well-formed.
         """
@@ -275,6 +280,13 @@ class Addressing:
             raise BadValue("history", problem)
         if problem := given_tools_problem(event.tools):
             raise BadValue("tools", problem)
+        if event.limits is not None:
+            if event.parent_run_id is not None or isinstance(given, SubagentDescriptor):
+                return "limits are those of a tree; give them to its root"
+            if refusal := self.refusal_of_limits and self.refusal_of_limits(event.limits):
+                return refusal
+            if not (event.history or event.tools):
+                return ""
         refuse = self.refusal_of_seed
         return "" if refuse is None else refuse(event.open_agent, event.tools)
 

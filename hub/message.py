@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import SessionMessage, SessionOpen, Variable
+from hubbub.hub.events import Limits, SessionMessage, SessionOpen, Variable
 from hubbub.hub.events.given_tools import read_given_tools
 from hubbub.hub.events.history import read_history
 from hubbub.hub.events.parts import (
@@ -18,7 +18,7 @@ from hubbub.hub.events.parts import (
     read_parts,
     split_said,
 )
-from hubbub.hub.near_misses import kind_of
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
 from hubbub.hub.values import (
     NULL,
@@ -127,7 +127,7 @@ def _as_message(said: object) -> object:
 def opening_event(
     agent: str, input: object, *, run_id: str, session_key: str, correlation_id: str, name: str,
     once: bool, timeout: float | None, descriptor: object, env: Mapping[str, str] | None,
-    source: str, history: object = None, tools: object = None,
+    source: str, history: object = None, tools: object = None, limits: object = None,
 ) -> SessionOpen:  # fmt: skip
     """What ``Hub.open`` says; raises ``BadValue`` for what no store could keep."""
     input_json, message = opening_message(input, source)
@@ -137,6 +137,7 @@ def opening_event(
     )  # fmt: skip
     if timeout is not None:
         check_seconds("timeout", timeout)
+    check_limits(limits)
     if once.__class__ is not bool:
         check_flag("once", once)
     return SessionOpen(
@@ -153,7 +154,14 @@ def opening_event(
         variables=() if env is None else variables_of(env),
         history=() if history is None else read_history(history),
         tools=() if tools is None else read_given_tools(tools),
+        limits=limits if isinstance(limits, Limits) else None,
     )
+
+
+def check_limits(limits: object) -> None:
+    """Raise ``BadValue`` for what are no limits of a tree."""
+    if not isinstance(limits, Limits | None):
+        raise BadValue("limits", f"expected Limits(…), not {shown(limits)}")
 
 
 def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:

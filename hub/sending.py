@@ -10,6 +10,7 @@ from hubbub.hub.events import (
     GivenTool,
     HistoryMessage,
     InLane,
+    Limits,
     SessionAbort,
     SessionClose,
     SessionCompact,
@@ -108,6 +109,7 @@ class Sending:
         source: str = "",
         history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
         tools: Sequence[ExternalTool | GivenTool] | None = None,
+        limits: Limits | None = None,
         request: RequestKey | None = None,
     ) -> Receipt:
         """Start a run of ``agent``, or find the one of ``session_key`` or ``descriptor``.
@@ -131,7 +133,8 @@ class Sending:
         completions form).  Its model sees it before ``input``.  ``tools`` are external ones
         (``external_tool``) that this run has beside its agent's.  Both are durable with the
         opening.  A run that is found keeps its own, and these are not used: the receipt's
-        ``created`` is false then, and a warning is logged, once per hub.
+        ``created`` is false then, and a warning is logged, once per hub.  ``limits`` are what the
+        new run and all below it may use, together, in place of the runtime's.
 
         The receipt's ``run_id`` may be sent to at once.  Values of ``env`` are in the ``Secrets``
         port alone, until the run ends.  A run that is found gets those that it lacks; if it has
@@ -146,14 +149,14 @@ class Sending:
             agent, input, run_id=run_id or "", session_key=session_key,
             correlation_id=correlation_id, name=name, once=once, timeout=timeout,
             descriptor=descriptor, env=env, source=source, history=history,
-            tools=tools,
+            tools=tools, limits=limits,
         )  # fmt: skip
         is_new = not (run_id or session_key or descriptor or request)
         contents = contents_said(input, history) if event.message or history else None
         receipt = self.pipeline.open(
             event, is_new=is_new, request=checked(request), contents=contents
         )
-        if history or tools:
+        if history or tools or limits:
             self._unused_history.watch(receipt)
         return receipt
 

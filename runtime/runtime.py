@@ -23,6 +23,7 @@ from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
+from hubbub.agents.prices import Price
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
 from hubbub.agents.turn.crash_limit import MAX_CRASHES
@@ -33,10 +34,11 @@ from hubbub.hub.errors import (
     DefinitionError,
     WrongLoop,
 )
-from hubbub.hub.events import GivenTool, HistoryMessage
+from hubbub.hub.events import GivenTool, HistoryMessage, Limits
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
+from hubbub.hub.message import check_limits
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
@@ -66,6 +68,8 @@ from hubbub.runtime.runs.spawn import Spawner
 from hubbub.runtime.schedules.scheduler import Scheduler
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat
 from hubbub.runtime.schedules.status import ScheduleStatus
+from hubbub.runtime.spending.accounts import TreeAccounts
+from hubbub.runtime.spending.prices import PriceList
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store
 from hubbub.runtime.supervision.inline_calls import ExecutableAgent, InlineCalls
 from hubbub.runtime.supervision.named_files import NamedFiles
@@ -104,6 +108,9 @@ class Runtime(RunAccess):
     * ``max_crashes``: after as many deaths of its process in a row, at work and without progress, a
       run fails (``crash_loop``).  From two on: before the last one, those that may be guilty are
       restored one after another.
+    * ``limits``: what each tree of runs may use, together, unless its opening says otherwise.
+    * ``prices``: what models cost, by the names that prompts give them; what has no price costs
+      nobody knows how much (``None``).
 
     Raises ``DefinitionError`` at once for definitions that do not fit together.
     """
@@ -135,6 +142,8 @@ class Runtime(RunAccess):
         max_descendants: int = 1_000,
         max_spawns: int = 10_000,
         max_crashes: int = MAX_CRASHES,
+        limits: Limits | None = None,
+        prices: Mapping[str, Price] | None = None,
     ) -> None:
         check_arguments(store, hub, ports, env, models, environ, restore, grace)
         check_labels(default_agent=default_agent)
@@ -144,7 +153,10 @@ class Runtime(RunAccess):
         budgets = TreeBudgets(max_depth=max_depth, max_live=max_descendants, max_spawns=max_spawns)
         self.definitions = Definitions(agents, prompts, tools, hooks, skills)
         catalog = Catalog(models or {}, os.environ if environ is None else environ)
-        if problems := list(prompt_problems(self.definitions, catalog)):
+        check_limits(limits)
+        price_list = PriceList(prices)
+        problems = list(prompt_problems(self.definitions, catalog))
+        if problems := [*problems, *price_list.problems(self.definitions, limits)]:
             raise DefinitionError("definitions", problems)
         self.env = dict(env or {})
         self._owns_hub = hub is None
@@ -158,14 +170,15 @@ class Runtime(RunAccess):
             self.definitions.agent(default_agent)
         self._default_agent = default_agent
         self._servers = McpServers(self.definitions, hub) if self.definitions.servers else None
-        services = self.services = Services(
-            hub, self.definitions, catalog, self.env, budgets, Timers(hub.ports.clock),
-            Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
-            max_crashes=max_crashes,
-        )  # fmt: skip
         live = LiveRuns()
-        families = Families(hub, budgets, live)
-        self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families)
+        accounts = TreeAccounts(self.definitions, live.by_id, limits)
+        services = self.services = Services(
+            hub, self.definitions, catalog, self.env, budgets, accounts, Timers(hub.ports.clock),
+            Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
+            prices=price_list, max_crashes=max_crashes,
+        )  # fmt: skip
+        families = Families(hub, budgets, accounts, live)
+        self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families, accounts)
         spawner = Spawner(services, live, self.outcomes)
         self.others = OtherRuns(families.statuses_of, families.look_at, spawner.spawn)
         self._scheduler = Scheduler(services, self.outcomes, schedules)
@@ -219,6 +232,7 @@ class Runtime(RunAccess):
         self.hub.addressing.agents = frozenset(self.definitions.names)
         self.hub.addressing.refusal_of_seed = self.definitions.refusal_of_seed
         self.hub.addressing.refusal_of_files = NamedFiles(self.definitions).refusal
+        self.hub.addressing.refusal_of_limits = self._refusal_of_limits
         self.hub.addressing.default_agent = self._default_agent
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
@@ -283,12 +297,17 @@ class Runtime(RunAccess):
             self.hub.set_owner(None)
             self.hub.addressing.agents = self.hub.addressing.refusal_of_seed = None
             self.hub.addressing.refusal_of_files = None
+            self.hub.addressing.refusal_of_limits = None
         if self._stop_serving is not None:
             self._stop_serving()
 
     def _is_at_rest(self) -> bool:
         waits = self.outcomes.waits
         return all(run.is_at_rest(waits(run.lane.run_id)) for run in self.runs.in_memory)
+
+    def _refusal_of_limits(self, limits: Limits) -> str:
+        """Why a tree cannot be begun with these limits."""
+        return "; ".join(self.services.prices.problems(self.definitions, limits))
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────
 
@@ -307,6 +326,7 @@ class Runtime(RunAccess):
         source: str = "",
         history: Sequence[HistoryMessage | Mapping[str, Any]] | None = None,
         tools: Sequence[ExternalTool | GivenTool] | None = None,
+        limits: Limits | None = None,
     ) -> Run[Output]:
         """Start a run and return its handle once the start is durable.
 
@@ -321,8 +341,9 @@ class Runtime(RunAccess):
         ``once`` ends a model run with its first session; ``timeout`` (seconds) bounds the whole
         run.  ``env`` gives the run values of variables, which appear nowhere.  ``history`` is what
         was said before, which a new run's model sees ahead of ``input``, and ``tools`` are external
-        tools of this run alone (see ``Hub.open``); a run that is found, as the handle's ``created``
-        says, keeps its own.
+        tools of this run alone (see ``Hub.open``); ``limits`` are what the run
+        and all below it may use, in place of the runtime's; a run that is found, as the handle's
+        ``created`` says, keeps its own.
         Raises ``UnknownAgent``, ``BadValue`` (an input that cannot be encoded or does not fit, a
         history that is not well-formed), ``CallerError`` (an agent that takes none), ``Closed``.
         """
@@ -332,7 +353,7 @@ class Runtime(RunAccess):
         receipt = self.hub.open(
             definition.name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
-            source=source, history=history, tools=tools,
+            source=source, history=history, tools=tools, limits=limits,
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()
@@ -350,17 +371,20 @@ class Runtime(RunAccess):
         input: object = None,
         *,
         env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> RunOutcome[Output]:
         """One session, then the terminal event: one question, one answer.
 
-        ``env`` as for ``start``.  A cancelled caller terminates the run.  Failures are outcomes,
-        not exceptions.  Raises ``BadValue`` for a model agent without an input.
+        ``env`` and ``limits`` as for ``start``.  A cancelled caller terminates the run.  Failures
+        are outcomes, not exceptions.  Raises ``BadValue`` for a model agent without an input.
         """
         self.phase.check_open()
         definition = definition_of(self.services, agent, input)
         if env is not None:
             _check_env(env)
-        outcome, _ = await self._calls.run(definition, input, env)
+        if limits is not None:
+            check_limits(limits)
+        outcome, _ = await self._calls.run(definition, input, env, limits)
         return outcome
 
     def executable(self, agent: str | AgentDefinition[Output]) -> ExecutableAgent[Output]:

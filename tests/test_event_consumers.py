@@ -316,6 +316,7 @@ NARROW: Final = {
     "runtime/demo/story.py": "the story of one demo, which knows its events",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
+    "runtime/spending/accounts.py": "counts calls and time at work, and looks for limits",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
     "runtime/supervision/ready.py": "asks of an item whether it ends what its run is at",
     "runtime/simulation/story/history.py": "collects what users were told and what went wrong",

@@ -29,7 +29,8 @@ GROUND: Final = frozenset(
 HUB: Final = ("hub/tasks", "ground", "hub/events", "hub/store", "hub/delivery", "hub")
 TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
 KERNEL: Final = (
-    *HUB, *TURN, "agents/code", "agents/frames", "runtime/models", "runtime/kernel",
+    *HUB, *TURN, "agents/code", "agents/frames", "runtime/models",
+    "runtime/spending", "runtime/kernel",
 )  # fmt: skip
 STORES: Final = (
     "runtime/stores", "runtime/stores/sqlite", "runtime/stores/exchange", "runtime/stores/folders",
@@ -90,7 +91,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         *HUB, "agents/state", "agents/folders", "runtime/stores/sqlite", "runtime/stores/exchange",
     ),
     "runtime/stores": (*HUB, "runtime/stores/sqlite", "runtime/stores/folders"),
-    "runtime/kernel": (*HUB, *TURN, "agents/code", "runtime/models"),
+    "runtime/spending": (*HUB, *TURN, "agents/code"),
+    "runtime/kernel": (*HUB, *TURN, "agents/code", "runtime/models", "runtime/spending"),
     "runtime/mcp": KERNEL,
     "runtime/activities": KERNEL,
     "runtime/runs": (*KERNEL, "runtime/activities"),

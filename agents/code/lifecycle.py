@@ -34,11 +34,12 @@ from hubbub.agents.state.prompts import (
     with_prompt,
     without_prompt,
 )
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent, with_event
 from hubbub.agents.turn.crash_limit import MAX_CRASHES, crash_limit_failure
 from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
 from hubbub.hub.delivery.pending_prompt import end_of
-from hubbub.hub.events import NO_USAGE, Event, InLane, OutcomeName, Usage
+from hubbub.hub.events import NO_USAGE, Event, InLane, Limits, OutcomeName, Usage
 from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, encode_value
 
@@ -70,6 +71,8 @@ class CodeThread(Struct, frozen=True, gc=False):
     attempt: int = 1
     usage: Usage = NO_USAGE
     """Of every model step in the run's lane."""
+    spent: Spent = NOTHING_SPENT
+    """What these steps have used."""
     ending: e.AgentComplete | None = None
     area: Area = NO_AREA
     children: tuple[str, ...] = ()
@@ -89,6 +92,11 @@ class CodeThread(Struct, frozen=True, gc=False):
     @property
     def depth(self) -> int:
         return self.opened.depth if self.opened is not None else 0
+
+    @property
+    def limits(self) -> Limits | None:
+        """What the run and all below it may use, if its opening says so."""
+        return self.opened.limits if self.opened is not None else None
 
     @property
     def restarts(self) -> int:
@@ -112,7 +120,10 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentStep():
             step = max(thread.step, event.step)
             usage = thread.usage + event.usage
-            return replace(thread, usage=usage, step=step, causes=(), has_progressed=True)
+            spent = with_event(thread.spent, event)
+            return replace(
+                thread, usage=usage, spent=spent, step=step, causes=(), has_progressed=True
+            )
         case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
             return replace(thread, step=event.step)
         case e.AgentRecord() | e.AgentPark():

@@ -29,7 +29,9 @@ from hubbub.agents.definitions.prompt import (
     SubagentToolConfig,
 )
 from hubbub.agents.definitions.variables import env_problems
+from hubbub.agents.state.spending import limits_problems
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import kind_of, shown, unmade
 
@@ -118,6 +120,8 @@ class AgentDefinition(SafeRepr, Generic[Output_co], frozen=True, kw_only=True):
       pauses it until the user has answered, over restarts.
     * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
       own list.
+    * ``run_limits``: what each run of it may use in all, without the runs below it; of code the
+      models of its own conversations, whose ``seconds`` nobody counts (see ``Limits``).
     * ``package_name``, ``version``, ``author``, ``license`` matter when it is packed, only.
 
     Raises ``DefinitionError`` with every problem and its path.
@@ -139,6 +143,7 @@ class AgentDefinition(SafeRepr, Generic[Output_co], frozen=True, kw_only=True):
     tool_description: str = ""
     env: Mapping[str, str] = {}
     hooks: Sequence[str] = ()
+    run_limits: Limits | None = None
     package_name: str = ""
     version: str = ""
     author: str = ""
@@ -172,6 +177,7 @@ class AgentDefinition(SafeRepr, Generic[Output_co], frozen=True, kw_only=True):
             for field in _TEXTS
             if not isinstance(getattr(self, field), str)
         )
+        problems.extend(limits_problems("run_limits", self.run_limits))
         if self.on_restart not in ("fail", "resume"):
             problems.append(f'on_restart: "fail" or "resume", not {shown(self.on_restart)}')
         problems.extend(text_problems("", self))

@@ -30,7 +30,9 @@ from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.model_choice import ModelChoice, ModelSpec, choices_of, model_problems
 from hubbub.agents.settings import ModelSettings
+from hubbub.agents.state.spending import limits_problems
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown, unmade
 
@@ -158,6 +160,7 @@ class PromptDefinition(SafeRepr, frozen=True, kw_only=True):
     * ``output``: what each answer is: a Struct, dataclass or TypedDict type, a JSON Schema of an
       object, or a pydantic model.  The model may call tools first; its answer, checked, is the
       turn's ``output``.  What does not fit it is told, twice at most; then the turn fails.
+    * ``limits``: what one turn may use; reaching one of them ends the turn (see ``Limits``).
     * ``agents``: names of exposed ``ai_human`` agents that ``use_agent`` may give the conversation
       to; ``skills``: ``Skill``s, or names of ``Runtime(skills=…)``, for ``use_skill`` (IA).
 
@@ -181,6 +184,7 @@ class PromptDefinition(SafeRepr, frozen=True, kw_only=True):
     settings: ModelSettings | None = None
     compaction: Compaction | bool = True
     output: type | Mapping[str, Any] | None = None
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         problems = list(name_problems(self.name))
@@ -263,6 +267,7 @@ def _option_problems(prompt: PromptDefinition) -> Iterable[str]:
     if not isinstance(prompt.settings, ModelSettings | None):
         yield f"settings: expected ModelSettings(…){unmade(prompt.settings)}"
     yield from compaction_problems(prompt.compaction)
+    yield from limits_problems("limits", prompt.limits)
 
 
 def _output_problems(prompt: PromptDefinition) -> Iterable[str]:

@@ -25,6 +25,7 @@ from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model_choice import ModelSpec
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.events import Limits
 from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = ["Agent", "AgentOptions"]
@@ -47,6 +48,7 @@ class AgentOptions(TypedDict, total=False):
     cache: bool | Literal["5m", "1h"]
     settings: ModelSettings | None
     compaction: Compaction | bool
+    limits: Limits | None
 
     label: str
     stop_on_response: bool
@@ -65,6 +67,7 @@ class AgentOptions(TypedDict, total=False):
     tool_description: str
     env: Mapping[str, str]
     hooks: Sequence[str]
+    run_limits: Limits | None
     package_name: str
     version: str
     author: str

@@ -129,6 +129,8 @@ class AssistantLine(_Line, frozen=True, kw_only=True, tag="assistant_message"):
     stop_reason: str = "end"
     model: str = ""
     usage: Usage = NO_USAGE
+    cached_apart: bool = False
+    cost_nanos: int | None = None
     call: str = ""
     """The call of whose tool said it."""
     given: bool = False
@@ -168,6 +170,8 @@ class CompactionLine(_Line, frozen=True, kw_only=True, tag="compaction"):
     error: str = ""
     model: str = ""
     usage: Usage = NO_USAGE
+    cached_apart: bool = False
+    cost_nanos: int | None = None
 
 
 Line: TypeAlias = (

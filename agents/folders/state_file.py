@@ -24,6 +24,7 @@ from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.state.area import Area
 from hubbub.agents.state.compactions import NO_COMPACTIONS, Compactions
 from hubbub.agents.state.family import Child, Deferred, Family, Start
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent
 from hubbub.agents.state.thread import (
     EMPTY,
     CallStatus,
@@ -34,7 +35,7 @@ from hubbub.agents.state.thread import (
     Thread,
 )
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import NO_USAGE, FileRef, InLane, OutcomeName, Usage
+from hubbub.hub.events import NO_USAGE, FileRef, InLane, Limits, OutcomeName, Usage
 from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import NULL, Json
@@ -172,6 +173,9 @@ class _Run(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
     answering: tuple[str, ...] = ()
     usage: Usage = NO_USAGE
     total_usage: Usage = NO_USAGE
+    spent: Spent = NOTHING_SPENT
+    spent_before: Spent = NOTHING_SPENT
+    limits: Limits | None = None
     outcome: _Outcome | None = None
     parked: bool = False
     restarts: int = 0
@@ -350,6 +354,8 @@ def _run_of(record: Record) -> _Run:
         attempt=thread.attempt, has_spoken=thread.has_spoken, unseen=thread.unseen,
         answering=thread.answering, usage=_known(thread.usage, NO_USAGE),
         total_usage=_known(thread.total_usage, NO_USAGE),
+        spent=_known(thread.spent, NOTHING_SPENT), limits=thread.limits,
+        spent_before=_known(thread.spent_before, NOTHING_SPENT),
         outcome=None if last is None else _Outcome(
             session=last.session, success=last.success, outcome=last.outcome, reason=last.reason,
             output=_known(last.output_json, NULL), usage=_known(last.usage, NO_USAGE),
@@ -428,5 +434,5 @@ def _is_conversation(parent: str | None, *, once: bool, two_sided: bool) -> bool
 _PLAIN: Final = (
     "phase", "two_sided", "once", "closing", "session", "in_session", "side", "turn",
     "session_turns", "step", "turn_steps", "attempt", "has_spoken", "unseen", "answering",
-    "usage", "total_usage", "parked", "restarts", "compactions",
+    "usage", "total_usage", "spent", "spent_before", "limits", "parked", "restarts", "compactions",
 )  # fmt: skip

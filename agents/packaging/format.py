@@ -27,6 +27,7 @@ __all__ = [
     "ChoicePart",
     "CompactionPart",
     "ImmediatePart",
+    "LimitsPart",
     "MetadataPart",
     "PackageReader",
     "Part",
@@ -122,6 +123,14 @@ class CompactionPart(Part, frozen=True, kw_only=True):
     instructions: str = ""
 
 
+class LimitsPart(Part, frozen=True, kw_only=True):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    model_calls: int | None = None
+    seconds: float | None = None
+    cost: float | None = None
+
+
 class PromptPart(Part, frozen=True, kw_only=True):
     name: str
     prompt: str
@@ -140,6 +149,7 @@ class PromptPart(Part, frozen=True, kw_only=True):
     settings: SettingsPart | None = None
     compaction: bool | CompactionPart = True
     output: dict[str, Any] | None = None
+    limits: LimitsPart | None = None
 
 
 class SkillPart(Part, frozen=True, kw_only=True):
@@ -194,6 +204,7 @@ class AgentPart(Part, frozen=True, kw_only=True):
     tool_description: str = ""
     env: dict[str, str] = {}
     hooks: _Names = ()
+    run_limits: LimitsPart | None = None
     package_name: str = ""
     version: str = ""
     author: str = ""

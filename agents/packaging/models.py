@@ -1,4 +1,4 @@
-"""Which model a packed prompt is read by, and how it is to answer: written and read.
+"""Which model a packed prompt is read by, how it is to answer, what it may use: written and read.
 
 Models are named: an object is somebody's program and cannot be packed.
 """
@@ -8,10 +8,18 @@ from typing import Any, Final, TypeAlias
 
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.model_choice import ModelChoice
-from hubbub.agents.packaging.format import ChoicePart, PromptPart, SettingsPart, fields_of, written
+from hubbub.agents.packaging.format import (
+    ChoicePart,
+    LimitsPart,
+    PromptPart,
+    SettingsPart,
+    fields_of,
+    written,
+)
 from hubbub.agents.settings import ModelSettings
+from hubbub.hub.events import Limits
 
-__all__ = ["BY_NAME", "read_model", "written_model"]
+__all__ = ["BY_NAME", "read_limits", "read_model", "written_limits", "written_model"]
 
 BY_NAME: Final = (
     "a Model object cannot be packed; give the model by name, "
@@ -32,7 +40,10 @@ def written_model(
         model = [_written_choice(f"{path}[{at}]", each, say, json) for at, each in enumerate(model)]
     else:
         model = _name(path, model, say)
-    return {"model": model, "settings": _written_settings(prompt.settings)}
+    return {
+        "model": model, "settings": _written_settings(prompt.settings),
+        "limits": written_limits(prompt.limits),
+    }  # fmt: skip
 
 
 def _written_choice(path: str, choice: Any, say: Say, json: Callable[[str, Any], Any]) -> Any:
@@ -65,7 +76,10 @@ def read_model(
     model: Any = part.model
     if not isinstance(model, str):
         model = [_read_choice(f"{path}.model[{at}]", each, make) for at, each in enumerate(model)]
-    return {"model": model, "settings": _read_settings(f"{path}.settings", part.settings, make)}
+    return {
+        "model": model, "settings": _read_settings(f"{path}.settings", part.settings, make),
+        "limits": read_limits(f"{path}.limits", part.limits, make),
+    }  # fmt: skip
 
 
 def _read_choice(
@@ -82,3 +96,15 @@ def _read_settings(
     path: str, part: SettingsPart | None, make: Callable[[str, Any, dict[str, Any]], Any]
 ) -> Any:
     return None if part is None else make(path, ModelSettings, fields_of(part))
+
+
+def written_limits(limits: Limits | None) -> dict[str, Any] | None:
+    """The part for limits."""
+    return None if limits is None else written(LimitsPart, limits)
+
+
+def read_limits(
+    path: str, part: LimitsPart | None, make: Callable[[str, Any, dict[str, Any]], Any]
+) -> Any:
+    """The limits of a part; ``make`` reports problems."""
+    return None if part is None else make(path, Limits, fields_of(part))

@@ -62,7 +62,13 @@ from hubbub.agents.packaging.format import (
     fields_of,
     written,
 )
-from hubbub.agents.packaging.models import BY_NAME, read_model, written_model
+from hubbub.agents.packaging.models import (
+    BY_NAME,
+    read_limits,
+    read_model,
+    written_limits,
+    written_model,
+)  # fmt: skip
 from hubbub.agents.packaging.schemas import schema_of_type
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.reached import held_agents
@@ -212,7 +218,7 @@ class _Packer:
         parts: dict[str, Any] = {side.name: self._side(side) for side in sides}
         if agent is self._root:
             parts |= dict.fromkeys(MetadataPart.__struct_fields__, "")
-        self._agents[agent.name] = parts
+        self._agents[agent.name] = parts | {"run_limits": written_limits(agent.run_limits)}
         skills = [skill for side in sides for skill in side.skills.values()]
         for skill in skills:
             self._add_skill(skill)
@@ -406,6 +412,7 @@ class _Unpacker:
                 self._reader.refer(f"{path}.{which}.prompt", "prompts", side.prompt)
                 fields[which] = SideConfig(**fields_of(side, **_bindings(side)))
         self._reader.refer(f"{path}.hooks", "hooks", *part.hooks)
+        fields["run_limits"] = read_limits(f"{path}.run_limits", part.run_limits, self._make)
         if part.name == self.agent:
             for name, value in self.metadata.items():
                 if fields[name]:

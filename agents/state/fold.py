@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
+from hubbub.agents.model import UserMessage
 from hubbub.agents.state.area import (
     parts_of_files,
     with_file,
@@ -19,7 +19,7 @@ from hubbub.agents.state.area import (
     with_key,
 )
 from hubbub.agents.state.commands import is_not_for_model
-from hubbub.agents.state.compactions import NO_COMPACTIONS, after_step
+from hubbub.agents.state.compactions import NO_COMPACTIONS
 from hubbub.agents.state.family import (
     FAILURE,
     OPENING,
@@ -35,8 +35,7 @@ from hubbub.agents.state.family import (
     with_results,
     without_starts,
 )
-from hubbub.agents.state.misfits import MISFIT, with_misfit
-from hubbub.agents.state.models_in_use import FIRST, answered_by, begun, given_up, switched
+from hubbub.agents.state.models_in_use import FIRST, begun, given_up
 from hubbub.agents.state.open_calls import (
     awaited,
     begin_call,
@@ -46,9 +45,16 @@ from hubbub.agents.state.open_calls import (
     open_prompt,
 )
 from hubbub.agents.state.received import placed_files, received
-from hubbub.agents.state.summaries import with_summary, with_wish
-from hubbub.agents.state.thread import OpenCall, OpenStep, Outcome, Thread, origin_of
-from hubbub.agents.state.transcript import before_it_began, hear, said, tell, with_unseen
+from hubbub.agents.state.steps import (
+    with_retry,
+    with_step,
+    with_summary,
+    with_text,
+    with_thinking,
+    with_wish,
+)
+from hubbub.agents.state.thread import Outcome, Thread, origin_of
+from hubbub.agents.state.transcript import before_it_began, hear, tell, with_unseen
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event
 from hubbub.hub.values import NULL
@@ -146,6 +152,7 @@ def _session_start(thread: Thread, event: e.SessionStart) -> Thread:
         delay=0.0,
         models=thread.models if thread.models is FIRST else begun(thread.models),
         usage=NO_USAGE,
+        spent_before=thread.spent,
         last_text="",
     )
 
@@ -162,6 +169,7 @@ def _session_turn(thread: Thread, event: e.SessionTurn) -> Thread:
         attempt=1,
         delay=0.0,
         models=thread.models if thread.models is FIRST else begun(thread.models),
+        spent_before=thread.spent,
     )
     if not event.content:
         return thread
@@ -207,10 +215,11 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
         acts_as="frame" if item.frame else thread.acts_as,
         answering=(OPENING,) if item.reports else (),
     )
-    if item.history or item.tools:
+    if item.history or item.tools or item.limits is not None:
         thread = replace(
             thread,
             tools=item.tools,
+            limits=item.limits,
             transcript=(*thread.transcript, *before_it_began(item.history)),
             has_parts=thread.has_parts or any(each.parts for each in item.history),
         )
@@ -279,81 +288,6 @@ def _take_reset(thread: Thread, item: e.SessionReset) -> Thread:
     return hear(thread, UserMessage(content=item.message)) if item.message else thread
 
 
-# ── steps ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _text(thread: Thread, event: e.AgentText) -> Thread:
-    if event.step != thread.step + 1:
-        return thread  # Said by a tool on the way, not by the model in its step.
-    return replace(thread, draft_text=thread.draft_text + event.text, last_text=event.text)
-
-
-def _thinking(thread: Thread, event: e.AgentThinking) -> Thread:
-    block = Thinking(text=event.text, signature=event.signature, redacted=event.redacted)
-    return replace(thread, draft_thinking=(*thread.draft_thinking, block))
-
-
-def _retry(thread: Thread, event: e.AgentRetry) -> Thread:
-    if event.kind == MISFIT:
-        return with_misfit(thread, event)
-    models = thread.models
-    if event.choice != models.of(thread.side):
-        models = switched(models, thread.side, event.choice, event.attempt)
-    return replace(
-        thread,
-        attempt=event.attempt + 1,
-        delay=event.delay,
-        models=models,
-        draft_text="",
-        draft_thinking=(),
-        restarts=0,
-    )
-
-
-def _step(thread: Thread, event: e.AgentStep) -> Thread:
-    step = OpenStep(
-        event.step,
-        thread.draft_text,
-        thread.draft_thinking,
-        tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
-        event.parallel,
-        event.stop_reason if event.stop_reason in ("refusal", "length") else "",
-    )
-    unseen = thread.unseen and tuple([side for side in thread.unseen if side != thread.side])
-    models = thread.models
-    if event.choice or models is not FIRST:
-        models = answered_by(models, thread.side, event.choice)
-    compactions, is_a = thread.compactions, thread.side == "side_a"
-    if compactions is not NO_COMPACTIONS:
-        compactions = after_step(compactions, thread.side, event.usage)
-    spoken = None if event.calls else AssistantMessage(text=step.text, thinking=step.thinking)
-    if spoken is not None and thread.two_sided:
-        thread, spoken = said(thread, spoken), None
-    return replace(
-        thread,
-        step=event.step,
-        turn_steps=thread.turn_steps + 1,
-        attempt=1,
-        delay=0.0,
-        models=models,
-        has_spoken=thread.has_spoken or bool(thread.draft_text),
-        draft_text="",
-        draft_thinking=(),
-        open=step if event.calls else None,
-        closed=None if event.calls else step,
-        transcript=thread.transcript if spoken is None else (*thread.transcript, spoken),
-        unseen=unseen,
-        usage=event.usage if thread.usage is NO_USAGE else thread.usage + event.usage,
-        total_usage=thread.total_usage
-        if event.usage == NO_USAGE
-        else thread.total_usage + event.usage,
-        seen=event.usage if is_a else thread.seen,
-        seen_b=thread.seen_b if is_a else event.usage,
-        compactions=compactions,
-        restarts=0,
-    )
-
-
 # ── children, files, keys ────────────────────────────────────────────────────────────────────
 
 
@@ -416,10 +350,10 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionTurn: _session_turn,
     e.SessionEnd: _session_end,
     e.SessionTaken: _taken,
-    e.AgentText: _text,
-    e.AgentThinking: _thinking,
-    e.AgentRetry: _retry,
-    e.AgentStep: _step,
+    e.AgentText: with_text,
+    e.AgentThinking: with_thinking,
+    e.AgentRetry: with_retry,
+    e.AgentStep: with_step,
     e.AgentToolStart: begin_call,
     e.AgentToolComplete: complete_call,
     e.AgentChild: _child,

@@ -20,10 +20,12 @@ from hubbub.agents.state.compactions import NO_COMPACTIONS, Compactions
 from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.models_in_use import FIRST, ModelsInUse
 from hubbub.agents.state.prompts import Answered, OpenPrompt
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent
 from hubbub.hub.events import (
     NO_USAGE,
     ContentPart,
     GivenTool,
+    Limits,
     OutcomeName,
     PromptKind,
     SessionOpen,
@@ -236,6 +238,10 @@ class Thread(Struct, frozen=True, gc=False):
     """What the parent's registry says of this run."""
     usage: Usage = NO_USAGE
     total_usage: Usage = NO_USAGE
+    spent: Spent = NOTHING_SPENT
+    """What all its model calls have used."""
+    spent_before: Spent = NOTHING_SPENT
+    """The same as this turn began."""
     outcome: Outcome | None = None
     terminated: int | None = None
     parked: bool = False
@@ -256,6 +262,8 @@ class Thread(Struct, frozen=True, gc=False):
     compactions: Compactions = NO_COMPACTIONS
     misfits: tuple[int, int] = (0, 0)
     """The turn whose answers were not of the form they are to be, and how many of them."""
+    limits: Limits | None = None
+    """What the run and all below it may use, if its opening says so."""
     answers: tuple[Answered, ...] = ()
     """What the questions of tools at work came to, which they may ask again after a crash."""
 

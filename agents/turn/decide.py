@@ -17,11 +17,13 @@ Rules, in this order
 5. All waiting messages are taken before the model is asked, in a session by the side they are for.
    A message that arrives during a model call waits for its end: the model has not seen it, so the
    reply does not answer it.
-6. A summary of older messages, where one is due (context_limit.py), comes before the model's next
+6. Where a limit of the turn, the run or the tree is used up, nothing is asked any more: the turn
+   ends, and so does each one that begins while it is.
+7. A summary of older messages, where one is due (context_limit.py), comes before the model's next
    step, which is due in a session.
-7. A run that is closing, or was started for one session, ends when nothing waits; a two-sided run
+8. A run that is closing, or was started for one session, ends when nothing waits; a two-sided run
    that was started for one session, or one that reports to a parent, ends with that session.
-8. Otherwise the run parks: it records that once and leaves memory until an item arrives.
+9. Otherwise the run parks: it records that once and leaves memory until an item arrives.
 
 The command is never stored: the live loop, a wake-up and a restart after a crash compute it again.
 """
@@ -44,6 +46,7 @@ __all__ = [
     "Command",
     "Conclude",
     "Do",
+    "EndByLimit",
     "Kind",
     "Leave",
     "Lend",
@@ -116,6 +119,12 @@ def needs_record(activity: Activity) -> bool:
     return activity.__class__ is not CallModel and activity.__class__ is not Summarize
 
 
+class EndByLimit(Struct, frozen=True, gc=False):
+    """End the turn: ``limit`` is used up."""
+
+    limit: str
+
+
 class Do(Struct, frozen=True, gc=False):
     """Exactly these activities must be running."""
 
@@ -150,7 +159,7 @@ class Leave(Struct, frozen=True, gc=False):
     """Leave memory: nothing is due until an item arrives."""
 
 
-Command: TypeAlias = Do | Take | Lend | AwaitChildren | Conclude | Park | Leave
+Command: TypeAlias = Do | Take | Lend | AwaitChildren | EndByLimit | Conclude | Park | Leave
 
 _WAIT = AwaitChildren()
 _CALL_HOOKS = Do((CallHooks(),))
@@ -170,12 +179,14 @@ def decide(
     hook_events: bool = False,
     hooked: frozenset[Kind] = frozenset(),
     limit: ContextLimit = NO_LIMIT,
+    used_up: str = "",
 ) -> Command:
     """The command that follows from the thread and the kinds of waiting items.
 
     ``asking`` is the turn of the running model call, 0 for none, ``SUMMARIZING`` for a summary.
     ``hook_events``: hooks have not been called yet for what was committed; ``hooked``: the kinds of
-    items that hooks see before they are taken; ``limit``: of what the side's model can be shown.
+    items that hooks see before they are taken; ``limit``: of what the side's model can be shown;
+    ``used_up``: the limit of the turn, the run or the tree that is reached.
     """
     if thread.phase == "ended":
         return _CALL_HOOKS if hook_events else _LEAVE
@@ -210,6 +221,8 @@ def decide(
         if "answer" in waiting:
             return _TAKE["said"]
         due = _starts(thread)
+        if due and used_up:
+            return EndByLimit(used_up)
         return Do(due) if due else _WAIT
     if thread.once and thread.session and not thread.in_session and thread.has_one_session:
         return _CONCLUDE
@@ -217,8 +230,12 @@ def decide(
         not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives
     ):
         return Do((Receive("message"),)) if "message" in hooked else _TAKE["message"]
-    if limit is not NO_LIMIT and (summary := summary_due(thread, limit)) is not None:
-        return Do((summary,))
+    if used_up and thread.in_session:
+        return EndByLimit(used_up)
+    if limit is not NO_LIMIT and not used_up:
+        summary = summary_due(thread, limit)
+        if summary is not None:
+            return Do((summary,))
     if thread.in_session:
         return Do((_next_step(thread),))
     if thread.closing or (thread.once and thread.session):

@@ -246,7 +246,7 @@ def _last_word_of_frame(thread: Thread) -> e.SessionResult:
 
 
 def _result(thread: Thread, end: e.SessionEnd, is_final: bool) -> e.SessionResult:
-    why = "limit" if end.outcome == "limit" else end.reason
+    why = end.reason
     if end.outcome == "completed" and not thread.two_sided:
         why = "stop"  # By its stop rules, with no binding.
     return e.SessionResult(

@@ -35,6 +35,7 @@ from hubbub.agents.turn.signals import (
     Delegated,
     FrameUnavailable,
     HooksCalled,
+    LimitReached,
     LoopFailed,
     ModelFailed,
     ModelReplied,
@@ -45,7 +46,7 @@ from hubbub.agents.turn.signals import (
     Taken,
     ToolFinished,
 )
-from hubbub.agents.turn.steps import failed, finished, replied, summarized
+from hubbub.agents.turn.steps import failed, finished, limited, replied, summarized
 from hubbub.hub import events as e
 from hubbub.hub.store.journal import RunStatus
 
@@ -68,15 +69,13 @@ def interpret(
             decision = take(thread, items, definitions, waiting, budget or _BUDGET)
             if signal.replies:
                 decision = replace(decision, mail=(*decision.mail, *signal.replies))
-        case ModelReplied(reply=reply, turn=turn):
+        case ModelReplied(turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
             side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
                 thread, definitions
             )
-            decision = replied(
-                thread, reply, side, waiting, definitions, signal.held, signal.models
-            )
+            decision = replied(thread, signal, side, waiting, definitions)
             for call in signal.looked_up:
                 decision = also_delegated(decision, call, side, waiting, definitions)
         case ModelFailed(turn=turn):
@@ -100,6 +99,8 @@ def interpret(
             decision = given_back(thread, signal, side, waiting, definitions)
         case Restored():
             decision = restored(thread, signal, definitions)
+        case LimitReached():
+            decision = limited(thread, signal, waiting, definitions)
         case DeadlinePassed():
             decision = end_run(thread, "timed_out", "the run's time is over")
         case LoopFailed(error=error, error_type=kind):

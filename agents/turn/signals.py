@@ -35,6 +35,7 @@ __all__ = [
     "FrameUnavailable",
     "Held",
     "HooksCalled",
+    "LimitReached",
     "LoopFailed",
     "ModelFailed",
     "ModelReplied",
@@ -133,6 +134,10 @@ class ModelReplied(Struct, frozen=True, gc=False):
     """Those of its calls that need a person's approval, or are carried out elsewhere."""
     models: tuple[str, ...] = ()
     """The names of all models that may be asked, where they are several."""
+    cached_apart: bool = False
+    """Whether the provider counts what it cached beside the input."""
+    cost_nanos: int | None = None
+    """What the call has cost, in billionths, if that is known."""
 
 
 class Summarized(Struct, frozen=True, gc=False, kw_only=True):
@@ -146,6 +151,8 @@ class Summarized(Struct, frozen=True, gc=False, kw_only=True):
     error: str = ""
     usage: Usage = NO_USAGE
     model: str = ""
+    cached_apart: bool = False
+    cost_nanos: int | None = None
 
 
 def unsummarised(activity: Summarize, error: str) -> Summarized:
@@ -176,6 +183,14 @@ class FrameUnavailable(Struct, frozen=True, gc=False):
     frame_run_id: str
     why: str
     words: tuple[InLane, ...] = ()
+
+
+class LimitReached(Struct, frozen=True, gc=False):
+    """A limit is used up in turn ``turn``; its name is ``turn.``, ``run.`` or ``tree.`` and what
+    is used up."""
+
+    limit: str
+    turn: int
 
 
 class DeadlinePassed(Struct, frozen=True, gc=False):
@@ -210,6 +225,7 @@ Signal: TypeAlias = (
     | Delegated
     | Restored
     | FrameUnavailable
+    | LimitReached
     | DeadlinePassed
     | LoopFailed
     | Concluded

@@ -12,6 +12,10 @@ Rules
 * Where a prompt has several models, the next one is asked when one fails for good, and when one
   refuses to answer; which one, the record of the retry says, so a restart asks the same one.
 * A summary stands for what it was made of: what has begun anew meanwhile keeps nothing of it.
+* A limit of a turn, a run or a tree ends the turn; ``seconds`` cut short what is under way, and
+  each call without a result gets an error.  Where one turn's limit is reached in an agent of two
+  sides, the other one gets the next.  Those of a run and of a tree end the session: no further turn
+  could do anything, and one that begins nevertheless ends at once in the same way.
 * What a step stops is asked of the ladder (agents/turn/stop.py) as soon as its last call is
   answered.
 """
@@ -20,7 +24,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from hubbub.agents.model import ModelReply
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import SETUP, Failure, retry_delay
@@ -28,32 +31,45 @@ from hubbub.agents.state.area import attachment_note
 from hubbub.agents.state.compactions import is_own
 from hubbub.agents.state.context_limit import view_of
 from hubbub.agents.state.fold import fold_all
-from hubbub.agents.state.misfits import MISFIT, misfits_of_turn
+from hubbub.agents.state.steps import MISFIT, misfits_of_turn
 from hubbub.agents.state.thread import OpenCall, Thread
 from hubbub.agents.state.transcript import NO_MESSAGE, other_side
-from hubbub.agents.turn.calls import answer, begin_calls, misfit_words, notes_of_approval
+from hubbub.agents.turn.calls import (
+    answer,
+    begin_calls,
+    misfit_words,
+    notes_of_approval,
+    refuse_open_calls,
+)
 from hubbub.agents.turn.child_calls import activation
 from hubbub.agents.turn.decide import Kind
-from hubbub.agents.turn.endings import end_session, session_end
-from hubbub.agents.turn.signals import Decision, Held, Summarized, ToolFinished
+from hubbub.agents.turn.endings import end_session, interrupted_children, session_end
+from hubbub.agents.turn.signals import (
+    Decision,
+    Held,
+    LimitReached,
+    ModelReplied,
+    Summarized,
+    ToolFinished,
+)
 from hubbub.agents.turn.stop import EndSession, EndTurn, Stop, TellAgain, message_of, stop_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
+from hubbub.hub.events.event import ending_words
 from hubbub.hub.store.journal import RunStatus
 
-__all__ = ["failed", "finished", "go_on", "has_another", "replied", "summarized"]
+__all__ = ["failed", "finished", "go_on", "has_another", "limited", "replied", "summarized"]
 
 
 def replied(
     thread: Thread,
-    reply: ModelReply,
+    signal: ModelReplied,
     side: ActiveSide,
     waiting: frozenset[Kind],
     definitions: Definitions,
-    held: Sequence[Held] = (),
-    models: tuple[str, ...] = (),
 ) -> Decision:
-    """The model has answered; ``models`` are the names of all that may, where they are several."""
+    """The model has answered."""
+    reply, models = signal.reply, signal.models
     if reply.is_empty and reply.stop_reason not in ("refusal", "length"):
         failure = Failure(kind="empty", error="the model answered with nothing", retryable=True)
         return failed(thread, failure, waiting, models)
@@ -79,9 +95,10 @@ def replied(
             step=step, attempt=thread.attempt, calls=reply.calls, usage=reply.usage,
             stop_reason=reply.stop_reason, model=reply.model, turn=turn, side=which,
             label=label, parallel=parallel, choice=thread.models.of(thread.side) if models else 0,
+            cached_apart=signal.cached_apart, cost_nanos=signal.cost_nanos,
         )
     )  # fmt: skip
-    return go_on(fold_all(thread, events), events, side, waiting, definitions, held)
+    return go_on(fold_all(thread, events), events, side, waiting, definitions, signal.held)
 
 
 def finished(
@@ -262,6 +279,32 @@ def _end(
     return end_session(after, events, end, waiting, renamed, pops=pops)
 
 
+def limited(
+    thread: Thread,
+    signal: LimitReached,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+) -> Decision:
+    """A limit is used up: the turn ends, and with it what is under way."""
+    if not thread.in_session or thread.turn != signal.turn:
+        return Decision()
+    name = signal.limit
+    events: list[Event] = []
+    mail = interrupted_children(thread, ending_words("limit", name))
+    if thread.open is not None or mail:
+        events.append(e.AgentInterrupted(reason=name, turn=thread.turn, side=thread.side))
+        events += refuse_open_calls(thread, ending_words("limit", name))
+    after = fold_all(thread, events)
+    side = definitions.find_side(thread.agent, thread.acts_as)
+    has_more_turns = side is not None and thread.session_turns < side.max_turns
+    if thread.two_sided and name.startswith("turn.") and has_more_turns:
+        decision = _next_turn(after, events, EndTurn("limit"), definitions)
+    else:
+        end = session_end(after, "limit", name)
+        decision = end_session(after, events, end, waiting, pops=True)
+    return replace(decision, mail=(*decision.mail, *mail))
+
+
 def summarized(thread: Thread, signal: Summarized, definitions: Definitions) -> Decision:
     """The summary is there, or there will be none."""
     view = view_of(thread, signal.side)
@@ -273,5 +316,6 @@ def summarized(thread: Thread, signal: Summarized, definitions: Definitions) -> 
         side=signal.side, label=label, turn=thread.turn, step=signal.step,
         covers=signal.covers, own=sum(map(is_own, view[: signal.covers])),
         summary=signal.summary, error=signal.error, usage=signal.usage, model=signal.model,
+        cached_apart=signal.cached_apart, cost_nanos=signal.cost_nanos,
     )  # fmt: skip
     return Decision((event,), status="active")

@@ -8,10 +8,13 @@
                              told, twice in a turn; the third ends the session, as a refusal does
        ``stop_on_response``  text without calls ends the turn
     4  ``max_steps``         so many steps end the turn
+       limits                that of a turn (a prompt's), of a run (an agent's), of a tree (given as
+                             its root is opened, or to the runtime): see ``limit_reached``
        ``max_session_turns`` so many turns of both sides end the session
 
 Always in this order, whatever holds at once.  Nothing here looks at the inbox: mail that came
-meanwhile is the next turn's.
+meanwhile is the next turn's.  Limits are looked at before a model is asked, not with its step: what
+a tree has used is known outside, and may have been used up before the turn began.
 """
 
 from typing import Any, Final, Literal, TypeAlias
@@ -25,13 +28,15 @@ from hubbub.agents.definitions.output import Misfit, OutputForm
 from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.area import find_files
-from hubbub.agents.state.misfits import misfits_of_turn
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent, used_up
+from hubbub.agents.state.steps import misfits_of_turn
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
-from hubbub.hub.events import FileRef, OutcomeName
+from hubbub.hub.events import FileRef, Limits, OutcomeName
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
-    "EndSession", "EndTurn", "Stop", "TellAgain", "message_of", "paths_of", "stop_of", "terminal",
+    "EndSession", "EndTurn", "Stop", "TellAgain", "Worked", "limit_reached", "message_of",
+    "paths_of", "stop_of", "terminal",
 ]  # fmt: skip
 
 _STOPPED: Final = {
@@ -126,6 +131,37 @@ def _judged(step: OpenStep, thread: Thread, form: OutputForm) -> Stop | None:
         tries = MAX_MISFITS + 1
         return EndSession("failed", f"{tries} answers did not fit the output:\n{problem}", "")
     return TellAgain(problem)
+
+
+class Worked(Struct, gc=False):
+    """Microseconds at work: in this turn, in the run, in the tree."""
+
+    turn: int = 0
+    run: int = 0
+    tree: int = 0
+
+
+def limit_reached(
+    thread: Thread,
+    turn: Limits | None,
+    run: Limits | None,
+    tree: Limits | None,
+    tree_spent: Spent = NOTHING_SPENT,
+    worked: Worked | None = None,
+) -> str:
+    """The name of the first limit that is used up; empty where none is.
+
+    Of a turn only while there is one.
+    """
+    worked = worked or Worked()
+    turn = turn if thread.in_session else None
+    if turn and (name := used_up(turn, thread.spent - thread.spent_before, worked.turn)):
+        return f"turn.{name}"
+    if run is not None and (name := used_up(run, thread.spent, worked.run)):
+        return f"run.{name}"
+    if tree is not None and (name := used_up(tree, tree_spent, worked.tree)):
+        return f"tree.{name}"
+    return ""
 
 
 def terminal(call: OpenCall, side: ActiveSide) -> bool:

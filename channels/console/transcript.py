@@ -377,6 +377,8 @@ def _ending(event: Ending) -> str:
         "limit": "stopped: the limit of steps is reached",
         "timed_out": "timed out",
     }.get(event.outcome, event.outcome)
+    if event.outcome == "limit" and event.reason != "limit":
+        return f"stopped: the limit {event.reason} is reached"
     if not event.reason or event.reason in (event.outcome, words):
         return words
     return f"{words}: {event.reason}"

@@ -24,6 +24,6 @@ class UnusedHistory:
             self._has_warned = True
             log.warning(
                 "history.unused", run_id=receipt.run_id,
-                remedy="the run was there already (see receipt.created): it has its own history "
-                "and tools, and got the input as a message",
+                remedy="the run was there already (see receipt.created): it has its own history, "
+                "tools and limits, and got the input as a message",
             )  # fmt: skip

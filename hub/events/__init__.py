@@ -59,6 +59,7 @@ from hubbub.hub.events.event import (
     Usage,
     Variable,
 )
+from hubbub.hub.events.limits import Limits
 from hubbub.hub.events.sessions import (
     GivenTool,
     HistoryCall,
@@ -134,6 +135,7 @@ __all__ = [
     "HubErrorEvent",
     "HubGap",
     "InLane",
+    "Limits",
     "OutcomeName",
     "PartKind",
     "PromptKind",

@@ -96,6 +96,10 @@ class AgentStep(Event, tag="agent:step", home="own"):
     model: str = ""
     parallel: bool = False
     choice: int = 0
+    cached_apart: bool = False
+    """Whether the provider counts what it cached beside ``usage.input_tokens``, not in it."""
+    cost_nanos: int | None = None
+    """What it has cost, in billionths; ``None`` where its model has no price."""
 
 
 class AgentRetry(Event, tag="agent:retry", home="own"):

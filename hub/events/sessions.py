@@ -17,6 +17,7 @@ from hubbub.hub.events.event import (
     Usage,
     Variable,
 )
+from hubbub.hub.events.limits import Limits
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
@@ -141,6 +142,8 @@ class SessionOpen(Event, tag="session:open", home="in"):
     """What was said before the run began, as its model sees it."""
     tools: tuple[GivenTool, ...] = ()
     """External tools that this run has beside its agent's."""
+    limits: Limits | None = None
+    """What the run and all below it may use; of a root."""
 
     @property
     def input(self) -> Any:
@@ -300,6 +303,9 @@ class SessionCompaction(Event, tag="session:compaction", home="own"):
     error: str = ""
     usage: Usage = NO_USAGE
     model: str = ""
+    cached_apart: bool = False
+    """As in ``agent:step``."""
+    cost_nanos: int | None = None
 
 
 class SessionPrompt(Event, tag="session:prompt", home="own"):

@@ -222,13 +222,15 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             await services.servers.settled(side.servers)
             side = at.side = at.run.listed_side() or side
         if side.is_plain:
-            model = services.catalog.model(side.choices[0].model)
+            spec = side.choices[0].model
+            model = services.catalog.model(spec)
             request = build_request(at.thread, side, services.catalog.specs_of(side))
         else:
             choice, choices = chosen(at.run, side, services)
             if len(choices) > 1:
                 models = names_of(choices)
-            model = services.catalog.model(choice.model)
+            spec = choice.model
+            model = services.catalog.model(spec)
             request = await _request(at, choice)
         if at.thread.has_parts:
             request = await with_contents(services.hub, lane, request)
@@ -240,7 +242,13 @@ async def _call_model(activity: CallModel, at: AtWork) -> Signal:
             if side.hooks:
                 reply = await filtered_reply(side, at.state(), reply, run_id)
             begun = () if side.is_plain else look_up_calls(reply, at.thread, side, services, lane)
-            replied = ModelReplied(reply, activity.turn, begun, models=models)
+            apart = getattr(model, "counts_cached_apart", False) is True
+            prices, cost = services.prices, None
+            if prices.is_known:
+                cost = prices.nanos(spec, reply.usage, cached_apart=apart)
+            replied = ModelReplied(
+                reply, activity.turn, begun, models=models, cached_apart=apart, cost_nanos=cost
+            )
             return await with_held_calls(replied, at) if side.may_ask else replied
         # What cannot be kept it has not said.
         if not (garbled := garbled_words(reply)):

@@ -112,7 +112,8 @@ async def summarize(activity: Summarize, at: AtWork) -> Summarized:
             choice = _choice(activity, side, at)
             request = await _request(activity, side, at, choice, attempt)
             answer = services.catalog.model(choice.model).call(request, None)
-            return _read(activity, await answer if inspect.isawaitable(answer) else answer, run_id)
+            reply = await answer if inspect.isawaitable(answer) else answer
+            return _paid(_read(activity, reply, run_id), choice, services)
         except BaseException as error:
             if not is_contained(error):
                 raise
@@ -169,6 +170,13 @@ def _read(activity: Summarize, reply: object, run_id: str) -> Summarized:
         model=reply.model, error=problem, summary="" if problem else reply.text.strip(),
     )  # fmt: skip
     return _said(done, run_id)
+
+
+def _paid(done: Summarized, choice: ModelChoice, services: Services) -> Summarized:
+    """The summary, and what it has cost."""
+    apart = getattr(services.catalog.model(choice.model), "counts_cached_apart", False) is True
+    cost = services.prices.nanos(choice.model, done.usage, cached_apart=apart)
+    return replace(done, cached_apart=apart, cost_nanos=cost)
 
 
 def _said(done: Summarized, run_id: str) -> Summarized:

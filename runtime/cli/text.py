@@ -19,6 +19,7 @@ from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.event_words import Said, headline
 from hubbub.runtime.inspection.prompts import ShownPrompt
 from hubbub.runtime.inspection.replay import Replayed
+from hubbub.runtime.inspection.usage import Used
 from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
 from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.text import printable
@@ -56,7 +57,7 @@ def run_lines(runs: Runs, now: int, *, ended: bool) -> Iterator[str]:
     if not runs.runs:
         yield "no runs" if ended else "no live runs; --all lists those that have ended"
         return
-    header = ("run", "agent", "status", "age", "waiting", "session key")
+    header = ("run", "agent", "status", "age", "waiting", "tokens", "session key")
     yield from _table(header, [_run_row(run, now, runs.prompts) for run in runs.runs])
     if runs.more:
         yield f"… and {runs.more:,} more trees; --limit N shows more"
@@ -72,8 +73,17 @@ def _run_row(run: ShownRun, now: int, asked: Sequence[ShownPrompt]) -> tuple[str
     agent = run.agent if run.name in ("", run.agent) else f"{run.agent} ({run.name})"
     return (
         f"{under}{run.run_id}", agent, _status(run, asked), _ago(run.created_at, now),
-        str(run.waiting) if run.waiting else "", run.session_key,
+        str(run.waiting) if run.waiting else "", "" if run.tree is None else _used(run.tree),
+        run.session_key,
     )  # fmt: skip
+
+
+def _used(tree: Used) -> str:
+    """What models were shown and have said, and the cost where it is known."""
+    if not tree.model_calls:
+        return ""
+    cost = "" if tree.cost is None else f", cost {tree.cost:,.4g}"
+    return f"{tree.input_tokens:,} in, {tree.output_tokens:,} out{cost}"
 
 
 def _status(run: ShownRun, asked: Sequence[ShownPrompt]) -> str:
@@ -231,6 +241,13 @@ def _facts(report: RunReport, now: int) -> Iterator[str]:
     yield f"progress: session {report.session}, step {report.step}, {report.seq:,} records"
     if usage.input_tokens or usage.output_tokens:
         yield f"tokens: {usage.input_tokens:,} in, {usage.output_tokens:,} out"
+    tree = report.tree
+    if tree is not None and tree.model_calls:
+        cost = "not known" if tree.cost is None else f"{tree.cost:,.6g}"
+        yield (
+            f"with all below it: {tree.model_calls:,} model calls, {tree.input_tokens:,} tokens in "
+            f"(cached ones included), {tree.output_tokens:,} out, cost {cost}"
+        )
 
 
 def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hubbub.agents.folders.stack_view import stack_of
 from hubbub.agents.model import Usage
@@ -23,6 +24,7 @@ from hubbub.hub.values import Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
 from hubbub.runtime.inspection.prompts import ShownPrompt, open_prompts
 from hubbub.runtime.inspection.replay import replay
+from hubbub.runtime.inspection.usage import Used, used_by
 from hubbub.runtime.inspection.variable_requests import VariableRequest, open_requests
 from hubbub.runtime.stores.exchange.run_check import ancestors
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
@@ -31,6 +33,9 @@ __all__ = [
     "RunReport", "Runs", "ShownRun", "Waiting", "follow_events", "last_events", "list_runs",
     "report",
 ]  # fmt: skip
+
+MAX_COUNTED: Final = 20_000
+"""Records of all trees of a list in which is counted what they have used, the newest first."""
 
 MAX_LINES: Final = 40
 """Lines of a conversation that are shown unless all are asked for."""
@@ -56,6 +61,8 @@ class ShownRun(Struct, frozen=True, kw_only=True):
     created_at: int
     waiting: int
     session_key: str
+    tree: Used | None = None
+    """What it and all below it have used: in lists of the roots whose trees are not too long."""
 
 
 class Runs(Struct, frozen=True, kw_only=True):
@@ -110,6 +117,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """The cursor of the moment that all of it is of: what came since stands after it."""
     requests: Sequence[VariableRequest] = ()
     """The variables that subagents of theirs wait for."""
+    tree: Used | None = None
+    """What it and all below it have used."""
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────
@@ -123,8 +132,14 @@ def list_runs(store: StoreReader, *, ended: bool = False, limit: int = 50) -> Ru
     with store.one_moment():
         roots, count = store.newest_trees(live=not ended, limit=limit)
         shown: list[ShownRun] = []
+        left = MAX_COUNTED
         for root in roots:
-            shown += _tree(store, root, ended)
+            tree = _tree(store, root, ended)
+            rows = store.tree(root)
+            if (length := sum(row.seq for row in rows)) <= left and tree:
+                left -= length
+                tree[0] = replace(tree[0], tree=used_by(store, [row.run_id for row in rows]))
+            shown += tree
         live = [each.run_id for each in shown if each.status != "ended"]
         prompts = open_prompts(store, live)
     return Runs(runs=shown, more=count - len(roots), prompts=prompts)
@@ -199,6 +214,7 @@ def report(
         parent, descriptor = row.parent_run_id, row.descriptor
         children = [x for x in store.tree(row.root_run_id) if x.parent_run_id == run_id]
         below = _below(store.tree(row.root_run_id, live=True), run_id)
+        used = used_by(store, _below(store.tree(row.root_run_id), run_id))
         return RunReport(
             run=_shown(store, row), ancestors=ancestors(store, parent)[::-1],
             stack=[x.agent_name for x in stack_of(talk, run_id)] if parent is None else [],
@@ -209,7 +225,7 @@ def report(
             keys=state.keys, waiting=list(_waiting(store, run_id)), conversation=said,
             earlier=count - len(said), failure=watched.failure,
             prompts=open_prompts(store, below), requests=open_requests(store, below, now=now),
-            position=cursor_at(store.name, store.tip),
+            position=cursor_at(store.name, store.tip), tree=used,
         )  # fmt: skip
 
 

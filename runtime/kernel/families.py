@@ -18,6 +18,7 @@ from hubbub.hub.store.journal import LoadedRun
 from hubbub.runtime.kernel.ancestry import runs_above
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.live import LiveRuns
+from hubbub.runtime.spending.accounts import TreeAccounts
 
 __all__ = ["Families"]
 
@@ -26,12 +27,15 @@ class Families:
     """The families of one runtime's runs."""
 
     __slots__ = (
-        "_budgets", "_code_waits", "_evicted", "_frames", "_hub", "_live", "_statuses",
+        "_accounts", "_budgets", "_code_waits", "_evicted", "_frames", "_hub", "_live", "_statuses",
     )  # fmt: skip
 
-    def __init__(self, hub: Hub, budgets: TreeBudgets, live: LiveRuns) -> None:
+    def __init__(
+        self, hub: Hub, budgets: TreeBudgets, accounts: TreeAccounts, live: LiveRuns
+    ) -> None:
         self._hub = hub
         self._budgets = budgets
+        self._accounts = accounts
         self._live = live
         self._evicted: dict[str, tuple[str, ...]] = {}
         """The children that runs wait for that have left memory meanwhile."""
@@ -77,11 +81,13 @@ class Families:
     # ── read from the journal ────────────────────────────────────────────────────────────────
 
     async def load(self, loaded: LoadedRun) -> None:
-        """Read what a run needs to know of its tree: the budget, and its children's statuses."""
+        """Read what a run needs to know of its tree, its budget and its limits, and the statuses
+        of its own children."""
         info, journal = loaded.info, self._hub.journal
         children = [event for event in loaded.events if isinstance(event, e.AgentChild)]
         if info.parent_run_id is not None or children:
             await self._budgets.load(info.root_run_id, journal)
+        await self._accounts.load(loaded, journal)
         known = self._statuses.get(info.run_id, {})
         for child in children:
             if child.resumable and child.child_run_id not in known:

@@ -62,6 +62,10 @@ class LiveRun(Protocol):
         """The run's time is over."""
         ...
 
+    def meet_limits(self) -> None:
+        """What its tree may use has changed."""
+        ...
+
     def outlived_restart(self) -> None:
         """Write, once after a restart, that it has come as far as to wait."""
         ...

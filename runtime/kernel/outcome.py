@@ -5,6 +5,7 @@ from typing import Any, Generic
 from msgspec import Struct
 
 from hubbub.agents.definitions.output import Output_co, OutputForm
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent
 from hubbub.agents.state.thread import Outcome
 from hubbub.hub.errors import RunFailed
 from hubbub.hub.events import Ending, OutcomeName, Usage
@@ -18,7 +19,9 @@ class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
 
     ``output`` is the last text of a model run, or the value that its ``output=`` asks for; what the
     function returned for a code run; a fresh copy each time.  ``output_json`` is what is on record
-    of it.  ``reason`` says why, in words, where ``outcome`` is not ``completed``.
+    of it.  ``reason`` says why, in words, where ``outcome`` is not ``completed``; it is the name of
+    the limit where one was reached.  ``usage`` is the session's, or the run's own; ``tree`` is what
+    the run and all below it had used when this was asked, with the ``cost``.
     """
 
     run_id: str
@@ -30,6 +33,7 @@ class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
     usage: Usage
     output_form: OutputForm | None = None
     """What makes the output of what is on record, where the agent has ``output=``."""
+    tree: Spent = NOTHING_SPENT
 
     @property
     def output(self) -> Output_co:
@@ -63,11 +67,15 @@ class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
 
 
 def outcome_of(
-    run_id: str, last: Ending | Outcome, session: int = 0, form: OutputForm | None = None
+    run_id: str,
+    last: Ending | Outcome,
+    session: int = 0,
+    form: OutputForm | None = None,
+    tree: Spent = NOTHING_SPENT,
 ) -> RunOutcome:
     """How a run ended, or its session, as its last ending says it; ``form`` is its agent's."""
     return RunOutcome(
         run_id=run_id, session=session, success=last.success, outcome=last.outcome,
         reason=last.reason, output_json=last.output_json, usage=last.usage,
-        output_form=form,
+        output_form=form, tree=tree,
     )  # fmt: skip

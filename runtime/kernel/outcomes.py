@@ -35,6 +35,7 @@ from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import LiveRuns
 from hubbub.runtime.kernel.outcome import RunOutcome, outcome_of
 from hubbub.runtime.kernel.phase import Phase
+from hubbub.runtime.spending.accounts import TreeAccounts
 
 __all__ = ["Outcomes", "Supervision"]
 
@@ -65,18 +66,25 @@ class Outcomes:
     """The outcomes of one runtime's runs, and the tasks that wait for them."""
 
     __slots__ = (
-        "_definitions", "_families", "_live", "_phase", "_supervision", "_waits", "_watchers",
-        "hub",
+        "_accounts", "_definitions", "_families", "_live", "_phase", "_supervision", "_waits",
+        "_watchers", "hub",
     )  # fmt: skip
 
     def __init__(
-        self, hub: Hub, definitions: Definitions, phase: Phase, live: LiveRuns, families: Families
+        self,
+        hub: Hub,
+        definitions: Definitions,
+        phase: Phase,
+        live: LiveRuns,
+        families: Families,
+        accounts: TreeAccounts,
     ) -> None:
         self.hub = hub
         self._definitions = definitions
         self._phase = phase
         self._live = live
         self._families = families
+        self._accounts = accounts
         self._supervision: Supervision
         self._watchers: dict[str, list[anyio.Event]] = {}
         self._waits: dict[str, list[Callable[[], bool]]] = {}
@@ -253,14 +261,6 @@ class Outcomes:
         run = self._live.find_model_run(run_id)
         return run is not None and run.is_idle and not run.mail.said
 
-    async def _outcome(self, info: RunInfo) -> RunOutcome:
-        wanted = (e.SessionEnd.type, e.AgentComplete.type)
-        last = await self.hub.journal.latest(info.run_id, wanted)
-        if not isinstance(last, Ending):
-            last = e.SessionEnd(session=0)
-        session = last.session if isinstance(last, e.SessionEnd) else 0
-        return outcome_of(info.run_id, last, session, self._definitions.outputs.get(info.agent))
-
     async def _answer(self, turn: AskedTurn) -> RunOutcome | None:
         """How a turn ended, if it is over.  Raises ``RunEnded`` where none took the message."""
         if turn.lost:
@@ -268,8 +268,20 @@ class Outcomes:
         last = turn.ending
         if last is None:
             return None
+        tree = await self._accounts.spent_by(await self._known(last.run_id), self.hub.journal)
         session = last.session if isinstance(last, e.SessionEnd) else 0
-        return outcome_of(last.run_id, last, session, self._definitions.outputs.get(last.agent))
+        form = self._definitions.outputs.get(last.agent)
+        return outcome_of(last.run_id, last, session, form, tree)
+
+    async def _outcome(self, info: RunInfo) -> RunOutcome:
+        wanted = (e.SessionEnd.type, e.AgentComplete.type)
+        last = await self.hub.journal.latest(info.run_id, wanted)
+        if not isinstance(last, Ending):
+            last = e.SessionEnd(session=0)
+        session = last.session if isinstance(last, e.SessionEnd) else 0
+        tree = await self._accounts.spent_by(info, self.hub.journal)
+        form = self._definitions.outputs.get(info.agent)
+        return outcome_of(info.run_id, last, session, form, tree)
 
 
 def _by_key(message: Sayable, source: str) -> Callable[[InLane], bool]:

@@ -22,6 +22,8 @@ from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.returns import Returns
 from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.spending.accounts import TreeAccounts
+from hubbub.runtime.spending.prices import PriceList
 
 __all__ = ["NoToolServers", "Services", "ToolServers", "definition_of"]
 
@@ -61,10 +63,13 @@ class Services:
     env: Mapping[str, str] = field(repr=False)
     """Values of variables that nothing else gives."""
     budgets: TreeBudgets
+    accounts: TreeAccounts
+    """What each tree has used of what it may use."""
     timers: Timers
     phase: Phase
     servers: ToolServers
     """Whose tools there are, besides those of the definitions."""
+    prices: PriceList = field(default_factory=PriceList)
     returns: Returns = field(default_factory=Returns)
     max_crashes: int = MAX_CRASHES
     """Deaths of its process in a row after which a run fails."""

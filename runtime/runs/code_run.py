@@ -5,7 +5,7 @@ called, its inbox is kept and its end is committed.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 
@@ -70,6 +70,11 @@ class CodeRun:
         "_seen", "_step", "_steps", "definition", "is_over", "lane", "services", "shared", "thread",
     )  # fmt: skip
 
+    only_lends: ClassVar[bool] = False
+    """Code has no frames."""
+    side_at_work: ClassVar[str] = ""
+    """Code has no sides."""
+
     def __init__(
         self,
         shared: RunDependencies,
@@ -133,6 +138,9 @@ class CodeRun:
         events = ends_question(self.thread, item, is_running=self._handle is not None)
         self._append(events, taken=(item,))
 
+    def meet_limits(self) -> None:
+        """Its conversations with models ask before each step."""
+
     def pass_deadline(self) -> None:
         self.end("timed_out", reason="the run's time is over")
 
@@ -142,19 +150,9 @@ class CodeRun:
         return self.thread.opened is not None and not self.is_over
 
     @property
-    def only_lends(self) -> bool:
-        """Code has no frames."""
-        return False
-
-    @property
     def depth(self) -> int:
         """How far below its root the run is."""
         return self.thread.depth
-
-    @property
-    def side_at_work(self) -> str:
-        """Code has no sides."""
-        return ""
 
     def is_at_rest(self, waits: int) -> bool:
         """Whether the agent waits for a message, a person or another run, or is done."""
@@ -321,9 +319,11 @@ class CodeRun:
         )
 
     def _fold(self, events: Iterable[Event]) -> None:
-        before = self.thread.prompts
+        before, limits, accounts = self.thread.prompts, self.thread.limits, self.services.accounts
         for event in events:
             self.thread = fold_code(self.thread, event)
+        if accounts.by_root or self.thread.limits is not limits:
+            accounts.follow(self.lane, limits, self.thread)
         if before is not self.thread.prompts:
             after, is_over = self.thread.prompts, self.thread.phase == "ended"
             self.shared.prompts.follow(self.lane, events, before, after, is_with_run=is_over)

@@ -33,6 +33,7 @@ from hubbub.agents.turn.decide import (
     AwaitChildren,
     Conclude,
     Do,
+    EndByLimit,
     Kind,
     Leave,
     Lend,
@@ -46,6 +47,7 @@ from hubbub.agents.turn.signals import (
     Concluded,
     DeadlinePassed,
     FrameUnavailable,
+    LimitReached,
     LoopFailed,
     Parked,
     Signal,
@@ -64,6 +66,8 @@ from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.mailbox import ANSWER, KINDS, SAID, Mailbox
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
 from hubbub.runtime.runs.dependencies import RunDependencies
+from hubbub.runtime.runs.resting import Resting
+from hubbub.runtime.runs.run_meter import RunMeter
 from hubbub.runtime.runs.told_failures import tell_failure
 
 __all__ = ["ModelRun"]
@@ -79,13 +83,13 @@ _MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))
 _RESULTS: Final[frozenset[Kind]] = frozenset(("result",))
 
 
-class ModelRun:
+class ModelRun(Resting):
     """One model run while it is in memory."""
 
     __slots__ = (
         "_after", "_conversations", "_definitions", "_is_closed", "_keeper", "_kept", "_limit",
-        "_services", "_shared", "_tasks", "hook_events", "is_advancing", "is_answer_under_way",
-        "is_careful", "lane", "mail", "side", "signals", "thread",
+        "_meter", "_services", "_shared", "_tasks", "hook_events", "is_advancing",
+        "is_answer_under_way", "is_careful", "lane", "mail", "side", "signals", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +124,11 @@ class ModelRun:
         self._limit = NO_LIMIT
         if thread.total_usage is not NO_USAGE or thread.compactions is not NO_COMPACTIONS:
             self._limit = limit_of(thread, self.side, self._services, lane.ancestors)
+        accounts, root = self._services.accounts, lane.root_run_id
+        self._meter: RunMeter | None = None
+        """What the run may use, where that is limited."""
+        if accounts.limited or accounts.default is not None or root in accounts.by_root:
+            self.meet_limits()
         self.hook_events: deque[tuple[str, Any]] = deque()
         """What hooks have yet to see."""
         self.mail = Mailbox()
@@ -153,6 +162,18 @@ class ModelRun:
         words = self._keeper.masker(self.lane.run_id)(words_of(error))
         self._finish(LoopFailed(words, class_name_of(error)))
 
+    def meet_limits(self) -> None:
+        """Limits may have come, or changed."""
+        if self._meter is not None:
+            self._meter.look()
+        elif self._services.accounts.limits(self.thread.agent or self.lane.agent, self.lane):
+            self._meter = RunMeter(self, self._services)
+
+    def reach_limit(self, limit: str) -> None:
+        """The time of what is under way is over."""
+        if not self._is_closed:
+            self._finish(LimitReached(limit, self.thread.turn))
+
     def restore(self, signal: Signal) -> None:
         """Begin where the journal left off."""
         self._finish(signal)
@@ -160,49 +181,6 @@ class ModelRun:
     def secrets(self) -> frozenset[str]:
         """The values that nothing said of the run's failures may quote."""
         return Environment.of(self._services, self.lane, self.side).secrets(self.side)
-
-    def is_at_rest(self, waits: int) -> bool:
-        """Whether no more activities are under way than wait for other runs."""
-        waits += sum(each.ordinal > 0 for each in self.thread.prompts)
-        return len(self._tasks.running) <= waits and not (self.signals or self.lane.in_flight)
-
-    @property
-    def is_at_work(self) -> bool:
-        """Whether the run is in the middle of something."""
-        return self.thread.phase == "live" and not self.thread.parked
-
-    @property
-    def depth(self) -> int:
-        """How far below its root the run is."""
-        return self.thread.origin.depth
-
-    @property
-    def side_at_work(self) -> str:
-        """The side that acts, where there are two; else empty."""
-        return self.thread.side if self.thread.two_sided else ""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the run only waits for its children: it may leave memory meanwhile."""
-        return self._only_waits and not self._lends
-
-    @property
-    def only_lends(self) -> bool:
-        """Whether it only waits, too, but must be there: what was said is for the frame
-        that has the conversation, which is found through this run."""
-        return self._only_waits and self._lends
-
-    @property
-    def _only_waits(self) -> bool:
-        is_wanted = self.mail.control or self.mail.results
-        is_working = self._tasks.running or self.signals or self.lane.in_flight
-        # Hooks that have yet to be called know of it from this process alone.
-        return self.thread.waits and not (is_working or is_wanted or self.hook_events)
-
-    @property
-    def _lends(self) -> bool:
-        thread = self.thread
-        return bool(self.mail.said) and thread.frame is not None and not thread.origin.frame
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
@@ -215,8 +193,7 @@ class ModelRun:
                 self._recorded(commit)
         if self.is_advancing or self._is_closed:
             return
-        self.is_advancing = True
-        mail, frame = self.mail, ""
+        self.is_advancing, mail, frame = True, self.mail, ""
         try:
             while not self._is_closed:
                 if mail.kept or self.thread.family.undecided:
@@ -226,8 +203,7 @@ class ModelRun:
                 if self.thread.origin.frame and (lent := self._lent) is not None:
                     waits |= lent.lends
                 if waits & SAID and self.lane.root_run_id in self._shared.prompts.by_root:
-                    first = self.waiting_items("said")[0]
-                    waits |= ANSWER * self._shared.prompts.awaits_answer(self.lane, first)
+                    waits |= ANSWER * self._is_answer()
                 waiting = KINDS[waits]
                 if self.signals:
                     self._signal(self.signals.popleft(), waiting)
@@ -236,7 +212,7 @@ class ModelRun:
                 command = decide(
                     self.thread, waiting, self._tasks.asking, hook_events=bool(self.hook_events),
                     hooked=_NOTHING if side is None or not side.may_hook else self._hooked(side),
-                    limit=self._limit,
+                    limit=self._limit, used_up="" if self._meter is None else self._meter.used_up(),
                 )  # fmt: skip
                 match command:
                     case Take(kind=kind):
@@ -249,6 +225,8 @@ class ModelRun:
                         self._keeper.waits(self.lane.run_id)
                         frame = command.frame_run_id if isinstance(command, Lend) else ""
                         break
+                    case EndByLimit(limit=name):
+                        self._signal(LimitReached(name, self.thread.turn), waiting)
                     case Conclude():
                         self._signal(Concluded(), waiting)
                     case Park():
@@ -266,6 +244,11 @@ class ModelRun:
         # Not before: what the frame does may come back to this run at once.
         if frame and (gone := self._conversations.lend(frame)):
             self._finish(FrameUnavailable(frame, gone, self.mail.take("back", self._lent)))
+
+    def _is_answer(self) -> bool:
+        """Whether what was said first answers a person's prompt, here or below."""
+        first = self.waiting_items("said")[0]
+        return self._shared.prompts.awaits_answer(self.lane, first)
 
     @property
     def _lent(self) -> Mailbox | None:
@@ -333,6 +316,11 @@ class ModelRun:
             self._find_side()
         if thread.total_usage is not NO_USAGE or thread.compactions is not NO_COMPACTIONS:
             self._limit = limit_of(thread, self.side, self._services, self.lane.ancestors)
+        accounts = self._services.accounts
+        if thread.limits is not before.limits or accounts.by_root or self._meter is not None:
+            accounts.follow(self.lane, before.limits, thread)
+            if self._meter is not None:
+                self._meter.follow(before, thread, commit)
         if before.prompts is not thread.prompts:
             prompts = self._shared.prompts
             notes = prompts.follow(
@@ -389,6 +377,8 @@ class ModelRun:
     def _find_side(self) -> None:
         thread = self.thread
         self.side = self._definitions.find_side(thread.agent or self.lane.agent, thread.acts_as)
+        if self._services.accounts.limited and self._meter is None:
+            self.meet_limits()
 
     def _leave(self) -> None:
         """Leave memory as soon as the store has everything."""
@@ -405,6 +395,8 @@ class ModelRun:
     def close(self) -> None:
         """Cancel everything that runs, unrecorded, and end the run's subscriptions; permanently."""
         self._is_closed = True
+        if self._meter is not None:
+            self._meter.close()
         if self._tasks.running:
             self._tasks.close()
         for subscription in self._kept:

@@ -74,6 +74,9 @@ class ModelSession:
             name=_NAME, prompt=system, model=model, tools=tools,
             parallel_tool_calls=parallel_tool_calls, settings=settings,
         )  # fmt: skip
+        if run.services.accounts.limits_cost(run.lane):
+            for problem in run.services.prices.missing(prompt.choices):
+                raise BadValue("model", problem)
         for each in prompt.choices if settings is not None else ():
             for problem in run.services.catalog.lacking(each):
                 raise BadValue("settings", f"{named(each.model)}: {problem}")
@@ -128,14 +131,17 @@ class ModelSession:
         if await self._loop.step() is None:
             return shown
         last = self._thread.outcome
-        if last is not None and last.outcome == "failed":
+        has_failed = last is not None and last.outcome == "failed"
+        if last is not None and (has_failed or last.outcome == "limit" != last.reason):
             raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
         return None
 
     def due(self) -> Command:
         """What is to be done; a step gets its number when its model is first asked."""
         waiting = _MESSAGE if self._queue else _NOTHING
-        command = decide(self._thread, waiting)
+        run = self._run
+        used_up = run.services.accounts.reached(run.lane, run.thread.spent)
+        command = decide(self._thread, waiting, used_up=used_up)
         is_asking = isinstance(command, Do) and isinstance(command.activities[0], CallModel)
         if not is_asking or self._step > self._thread.step:
             return command

@@ -19,6 +19,7 @@ from hubbub.agents.turn.decide import (
     Command,
     Conclude,
     Do,
+    EndByLimit,
     Kind,
     Leave,
     Lend,
@@ -26,7 +27,7 @@ from hubbub.agents.turn.decide import (
     Take,
 )
 from hubbub.agents.turn.interpret import interpret
-from hubbub.agents.turn.signals import Concluded, Decision, Signal, Taken
+from hubbub.agents.turn.signals import Concluded, Decision, LimitReached, Signal, Taken
 from hubbub.hub.events import InLane
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.stepped import stepped
@@ -93,6 +94,8 @@ class TurnLoop:
             case Do(activities=activities):
                 for signal in await _together(activities, self._perform):
                     self.signal(signal)
+            case EndByLimit(limit=name):
+                self.signal(LimitReached(name, host.thread.turn))
             case Conclude():
                 self.signal(Concluded())
             case AwaitChildren() | Lend() | Park() | Leave():

@@ -39,6 +39,7 @@ from hubbub.runtime.kernel.catalog import Catalog
 from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import NoToolServers, Services
 from hubbub.runtime.kernel.timers import Timers
+from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.standalone.no_hub import NoHub
 from hubbub.runtime.standalone.turn import FrameTurn, Say, forget_ended
 
@@ -96,6 +97,7 @@ class AgentExecutor:
             catalog,
             dict(env or {}),
             budgets,
+            TreeAccounts(definitions, {}, None),
             Timers(self.ports.clock),
             Phase(hub.tasks.home),
             NoToolServers(definitions),

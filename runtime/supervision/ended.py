@@ -23,6 +23,11 @@ class EndedRuns:
         hub = self._services.hub
         for run_id in self._services.budgets.ended(lane.run_id, lane.root_run_id):
             hub.addressing.run_ended(run_id)
+        services = self._services
+        accounts = services.accounts
+        if accounts.by_root or accounts.work:
+            is_last = lane.root_run_id not in services.budgets.by_root
+            accounts.ended(lane.run_id, lane.root_run_id, is_last=is_last)
         if lane.parent_run_id is None:
             self._roots.append(lane.run_id)
             while len(self._roots) > self._keep:

@@ -10,6 +10,7 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.output import Output_co
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed
+from hubbub.hub.events import Limits
 from hubbub.hub.message import contents_said, opening_message, variables_of
 from hubbub.hub.values import NULL, encode_given
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -39,8 +40,9 @@ class InlineCalls:
         self._runs = runs
 
     async def run(
-        self, definition: AgentDefinition, input: Any, env: Mapping[str, str] | None = None
-    ) -> tuple[RunOutcome, Exception | None]:
+        self, definition: AgentDefinition, input: Any, env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+    ) -> tuple[RunOutcome, Exception | None]:  # fmt: skip
         """One session of a new run; its outcome, and what it raised.
 
         A caller that is cancelled terminates the run.  Raises ``BadValue`` for a model agent that
@@ -60,13 +62,9 @@ class InlineCalls:
         caller = runs.callers[run_id] = InlineCaller()
         try:
             opening = e.SessionOpen(
-                run_id=run_id,
-                open_agent=definition.name,
-                input_json=input_json,
-                message=message,
-                once=True,
-                variables=variables,
-            )
+                run_id=run_id, open_agent=definition.name, input_json=input_json, message=message,
+                once=True, variables=variables, limits=limits,
+            )  # fmt: skip
             contents = contents_said(input) if message is not None else None
             receipt = hub.pipeline.open(opening, is_new=True, contents=contents)
             if receipt.status == "rejected" or (

@@ -328,10 +328,12 @@ class Supervisor:
         self._loader.loop_failures.pop(run_id, None)
         thread, outcome = run.thread, None
         if thread.phase == "ended":
+            last = thread.outcome if isinstance(thread, Thread) else thread.ending
+            # What was used below it, the journal says.
+            if last and run.lane.root_run_id not in self._services.budgets.by_root:
+                outcome = outcome_of(run_id, last, tree=thread.spent)
             self._families.ended(run_id)
             self._ended.add(run.lane)
-            last = thread.outcome if isinstance(thread, Thread) else thread.ending
-            outcome = outcome_of(run_id, last) if last is not None else None
         elif isinstance(thread, Thread):
             self._loader.recent.put(run_id, thread, run.lane.seq)
         if isinstance(run, ModelRun) and run.thread.origin.frame:

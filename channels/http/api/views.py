@@ -44,13 +44,27 @@ class AgentView(Struct, frozen=True, kw_only=True):
     variables: tuple[VariableView, ...] = ()
 
 
+class UsedView(Struct, frozen=True, kw_only=True):
+    """What the models of a tree of runs have used, calls and tokens, cached ones included.
+
+    ``cost`` is in the currency of the runtime's prices; ``null`` where it is not known of every
+    call.
+    """
+
+    model_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
 class RunView(Struct, frozen=True, kw_only=True):
     """A run as a line of a list; ``depth`` counts the shown runs above it.
 
     ``status`` is ``active`` (at work, or has something to take), ``waiting`` (for a child, a person
     or an external result), ``parked`` (for the next message) or ``ended``.  ``inbox`` is ``open``,
     ``closing``, ``terminated`` or ``ended``; ``waiting`` how much waits in it; ``outcome`` is empty
-    until the run has ended.
+    until the run has ended.  ``tree`` is what it and all below it have used: in lists of the roots
+    whose trees are not too long to count.
     """
 
     run_id: str
@@ -65,6 +79,7 @@ class RunView(Struct, frozen=True, kw_only=True):
     created_at: int
     waiting: int
     session_key: str
+    tree: UsedView | None = None
 
 
 class PromptView(Struct, frozen=True, kw_only=True):
@@ -182,7 +197,8 @@ class ReportView(Struct, frozen=True, kw_only=True):
     held, while one has taken it over.  ``conversation`` leaves out ``earlier`` pieces at its
     beginning.  ``failure`` is the last error on record; ``prompts`` is asked by it and below it,
     ``requests`` are the variables that subagents of theirs wait for.  All of it is of one moment,
-    whose position is ``position``: the stream after that is what came since.
+    whose position is ``position``: the stream after that is what came since.  ``usage`` is the
+    run's own, ``tree`` that of all below it, too.
     """
 
     run: RunView
@@ -205,6 +221,7 @@ class ReportView(Struct, frozen=True, kw_only=True):
     prompts: tuple[PromptView, ...]
     position: str = ""
     requests: tuple[VariableRequestView, ...] = ()
+    tree: UsedView | None = None
 
 
 class StateView(Struct, frozen=True, kw_only=True):

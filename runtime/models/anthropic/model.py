@@ -26,7 +26,7 @@ next one, 2026-10-21, gives nothing that is used here and refuses ``temperature`
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -76,6 +76,8 @@ class AnthropicModel(HttpModel):
     loop.  ``max_tokens`` holds where settings do not say it; if neither does, the default of the
     model's family.  Raises ``MissingKey``, and ``BadValue`` for a URL or key that cannot be one.
     """
+
+    counts_cached_apart: ClassVar[bool] = True
 
     def __init__(
         self,

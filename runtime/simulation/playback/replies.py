@@ -24,7 +24,7 @@ from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
-from hubbub.agents.state.misfits import MISFIT
+from hubbub.agents.state.steps import MISFIT
 from hubbub.hub import events as e
 from hubbub.hub.errors import ModelRefused, ModelUnavailable, PromptClosed, PromptTimeout
 from hubbub.hub.events import Event

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.retry import MAX_RETRIES
-from hubbub.agents.state.misfits import MISFIT
+from hubbub.agents.state.steps import MISFIT
 from hubbub.agents.turn.calls import MAX_CALLS
 from hubbub.hub import events as e
 from hubbub.hub.events import Event

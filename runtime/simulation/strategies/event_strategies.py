@@ -13,9 +13,10 @@ Guarantees
 * Events are well formed one by one.  A lane that makes sense is what a simulated world writes.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from hypothesis import strategies as st
@@ -110,7 +111,18 @@ def _values_of(kind: Any) -> SearchStrategy[Any]:
         return st.one_of(*map(_values_of, sorted(inner, key=lambda each: each is not NoneType)))
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _structs_of(kind)
+    if origin is Annotated:
+        return _values_within(inner[0], inner[1:])
     return st.from_type(kind)
+
+
+def _values_within(kind: Any, bounds: Iterable[object]) -> SearchStrategy[Any]:
+    """Values of a type that is a number above 0, below a most."""
+    most = [each.lt for each in bounds if isinstance(each, msgspec.Meta) and each.lt is not None]
+    most += [_BIT]
+    if kind is int:
+        return st.integers(1, int(most[0]) - 1)
+    return st.floats(0, float(most[0]), exclude_min=True, exclude_max=True)
 
 
 def _json() -> SearchStrategy[Json]:

@@ -82,6 +82,7 @@ def test_an_agent_has_every_property_of_the_seed_with_its_default() -> None:
         "tool_description": "",
         "env": {},
         "hooks": (),
+        "run_limits": None,
         "package_name": "",
         "version": "",
         "author": "",
@@ -281,6 +282,7 @@ def test_a_prompt_has_every_property_with_its_default() -> None:
         "settings": None,
         "compaction": True,
         "output": None,
+        "limits": None,
     }
     with pytest.raises(TypeError, match="model"):
         PromptDefinition(name="p", prompt="x")  # type: ignore[call-arg]

@@ -27,6 +27,7 @@ from hubbub.agents.definitions.short_form import AgentOptions
 from hubbub.agents.packaging.pack import pack, unpack
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import DefinitionError
+from hubbub.hub.events import Limits
 
 MODEL = ScriptedModel([])
 
@@ -71,6 +72,8 @@ OPTIONS: Mapping[str, st.SearchStrategy[Any]] = {
         seed=st.none() | st.integers(0, 9),
     ),
     "compaction": st.sampled_from([True, False, Compaction(at=0.5)]),
+    "limits": st.sampled_from([None, Limits(model_calls=3)]),
+    "run_limits": st.sampled_from([None, Limits(cost=1.5, seconds=9)]),
     "label": TEXTS,
     "stop_on_response": st.booleans(),
     "stop_tool": st.just("look"),

@@ -45,6 +45,7 @@ from hubbub.agents.packaging.pack import Package, pack, unpack
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import DefinitionError, UnknownAgent
+from hubbub.hub.events import Limits
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.runtime import Runtime
 
@@ -79,6 +80,10 @@ HOOKS = [FIRST, SECOND]
 COMPACTIONS = st.builds(
     Compaction, at=st.sampled_from([0.5, 0.8]), keep=st.sampled_from([0.1, 0.25]),
     window=st.none() | st.integers(1, 9_000), instructions=st.sampled_from(["", "Keep names."]),
+)  # fmt: skip
+LIMITS = st.none() | st.builds(
+    Limits, model_calls=st.none() | st.integers(1, 9), seconds=st.none() | st.floats(0.5, 9),
+    cost=st.none() | st.floats(0.5, 9),
 )  # fmt: skip
 SCHEMA = {
     "type": "object",
@@ -681,6 +686,7 @@ def prompts(
         cache=draw(st.sampled_from([True, False, "5m", "1h"])),
         settings=draw(st.none() | model_settings),
         compaction=draw(st.booleans() | COMPACTIONS),
+        limits=draw(LIMITS),
     )
 
 
@@ -711,7 +717,12 @@ def families(draw: Any) -> Definitions:
     metadata = ("package_name", "version", "author", "license")
     shown = ("title", "description", "icon", "tool_description")
     about: dict[str, Any] = dict.fromkeys((*metadata, *shown), texts)
-    about |= {"env": envs, "hooks": hook_ids.map(tuple), "max_session_turns": limits}
+    about |= {
+        "run_limits": LIMITS,
+        "env": envs,
+        "hooks": hook_ids.map(tuple),
+        "max_session_turns": limits,
+    }
 
     def agent(name: str, **fields: Any) -> AgentDefinition:
         drawn: AgentDefinition = draw(

@@ -1,7 +1,7 @@
 """Events as bytes (H-13, H-19)."""
 
 import json
-from typing import Literal, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
@@ -47,6 +47,9 @@ raw_values = st.just(NULL) | json_values.map(lambda value: encode_value("value",
 
 def values_of(type_):
     """A strategy for the values of a field's type."""
+    if get_origin(type_) is Annotated:  # Amounts, which are above 0.
+        number = get_args(type_)[0]
+        return st.integers(1, 10**17) if number is int else st.floats(1e-9, 1e17)
     if type_ is msgspec.Raw:
         return raw_values
     if type_ is Secret:

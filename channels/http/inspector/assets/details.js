@@ -50,6 +50,9 @@ function Facts({ report, view }) {
       <dt>Started</dt><dd>${moment(run.created_at)}</dd>
       <dt>Session</dt><dd>${report.session}, step ${report.step}</dd>
       <dt>Tokens</dt><dd><${Tokens} usage=${report.usage} /></dd>
+      ${report.tree && report.tree.model_calls > 0 && html`<dt>With all below</dt><dd>${
+        count(report.tree.model_calls)} model calls · <${Tokens} usage=${report.tree} />${
+        report.tree.cost === null ? "" : ` · cost ${report.tree.cost.toPrecision(4)}`}</dd>`}
       ${report.ancestors.length > 0 && html`<dt>Below</dt><dd>${report.ancestors.map((id, index) =>
         html`${index ? " › " : ""}<a key=${id} href=${runLink(id)}>${
           agentName(runOf(id)?.agent.value) || tail(id)}</a>`)}</dd>`}

@@ -1,0 +1,52 @@
+"""``Price``: what a model costs, and what a call of it has cost."""
+
+from msgspec import Struct
+
+from hubbub.hub.errors import DefinitionError
+from hubbub.hub.events import Usage
+from hubbub.hub.near_misses import shown
+
+__all__ = ["Price", "nanos_of"]
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """What a model costs per million tokens, in a currency of your own choice.
+
+    ``cache_read`` is for input that the provider finds in its cache, ``cache_write`` for input that
+    it puts there; without them it costs what other input does.  Raises ``DefinitionError``.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name}: expected a number, at least 0, not {shown(value)}"
+            for name in self.__struct_fields__
+            if not _is_price(value := getattr(self, name), may_miss=name.startswith("cache"))
+        ]
+        if problems:
+            raise DefinitionError("Price", problems)
+
+
+def _is_price(value: object, *, may_miss: bool) -> bool:
+    if value is None:
+        return may_miss
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < 2**53
+
+
+def nanos_of(usage: Usage, price: Price, *, cached_apart: bool) -> int:
+    """What a call costs, in billionths, rounded."""
+    read, write = usage.cache_read_tokens, usage.cache_write_tokens
+    plain = usage.input_tokens
+    if not (cached_apart or read + write > plain):
+        plain -= read + write
+    at_read = price.input if price.cache_read is None else price.cache_read
+    at_write = price.input if price.cache_write is None else price.cache_write
+    cost = plain * price.input + read * at_read + write * at_write
+    # A price per million tokens is a thousand billionths per token.
+    return round((cost + usage.output_tokens * price.output) * 1000)

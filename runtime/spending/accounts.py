@@ -1,0 +1,346 @@
+"""``TreeAccounts``: what each tree of runs has used of what it may use.
+
+    limits given with a root's opening, or to the runtime ─► the tree's account
+    a commit of one of its runs ─► what that run has used ─► the sum of the tree
+
+Rules
+-----
+* A run's part is what its own lane says, and is replaced as a whole: so nothing counts twice, and
+  a run that is read again corrects it.
+* An account is made when a tree is begun that has limits, when one is read from the journal, and
+  when somebody asks what a tree has used that has made many calls.  From then on no commit needs
+  the journal.
+* What is decided by it is recorded by the run that decides: no fold looks here.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from hubbub.agents.code.lifecycle import CodeThread
+from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent, used_up, with_event
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, Limits
+from hubbub.hub.own_lane import OwnLane
+from hubbub.hub.store.journal import Journal, LoadedRun, RunInfo, Selection
+
+__all__ = ["CountedRun", "TreeAccount", "TreeAccounts", "Work", "is_working"]
+
+MAX_FREE: Final = 10_000
+"""Trees without limits whose accounts are kept."""
+
+_CALLS: Final = frozenset((e.AgentStep.type, e.SessionCompaction.type))
+_TAKEN: Final = frozenset((e.SessionTaken.type,))
+PAGE: Final = 1000
+
+MANY_CALLS: Final = 100
+"""Calls from which on what a tree has used is kept, for nobody else to read them again."""
+
+
+class CountedRun(Protocol):
+    """A run in memory."""
+
+    @property
+    def lane(self) -> OwnLane: ...
+
+    @property
+    def thread(self) -> Thread | CodeThread: ...
+
+    def meet_limits(self) -> None:
+        """What its tree may use has changed."""
+        ...
+
+
+class Work(Struct):
+    """Microseconds that a run was at work, and how many of them before its turn."""
+
+    run: int = 0
+    before_turn: int = 0
+
+
+class TreeAccount:
+    """What the runs of one tree have used, and may use."""
+
+    __slots__ = ("_by_run", "_parents", "_work", "limits", "root_run_id", "spent", "worked")
+
+    def __init__(self, root_run_id: str, limits: Limits | None = None) -> None:
+        self.root_run_id = root_run_id
+        self.limits = limits
+        self.spent = NOTHING_SPENT
+        self.worked = 0
+        """Microseconds at work, of all runs."""
+        self._by_run: dict[str, Spent] = {}
+        self._parents: dict[str, str | None] = {}
+        self._work: dict[str, int] = {}
+
+    def note(self, run_id: str, parent_run_id: str | None, spent: Spent) -> None:
+        """A run has used so much, in all."""
+        before = self._by_run.get(run_id, NOTHING_SPENT)
+        self._parents[run_id] = parent_run_id
+        if spent is not before:
+            self._by_run[run_id] = spent
+            self.spent = self.spent - before + spent
+
+    def note_work(self, run_id: str, worked: int) -> None:
+        """A run was at work for so long, in all."""
+        self.worked += worked - self._work.get(run_id, 0)
+        self._work[run_id] = worked
+
+    def spent_by(self, run_id: str) -> Spent:
+        """What a run and all below it have used."""
+        if run_id == self.root_run_id:
+            return self.spent
+        found = NOTHING_SPENT
+        for each, spent in self._by_run.items():
+            if self._is_below(each, run_id):
+                found += spent
+        return found
+
+    def _is_below(self, run_id: str, above: str) -> bool:
+        at: str | None = run_id
+        for _ in range(len(self._parents) + 1):
+            if at is None or at == above:
+                break
+            at = self._parents.get(at)
+        return at == above
+
+
+class TreeAccounts:
+    """The accounts of one runtime's trees."""
+
+    __slots__ = (
+        "_asked",
+        "_definitions",
+        "_live",
+        "_unlimited",
+        "by_root",
+        "default",
+        "limited",
+        "work",
+    )
+
+    def __init__(
+        self, definitions: Definitions, live: Mapping[str, CountedRun], default: Limits | None
+    ) -> None:
+        self._definitions = definitions
+        self._live = live
+        self.default = default
+        """What each tree may use whose opening says nothing."""
+        self.by_root: dict[str, TreeAccount] = {}
+        self.limited = frozenset(_limited(definitions))
+        """The agents whose turns or runs have limits."""
+        self.work: dict[str, Work] = {}
+        """By run, of those whose time at work is limited."""
+        self._unlimited: dict[str, None] = {}
+        """Trees of which it is known that they have no limits; the oldest are forgotten."""
+        self._asked: dict[str, None] = {}
+        """Trees without limits that have an account, for somebody has asked."""
+
+    # ── limits ───────────────────────────────────────────────────────────────────────────────
+
+    def limit(self, root_run_id: str, limits: Limits | None) -> TreeAccount:
+        """A tree may use so much from now on."""
+        self._unlimited.pop(root_run_id, None)
+        self._asked.pop(root_run_id, None)
+        account = self.by_root.get(root_run_id)
+        if account is None:
+            account = self.by_root[root_run_id] = TreeAccount(root_run_id)
+        account.limits = limits if limits is not None else self.default
+        return account
+
+    def account_of(self, lane: OwnLane) -> TreeAccount | None:
+        """The account of a run's tree, if it has one or is to have one."""
+        account = self.by_root.get(lane.root_run_id)
+        if account is None and self.default is not None:
+            account = self.limit(lane.root_run_id, None)
+        return account
+
+    def limits(self, agent: str, lane: OwnLane) -> bool:
+        """Whether a run of an agent has any limits."""
+        account = self.by_root.get(lane.root_run_id)
+        has_own = account is not None and account.limits is not None
+        return has_own or self.default is not None or agent in self.limited
+
+    def reached(self, lane: OwnLane, spent: Spent) -> str:
+        """The name of the limit that code has reached by its own conversations with models."""
+        definition = self._definitions.find_agent(lane.agent)
+        own = None if definition is None else definition.run_limits
+        account = self.account_of(lane)
+        if own is not None and (name := used_up(own, spent)):
+            return f"run.{name}"
+        if account is None or account.limits is None:
+            return ""
+        name = used_up(account.limits, account.spent, account.worked)
+        return name and f"tree.{name}"
+
+    def limits_cost(self, lane: OwnLane) -> bool:
+        """Whether there is a limit for what a run of code may cost."""
+        account = self.account_of(lane)
+        found = [None if account is None else account.limits, *self._own(lane.agent)]
+        return any(each is not None and each.cost is not None for each in found)
+
+    def follow(self, lane: OwnLane, before: Limits | None, thread: Thread | CodeThread) -> None:
+        """A commit of a run is about to be submitted: what the run has used, and may use.
+
+        ``before``: what its opening had said until now.
+        """
+        root = lane.root_run_id
+        if thread.limits is not None and thread.limits is not before:
+            self.limit(root, thread.limits)
+            for run in self._live.values():
+                if run.lane.root_run_id == root:
+                    run.meet_limits()
+        account = self.by_root.get(root)
+        if account is not None:
+            account.note(lane.run_id, lane.parent_run_id, thread.spent)
+
+    def times(self, agent: str, account: TreeAccount | None) -> bool:
+        """Whether the time that runs of an agent are at work is limited."""
+        tree = None if account is None else account.limits
+        found = [tree, *self._own(agent)]
+        return any(each is not None and each.seconds is not None for each in found)
+
+    def work_of(self, run_id: str) -> Work:
+        """How long a run was at work, to be counted on."""
+        return self.work.setdefault(run_id, Work())
+
+    def ended(self, run_id: str, root_run_id: str, *, is_last: bool) -> None:
+        """A run is over; with the last one of its tree the account is."""
+        self.work.pop(run_id, None)
+        if is_last:
+            self.by_root.pop(root_run_id, None)
+            self._asked.pop(root_run_id, None)
+
+    def _own(self, agent: str) -> Sequence[Limits | None]:
+        return _limits_of(self._definitions, agent)
+
+    # ── read from the journal ────────────────────────────────────────────────────────────────
+
+    async def load(self, loaded: LoadedRun, journal: Journal) -> None:
+        """Know what the tree of a run may use and has used, and how long the run was at work."""
+        info = loaded.info
+        root = info.root_run_id
+        if root not in self.by_root and root not in self._unlimited:
+            limits = await self._limits_of_tree(loaded, journal)
+            if limits is None:
+                self._note_unlimited(root)
+            else:
+                await self._read(root, limits, journal)
+        is_whole = not loaded.after and info.run_id not in self.work
+        if is_whole and self.times(info.agent, self.by_root.get(root)):
+            self.work[info.run_id] = _work_of(loaded.events)
+
+    async def spent_by(self, info: RunInfo, journal: Journal) -> Spent:
+        """What a run and all below it have used."""
+        root = info.root_run_id
+        account = self.by_root.get(root)
+        if account is None:
+            account = await self._read(root, self.default, journal)
+        return account.spent_by(info.run_id)
+
+    async def _limits_of_tree(self, loaded: LoadedRun, journal: Journal) -> Limits | None:
+        if loaded.info.parent_run_id is None:
+            if loaded.after:  # It was in memory before, and had none then.
+                return self.default
+            return _limits_in(loaded.events) or self.default
+        found = None
+        async for events in _pages(journal, loaded.info.root_run_id, _TAKEN):
+            found = _limits_in(events) or found
+        return found or self.default
+
+    async def _read(self, root: str, limits: Limits | None, journal: Journal) -> TreeAccount:
+        account = TreeAccount(root, limits)
+        for info in await journal.runs(live=False, root_run_id=root):
+            if limits is not None and limits.seconds is not None:
+                run = await journal.load(info.run_id)
+                events = () if run is None else run.events
+                account.note_work(info.run_id, _work_of(events).run)
+            spent = NOTHING_SPENT
+            async for events in _pages(journal, info.run_id, _CALLS):
+                for event in events:
+                    spent = with_event(spent, event)
+            account.note(info.run_id, info.parent_run_id, spent)
+        known = self.by_root.get(root)
+        if known is not None:  # Made meanwhile.
+            return known
+        for live in self._live.values():
+            if live.lane.root_run_id == root:
+                account.note(live.lane.run_id, live.lane.parent_run_id, live.thread.spent)
+        if limits is not None:
+            self.by_root[root] = account
+        elif account.spent.model_calls >= MANY_CALLS:
+            self.by_root[root] = account
+            self._note_asked(root)
+        return account
+
+    def _note_unlimited(self, root: str) -> None:
+        self._unlimited[root] = None
+        if len(self._unlimited) > MAX_FREE:
+            del self._unlimited[next(iter(self._unlimited))]
+
+    def _note_asked(self, root: str) -> None:
+        """Keep an account that nothing depends on, as long as there are not too many."""
+        self._asked[root] = None
+        if len(self._asked) > MAX_FREE:
+            oldest = next(iter(self._asked))
+            del self._asked[oldest], self.by_root[oldest]
+
+
+def is_working(thread: Thread | CodeThread) -> bool:
+    """Whether a run's time passes: a turn is at work, and waits neither for children nor people."""
+    if not isinstance(thread, Thread):
+        return False
+    return thread.in_session and not thread.waits and not thread.prompts
+
+
+def _limited(definitions: Definitions) -> Iterable[str]:
+    for name in definitions.names:
+        if any(each is not None for each in _limits_of(definitions, name)):
+            yield name
+
+
+def _limits_of(definitions: Definitions, agent: str) -> Sequence[Limits | None]:
+    definition = definitions.find_agent(agent)
+    sides = definitions.sides_of(agent)
+    own = None if definition is None else definition.run_limits
+    return (own, *(side.prompt.limits for side in sides))
+
+
+def _limits_in(events: Iterable[Event]) -> Limits | None:
+    """What an own lane says that its tree may use."""
+    found = None
+    for event in events:
+        if isinstance(event, e.SessionTaken):
+            for item in event.items:
+                if isinstance(item, e.SessionOpen) and item.limits is not None:
+                    found = item.limits
+    return found
+
+
+def _work_of(events: Iterable[Event]) -> Work:
+    """How long a run was at work, as its own lane says it, without what a crash has cut off."""
+    work, thread, last, works = Work(), EMPTY, 0, False
+    for event in events:
+        if works and not isinstance(event, e.AgentRestore):
+            work.run += max(0, event.at - last)
+        turn = thread.turn
+        thread = fold(thread, event)
+        if thread.turn != turn:
+            work.before_turn = work.run
+        last, works = event.at, is_working(thread)
+    return work
+
+
+async def _pages(
+    journal: Journal, run_id: str, types: frozenset[str]
+) -> AsyncIterator[Sequence[Event]]:
+    """The events of some types in a run's lanes, in order."""
+    selection = Selection(run_id=run_id, match=types.__contains__)
+    position, end = 0, journal.tip
+    while position < end:
+        events, position = await journal.read(selection, after=position, until=end, limit=PAGE)
+        yield events
