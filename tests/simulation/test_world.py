@@ -8,14 +8,14 @@ import pytest
 from support.profiles import portion
 from support.simulations import one_tool
 
-from hubbub import AgentDefinition, Message, PromptDefinition, SideConfig
+from hubbub import Agent, AgentDefinition, Message, PromptDefinition, RunState, SideConfig, tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError, UnknownRun
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
-from hubbub.runtime.models.scripted import FunctionModel
+from hubbub.runtime.models.scripted import FunctionModel, call
 from hubbub.runtime.simulation import (
     ChannelFault,
     Crash,
@@ -399,3 +399,33 @@ def test_the_history_so_far_can_be_read_while_the_world_is_open(store: Any) -> N
         assert history.of("desk") == [run_id] == [*history.own]
 
     lived(scenario, store=store)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_prompt_whose_end_nobody_has_heard_is_not_open(store: StoreName) -> None:
+    """Its process died of the commit that ended it."""
+    named: list[str] = []
+
+    @tool(timeout=None)
+    async def look(item: str, state: RunState) -> str:
+        """Ask somebody who does not answer."""
+        await state.hub.ask("user", item, timeout=5)
+        return "looked"
+
+    async def scenario(world: World) -> None:
+        run = await world.open("desk", "the red one")
+        await world.wait(3)
+        named.append(world.open_prompt(run))
+        await world.die_after(1)
+        await world.wait(10)
+        named.append(world.open_prompt(run))
+
+    setup = Setup.of(Agent("desk", "x", model=asks_once(), tools=[look]))
+    lived(scenario, setup=setup, store=store)
+    assert named[0] and not named[1]
+
+
+def asks_once() -> FunctionModel:
+    return FunctionModel(
+        lambda request: call("look", item="it") if len(request.messages) == 1 else "Well."
+    )

@@ -282,9 +282,10 @@ class World:
         )
 
     def open_prompt(self, run_id: str, kind: str = "") -> str:
-        """The oldest prompt of a run, or of one below it, that was shown and has no reply; of
-        that kind (``question``, ``approval``, ``external``), where one is given; else empty."""
+        """The oldest prompt of a run, or of one below it, that was shown and is open; of that
+        kind (``question``, ``approval``, ``external``), where one is given; else empty."""
         shown: dict[str, None] = {}
+        process = self._processes.process
         for each in self.history.heard:
             match each.event:
                 case e.SessionPrompt() as event if run_id in (event.run_id, event.root_run_id):
@@ -292,6 +293,9 @@ class World:
                         shown[event.prompt_id] = None
                 case e.SessionPromptEnd() as event:
                     shown.pop(event.prompt_id, None)
+        if process is not None:  # One may have ended in a commit that its process died of.
+            is_open = process.runtime.hub.prompts.is_unanswered
+            return next(filter(is_open, shown), "")
         return next(iter(shown), "")
 
     async def reply(
