@@ -46,7 +46,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane, OutcomeName
 from hubbub.hub.values import NULL
 
-__all__ = ["PROMPT_ENDED", "take"]
+__all__ = ["PROMPT_ENDED", "is_stopped_by", "take"]
 
 PROMPT_ENDED: Final = "the prompt has ended"
 """The reason of the dead letter for a reply that nobody waited for any more."""
@@ -125,6 +125,13 @@ def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions)
         side = "side_a" if opens.__class__ is e.SessionOpen else _side_for(thread, opens)
         events.append(e.SessionStart(session=thread.session + 1, side=side))
     return events
+
+
+def is_stopped_by(thread: Thread, item: InLane) -> bool:
+    """Whether an item ends what is at work: the session, or all of the run."""
+    if isinstance(item, e.SessionCancel) and thread.origin.frame > 0:
+        return True
+    return isinstance(item, e.SessionTerminate) or _stops(thread, item)
 
 
 def _stops(thread: Thread, item: InLane) -> bool:

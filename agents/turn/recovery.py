@@ -3,7 +3,8 @@
 * It continues, or it has died too often (agents/turn/crash_limit.py) and fails.  Why it came back
   is in its ``agent:restore``; "in a row" ends when the run makes progress: with a finished step,
   with a model's answer that is tried again, when it parks, or when it has come as far as to wait.
-* Calls that were under way are lost, or made again (``calls``).
+* Calls that were under way are lost, or made again (``calls``).  Where an end has been accepted
+  meanwhile no other call begins.
 * ``CONTEXT_ONLY``: the context is kept, the session at work ends, every open call is
   answered as lost, and nothing is asked of the model.
 """
@@ -17,6 +18,7 @@ from hubbub.agents.turn.calls import LOST, answer, given_up, lost_calls
 from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, crash_limit_failure
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, session_end
+from hubbub.agents.turn.intake import is_stopped_by
 from hubbub.agents.turn.signals import Decision, Restored
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
@@ -56,6 +58,8 @@ def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Deci
         return Decision((restore,), status="active")
     side = definitions.side(thread.agent, thread.acts_as)
     events = [restore, *lost_calls(thread, side)]
+    if any(is_stopped_by(thread, item) for item in signal.control):  # It is taken next.
+        return Decision(tuple(events), status="active")
     only_control: frozenset[Kind] = frozenset(("control",))
     return go_on(fold_all(thread, events), events, side, only_control, definitions)
 

@@ -166,12 +166,13 @@ class Restored(Struct, frozen=True, gc=False):
     ``cause``: what its loop died of; nothing where its process did; else ``LEFT`` or
     ``CONTEXT_ONLY`` of ``agents/turn/recovery.py``.  ``before``: the causes of the times before,
     since it last made progress.  ``max_crashes``: deaths of the process in a row after which it
-    fails.
+    fails.  ``control`` are the control items that wait.
     """
 
     cause: str = ""
     before: tuple[str, ...] = ()
     max_crashes: int = MAX_CRASHES
+    control: tuple[InLane, ...] = ()
 
 
 class FrameUnavailable(Struct, frozen=True, gc=False):

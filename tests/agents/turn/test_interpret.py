@@ -30,7 +30,7 @@ from hubbub.agents.turn.signals import (
     ToolFinished,
 )
 from hubbub.hub import events as e
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, InLane
 from hubbub.hub.values import encode_value
 from hubbub.runtime.models.scripted import ScriptedModel
 
@@ -287,6 +287,30 @@ def test_a_lost_call_is_run_again_if_idempotent_and_else_answered_honestly() -> 
     assert (answer.index, answer.is_error, answer.output) == (1, True, LOST)
     assert "may or may not" in LOST
     assert story.thread.open is not None and story.thread.open.calls[0].status == "started"
+
+
+@pytest.mark.spec("S-07", "T-05")
+@pytest.mark.parametrize(
+    ("item", "begins"),
+    [
+        (e.SessionTerminate(seq=2), False), (e.SessionAbort(seq=2), False),
+        (e.SessionReset(seq=2), False), (e.SessionClose(seq=2), True),
+        (e.SessionCompact(seq=2), True),
+    ],
+    ids=lambda value: getattr(value, "type", ""),
+)  # fmt: skip
+def test_a_run_whose_end_waits_for_it_begins_no_call_when_it_is_restored(
+    item: InLane, begins: bool
+) -> None:
+    story = Story()
+    story.says("", "risky", "safe")
+    decision = story.then(Restored(control=(item,)), "control")
+    assert types(decision) == [
+        "agent:restore", "agent:tool:complete", *(["agent:tool:start"] * begins)
+    ]  # fmt: skip
+    story.then(Taken((item,)))
+    step = story.thread.open
+    assert (step is None) == (not begins) or story.thread.phase == "ended"
 
 
 # ── models that fail (M-03) ──────────────────────────────────────────────────────────────────

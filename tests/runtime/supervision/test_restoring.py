@@ -10,7 +10,7 @@ from support.agents import Observer, assert_one_life, echo_model, model_agent
 from support.crash_journal import CrashJournal
 from support.families import Recorder, child, config, parent
 
-from hubbub import AgentDefinition, FunctionModel, Hub, RestorePolicy, Runtime
+from hubbub import Agent, AgentDefinition, FunctionModel, Hub, RestorePolicy, Runtime
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.turn.calls import LOST
 from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, LEFT, crash_limit_failure
@@ -23,7 +23,7 @@ from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.models.scripted import ScriptedModel, call
+from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 from hubbub.runtime.stores.open import sqlite_store
 from hubbub.runtime.supervision.restore import Boot
 
@@ -557,3 +557,37 @@ async def test_a_pause_that_nobody_answers_expires_in_its_time_whoever_was_there
     assert waited == pytest.approx(3_599 if downtime < 5_000 else 5_100, abs=3)
     ended = [x for x in await own_lane(journal, run_id) if isinstance(x, e.SessionPromptEnd)]
     assert [x.reason for x in ended] == ["expired"]
+
+
+@pytest.mark.spec("T-05", "S-07")
+@pytest.mark.parametrize("end", ["terminate", "interrupt", "reset"])
+async def test_a_run_that_was_ended_while_nothing_ran_begins_nothing_when_it_is_restored(
+    end: str, journal: Journal, ports: Ports
+) -> None:
+    @tool(timeout=None)
+    async def look(number: int) -> str:
+        """Look."""
+        await anyio.sleep_forever()
+        return ""
+
+    steps = reply("", call("look", number=1), call("look", number=2))
+    worker = Agent("worker", "x", model=ScriptedModel([steps], repeat=True), tools=[look])
+    below = worker.as_tool()
+    lead = Agent(
+        "lead", "x", model=ScriptedModel([call(below.name, message="go"), "Well."]), tools=[below]
+    )
+    agents = [worker, lead]
+    async with Runtime(agents, store=journal, ports=ports, grace=0) as rt:
+        for name in ("worker", "lead"):
+            await rt.start(name, "go")
+        await anyio.sleep(5)
+    workers = [info.run_id for info in await journal.runs() if info.agent == "worker"]
+    assert len(workers) == 2
+    async with Hub(journal=journal, ports=ports) as hub:
+        for run_id in workers:
+            await getattr(hub, end)(run_id)
+    async with Runtime(agents, store=journal, ports=ports, grace=0):
+        await anyio.sleep(5)
+    for run_id in workers:
+        types = [event.type for event in await own_lane(journal, run_id)]
+        assert "agent:tool:start" not in types[types.index("agent:restore") :]
