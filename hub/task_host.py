@@ -114,12 +114,18 @@ class TaskHost:
             self._group = None
 
     def start(
-        self, coroutine: Coroutine[Any, Any, Any], name: str = "", *, lives_on: bool = False
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        name: str = "",
+        *,
+        lives_on: bool = False,
+        steady: bool = False,
     ) -> TaskHandle[Any, None]:
         """Start a task in an empty context: nothing of the caller's variables leaks in.
 
         One that ``lives_on`` ends with the host and not before, for others wait for it to leave:
         on Trio, the task that opened the host may be cancelled, and the tasks in its group with it.
+        It is ``steady``, as others may be (``start_in``).
         """
         if self._group is None:
             coroutine.close()
@@ -132,7 +138,10 @@ class TaskHost:
             within.append(coroutine)
             defer_interrupts(_inside)
         guarded, context = self._guarded(coroutine), self._context.copy()
-        return start_in(self._group, guarded, name=name or None, context=context, within=within)
+        return start_in(
+            self._group, guarded, name=name or None, context=context, within=within,
+            steady=steady or lives_on,
+        )  # fmt: skip
 
     def end_program(self, error: BaseException) -> bool:
         """Raise ``error`` where it ends the program; whether there is such a place.

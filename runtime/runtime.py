@@ -236,7 +236,8 @@ class Runtime(RunAccess):
         self.hub.addressing.default_agent = self._default_agent
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
-        self._timing = self.hub.tasks.start(self.services.timers.run(), name="hubbub timers")
+        timing = self.services.timers.run()
+        self._timing = self.hub.tasks.start(timing, name="hubbub timers", steady=True)
         if self._servers is not None:
             self._servers.begin(self.runs.quarantine.emit)
         await self.runs.begin(await self._prompts.begin())

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from hubbub.hub.tasks.cancelling import is_on_asyncio
+from hubbub.hub.tasks.cancelling import is_being_cancelled, is_on_asyncio
 
 __all__ = ["awaited_here", "start_in", "start_on"]
 
@@ -36,18 +36,21 @@ def start_in(
     name: str | None = None,
     context: Context | None = None,
     within: Sequence[Coroutine[Any, Any, Any]] = (),
+    steady: bool = False,
 ) -> TaskHandle[T, Any]:
     """Start a task in ``group`` that no ``GeneratorExit`` of a future closes.
 
     The one way in which the library starts a task that may run anybody's code.  A task factory of
     the loop's owner has no part in these tasks.  ``within``: coroutines that ``coroutine`` is to
     await.  A loop that ends cancels tasks before their first step; these are then closed, too.
+    A ``steady`` task awaits no code of users'; plain listeners that it calls cannot cancel it.
     """
     if not is_on_asyncio():
         return group.create_task(coroutine, name=name, context=context)
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()
-    loop.set_task_factory(partial(_task, (coroutine, *within)))
+    kind = _Steady if steady else _Outermost
+    loop.set_task_factory(partial(_task, kind, (coroutine, *within)))
     try:
         return group.create_task(coroutine, name=name, context=context)
     finally:
@@ -58,13 +61,17 @@ def start_on(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]
 ) -> "asyncio.Task[T]":
     """Start a task of ``loop``, in it, that is in no group: who starts it sees to its end."""
-    return _task((), loop, coroutine)
+    return _task(_Outermost, (), loop, coroutine)
 
 
 def _task(
-    within: tuple[Any, ...], loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+    kind: "type[_Outermost]",
+    within: tuple[Any, ...],
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Any,
+    **options: Any,
 ) -> "asyncio.Task[Any]":
-    outermost: Any = _Outermost(coroutine, within)
+    outermost: Any = kind(coroutine, within)
     return asyncio.Task(outermost, loop=loop, **options)
 
 
@@ -96,6 +103,35 @@ class _Outermost:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coroutine, name)  # ``cr_frame`` and the like, for debuggers.
+
+
+class _Steady(_Outermost):
+    """One whose task goes on where a function that it has called cancels it.
+
+    step ──► the function cancels the task ──► what is waited for is held back for one step
+         ──► the cancellation comes, and ends here ──► the task waits for what was held back
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], within: tuple[Any, ...]) -> None:
+        super().__init__(coroutine, within)
+        self._held: list[Any] = []
+        self.send = self._step
+
+    def _step(self, value: Any) -> Any:
+        wanted = self._coroutine.send(value)
+        if getattr(asyncio.current_task(), "_must_cancel", False) and not is_being_cancelled():
+            self._held.append(wanted)
+            return None
+        return wanted
+
+    def throw(self, error: BaseException, *_: object) -> Any:
+        if self._held:
+            wanted = self._held.pop()
+            if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
+                return wanted
+        return super().throw(error)
 
 
 Coroutine.register(_Outermost)

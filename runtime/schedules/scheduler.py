@@ -89,7 +89,9 @@ class Scheduler:
             for each in self._schedules
         ]
         if loops or removed:
-            self._task = hub.tasks.start(_run_all(alarm, loops, removed), name="hubbub schedules")
+            self._task = hub.tasks.start(
+                _run_all(alarm, loops, removed), name="hubbub schedules", steady=True
+            )
 
     def stop(self) -> None:
         """Fire nothing more; what was fired continues as any run does."""
@@ -106,11 +108,11 @@ class Scheduler:
 async def _run_all(alarm: Alarm, loops: Sequence["_Loop"], removed: Sequence["_Removed"]) -> None:
     async with anyio.create_task_group() as group:
         for each in removed:
-            start_in(group, each.run())
+            start_in(group, each.run(), steady=True)
         if loops:
-            start_in(group, alarm.run())
+            start_in(group, alarm.run(), steady=True)
         for loop in loops:
-            start_in(group, loop.run(group))
+            start_in(group, loop.run(group), steady=True)
 
 
 async def _outcome_of(outcomes: Outcomes, uid: str, run_id: str) -> tuple[str, str] | None:

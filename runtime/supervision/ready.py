@@ -97,7 +97,9 @@ class ReadyRuns:
 
     def begin(self) -> None:
         """Activate in a task what is not activated at once."""
-        self._task = self._hub.tasks.start(self._activate_all(), name="hubbub activation")
+        self._task = self._hub.tasks.start(
+            self._activate_all(), name="hubbub activation", steady=True
+        )
 
     def stop(self) -> None:
         """Activate nothing more."""

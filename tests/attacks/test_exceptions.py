@@ -18,7 +18,8 @@ from attacks.cancellations import CANCELLATIONS, CleanUp, agents_that_clean_up
 from attacks.hostile_exceptions import HOSTILE, uninspectable
 from attacks.places import PLACES, Place, RaisingBlobs, Site, Trap, agents_of, by_future, by_timer
 from attacks.scale import scale
-from hubbub import Agent, Runtime, ScriptedModel, tool
+from hubbub import Agent, CustomEvent, Runtime, ScriptedModel, tool
+from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports, SystemIds
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
@@ -214,6 +215,35 @@ def test_a_timer_that_strikes_after_its_code_harms_that_run_alone(
                     await runtime.run("hurried", "x")  # Whatever its outcome is, it has one.
                 await other.send("x")
                 assert (await other.result()).output == "still here"
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("kept", STORES)
+@pytest.mark.parametrize("is_always", [False, True])
+def test_a_listener_that_cancels_the_task_that_calls_it_stops_neither_store_nor_hub(
+    kept: str, is_always: bool, tmp_path: Path
+) -> None:
+    agent = Agent("keeper", "x", model=ScriptedModel(["still here"], repeat=True))
+
+    async def main() -> None:
+        own = asyncio.current_task()
+        cancelled: list[str] = []
+
+        def careless(event: Event) -> None:
+            task = asyncio.current_task()
+            if task is not None and task is not own and (is_always or not cancelled):
+                cancelled.append(event.type)
+                task.cancel()
+
+        async with Starting([agent], store=STORES[kept](tmp_path, Ports())) as runtime:
+            with anyio.fail_after(BOUND):
+                with runtime.hub.subscribe("*", careless):
+                    for _ in range(3):
+                        await runtime.run("keeper", "x")  # Whatever its outcome is, it has one.
+                        await runtime.hub.publish(CustomEvent.of("attack:said", durable=True))
+                assert cancelled
+                assert (await runtime.run("keeper", "x")).output == "still here"
 
     anyio.run(main)
 
