@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from support.agents import echo_model
 from support.crash_journal import CrashJournal
 from support.profiles import examples, portion
 
@@ -129,6 +130,10 @@ def prompts(events: list[Event]) -> list[e.SessionPrompt]:
     return [x for x in events if isinstance(x, e.SessionPrompt)]
 
 
+def asked_for_good(events: list[Event]) -> list[e.SessionPrompt]:
+    return [x for x in prompts(events) if not x.question.endswith(" or not")]
+
+
 # ── what is killed anywhere ──────────────────────────────────────────────────────────────────
 
 
@@ -142,14 +147,23 @@ class Plan(Struct, frozen=True):
         return Random(f"{self.seed} {attempt} {task} {place}").choice((0.0, 0.0, 0.5, 1.0, 3.0))
 
 
+STARTING = ("spawn", "same", "left")
+ASKING = ("ask", "keyed", "asked inside")
+KINDS = (*STARTING, *ASKING, "step", "late step", "given up", "kv", "file", "session")
+
 PLANS = st.builds(
     Plan,
     st.lists(
-        st.lists(st.sampled_from(("spawn", "ask", "step", "same", "keyed")), max_size=3).map(tuple),
+        st.lists(st.sampled_from(KINDS), max_size=3).map(tuple),
         min_size=2, max_size=4,
     ).map(tuple),
     st.integers(0, 99),
 )  # fmt: skip
+
+
+async def _late(own: str) -> str:
+    await anyio.sleep(0.7)
+    return f"made {own}"
 
 
 def planned(plan: Plan, wrong: list[str]) -> AgentDefinition:
@@ -167,8 +181,33 @@ def planned(plan: Plan, wrong: list[str]) -> AgentDefinition:
             case "keyed":
                 said = await ctx.ask(f"{own}, try {ctx.attempt}", key=own)
                 return str(said).partition(",")[0], f"answered {own}"
+            case "asked inside":
+                return await ctx.step(f"asks {own}", ctx.ask, own), f"answered {own}"
+            case "given up":
+                with anyio.move_on_after(1.5):
+                    return await ctx.ask(f"{own} or not"), f"answered {own} or not"
+            case "left":
+                run = ctx.spawn("helper", own)
+                with anyio.move_on_after(1.5):
+                    return (await run.result()).output, f"helped {own}"
+            case "late step":
+                with anyio.move_on_after(0.5 * ctx.attempt):
+                    return await ctx.step(own, _late, own), f"made {own}"
+            case "kv":
+                await ctx.kv.set(own, f"kept {own}")
+                return ctx.kv.get(own), f"kept {own}"
+            case "file":
+                await ctx.files.write(own, f"kept {own}".encode())
+                return await ctx.files.read(own), f"kept {own}".encode()
+            case "session":
+                async with ctx.session(model=echo_model(0.5)) as session:
+                    await session.send(own)
+                    async for _ in session.receive():
+                        await anyio.sleep(0.1)
+                    return session.text, f"echo: {own}"
             case _:
                 return await ctx.step(own, lambda: f"made {own}"), f"made {own}"
+        return None, None  # It took too long.
 
     async def body(ctx: RunContext) -> None:
         async def one(number: int, kinds: tuple[str, ...]) -> None:
@@ -190,15 +229,18 @@ async def killed_everywhere(plan: Plan, kind: str, folder: Path) -> None:
     whole = Lives(kind, folder / "whole", planned(plan, wrong))
     assert (await whole.live()).success
     for after in portion(range(3, whole.commits)):
-        with noted(f"killed after {after} of {whole.commits} commits"):
+        again = Random(f"{plan.seed} {after}").randint(1, 20)
+        with noted(f"killed after {after} of {whole.commits} commits, and after {again} more"):
             lives = Lives(kind, folder / str(after), planned(plan, wrong))
-            outcome = await lives.live(after) or await lives.live()
+            outcome = await lives.live(after) or await lives.live(again) or await lives.live()
             assert outcome.success, outcome.reason
             assert not wrong, wrong
             every = [kind for kinds in plan.tasks for kind in kinds]
             events = await lives.events()
-            assert len(children(events)) == every.count("spawn") + every.count("same")
-            assert len(prompts(events)) == every.count("ask") + every.count("keyed")
+            assert len(children(events)) == sum(map(every.count, STARTING))
+            assert len(asked_for_good(events)) == sum(map(every.count, ASKING))
+            ended = [x.prompt_id for x in events if isinstance(x, e.SessionPromptEnd)]
+            assert sorted(ended) == sorted(x.prompt_id for x in prompts(events))
 
 
 @pytest.mark.spec("P-15", "P-10", "U-05")
