@@ -114,6 +114,10 @@ class CallOrder:
         self._last = max(self._last, number)
         return CallPlace(number)
 
+    def give_up(self, identity: str) -> None:
+        """A call came to nothing, refused or cancelled: its key may be given again."""
+        self._keys.discard(identity)
+
     @property
     def left(self) -> tuple[int, ...]:
         """The numbers of the records that no call has found so far."""

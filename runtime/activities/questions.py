@@ -167,6 +167,9 @@ class RecordedQuestions:
                 return await prompts.wait(prompt)
         except PromptClosed as error:
             raise _closed(prompt_id, error.reason, asked) from None
+        except anyio.get_cancelled_exc_class():
+            self._order.give_up(asked.identity)
+            raise
         finally:
             hub.end_prompt(SessionPromptEnd(prompt_id=prompt_id, reason=WITHDRAWN))
 

@@ -232,8 +232,9 @@ class RunContext:
 
         What the code decides by, and an input that differs each time (a time in it), belong into
         steps, or need a ``key``.  While one task alone makes all calls, another child in the
-        place of the one on record is refused: ``ChildChanged``.  Where tasks run at once, it is
-        started besides.
+        place of the one on record is refused: ``ChildChanged``.  So give ``key``, too, where what
+        to start next comes from elsewhere in any order.  Where tasks run at once, the other child
+        is started besides.
 
         Raises ``UnknownAgent``, ``BadValue``, also for a ``key`` that was given before,
         ``LimitExceeded`` when the tree's budget is used up, ``ChildChanged``, also when the child
@@ -272,7 +273,8 @@ class RunContext:
         recorded result and ``fn`` is not called.  Steps are distinguished by name and, where a name
         comes again, by how often it came before.  So steps of tasks that run at once need names of
         their own: ``f"fetch {city}"``.  Where the run is executed again after a crash, one is
-        refused while another of its name is under way.
+        refused while another of its name is under way, or the task that made it still runs beside
+        this one.
 
             at = await ctx.step("started", time.time)
             draw = await ctx.step("draw", random.randrange, 6)
@@ -293,8 +295,8 @@ class RunContext:
           nothing else.
 
         Raises ``BadValue`` for a result that cannot be encoded or is no ``type``, for a bad name or
-        ``fn``, and for a name under way; ``RunEnded`` once the run is over, its result then being
-        lost.
+        ``fn``, and for a name that tasks use at once; ``RunEnded`` once the run is over, its result
+        then being lost.
         """
         if not callable(fn):
             if inspect.iscoroutine(fn):

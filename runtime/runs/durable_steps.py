@@ -17,7 +17,7 @@ from hubbub.agents.code.durable_steps import Recorded, step_value
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.area import key_problem
 from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
-from hubbub.hub.errors import BadValue, ChildChanged, Closed, InsideStep, RunEnded
+from hubbub.hub.errors import BadValue, ChildChanged, Closed, HubbubError, InsideStep, RunEnded
 from hubbub.hub.events import AgentChild, AgentRecord, SessionMessage
 from hubbub.hub.logs import log
 from hubbub.hub.message import opening_message
@@ -29,15 +29,16 @@ from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.sole_task import SoleTask
+from hubbub.runtime.runs.step_tasks import StepTasks
 
 __all__ = ["DurableSteps"]
 
 _AT_WORK: Final[ContextVar[tuple[str, str, int]]] = ContextVar("hubbub_step", default=("", "", 0))
 """The run, and the name and number of the step that this code is part of."""
 
-_UNDER_WAY: Final = (
-    "another step of this name is under way, and which of them comes first may differ when the "
-    'code is executed again; give steps that run at once names of their own: f"fetch {city}"'
+_AT_ONCE: Final = (
+    "a task that runs at the same time makes steps of this name, too, and which comes first may "
+    'differ when the code is executed again; give each a name of its own: f"fetch {city}"'
 )
 
 
@@ -45,8 +46,8 @@ class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
     __slots__ = (
-        "_at_work", "_children", "_consumed", "_questions", "_resumes", "_run", "_steps", "_task",
-        "recorded",
+        "_children", "_consumed", "_questions", "_resumes", "_run", "_step_tasks", "_steps",
+        "_task", "recorded",
     )  # fmt: skip
 
     def __init__(self, run: CodeScope, recorded: Recorded, *, resumes: bool) -> None:
@@ -56,8 +57,7 @@ class DurableSteps:
         self.recorded = recorded
         self._task = SoleTask()
         self._steps: dict[str, int] = {}
-        self._at_work: set[str] = set()
-        """The names of steps under way."""
+        self._step_tasks = StepTasks()
         self._children = CallOrder(
             RecordedCall(number, child.identity, child.in_order)
             for number, child in recorded.children.items()
@@ -68,6 +68,7 @@ class DurableSteps:
     def begin(self) -> None:
         """The function is called, by this task."""
         self._task.begin()
+        self._step_tasks.begin()
 
     def finish(self) -> None:
         """The function has returned: say which of its children it has not asked for again."""
@@ -109,10 +110,14 @@ class DurableSteps:
         in_order = self._task.is_alone()
         place = self._children.place(identity, in_order=in_order)
         if place.is_new:
-            found = run.shared.others.spawn(
-                run.lane.run_id, agent, input, name=name, number=place.number, result=result,
-                identity=identity, in_order=in_order,
-            )  # fmt: skip
+            try:
+                found = run.shared.others.spawn(
+                    run.lane.run_id, agent, input, name=name, number=place.number, result=result,
+                    identity=identity, in_order=in_order,
+                )  # fmt: skip
+            except HubbubError:
+                self._children.give_up(identity)
+                raise
         else:
             found = self._found(self.recorded.children[place.number], asked, place.is_other)
         # What is awaited elsewhere comes to the code in any order.
@@ -134,19 +139,19 @@ class DurableSteps:
         if problem := key_problem(name):
             raise BadValue("name of a step", problem)
         self._task.is_alone()
-        if name in self._at_work and self._resumes:
-            raise BadValue(f"step {name!r}", _UNDER_WAY)
+        if self._resumes and not self._step_tasks.may_make(name):
+            raise BadValue(f"step {name!r}", _AT_ONCE)
         number = self._steps[name] = self._steps.get(name, 0) + 1
         value = self.recorded.steps.get((name, number))
         if value is not None:
             return step_value(name, value, type_)
-        self._at_work.add(name)
+        self._step_tasks.under_way(name)
         try:
             value = await self._perform(name, number, function)
             result = step_value(name, value, type_)  # Before it is on record, where it would stay.
             await self._record(AgentRecord(name=name, index=number, value_json=value))
         finally:
-            self._at_work.discard(name)
+            self._step_tasks.ended(name)
         return result
 
     async def ask(self, question: Question, hub: RunHub) -> Any:

@@ -313,7 +313,9 @@ async def test_a_key_finds_a_child_whatever_its_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-15")
-async def test_a_key_is_given_once_and_is_a_text(tmp_path: Path) -> None:
+async def test_a_key_is_a_text_and_given_once_unless_its_call_came_to_nothing(
+    tmp_path: Path,
+) -> None:
     async def body(ctx: RunContext) -> None:
         ctx.spawn("helper", "a", key="one")
         assert await ctx.ask("Sure?", key="one") == "answered Sure?"
@@ -321,6 +323,12 @@ async def test_a_key_is_given_once_and_is_a_text(tmp_path: Path) -> None:
             ctx.spawn("helper", "b", key="one")
         with pytest.raises(BadValue, match="'one' was given before"):
             await ctx.ask("Sure?", key="one")
+        with pytest.raises(BadValue, match="agent"):
+            ctx.spawn(7, "b", key="two")  # type: ignore[call-overload]
+        assert (await ctx.spawn("helper", "b", key="two").result()).success
+        with anyio.move_on_after(0.5):
+            await ctx.ask("Really?", key="two")
+        assert await ctx.ask("Really?", key="two") == "answered Really?"
         for key in ("", 7, "\ud800"):
             with pytest.raises(BadValue, match="key"):
                 ctx.spawn("helper", "b", key=key)  # type: ignore[arg-type]
@@ -330,7 +338,7 @@ async def test_a_key_is_given_once_and_is_a_text(tmp_path: Path) -> None:
     lives = Lives("memory", tmp_path, code(body))
     outcome = await lives.live()
     assert outcome.success, outcome.reason
-    assert len(children(await lives.events())) == 1
+    assert len(children(await lives.events())) == 2
 
 
 @pytest.mark.spec("P-15")
@@ -471,7 +479,7 @@ async def test_two_steps_of_one_name_at_once_are_refused_where_a_crash_could_swa
             await _twice_at_once(ctx)
         (error,) = caught.value.exceptions
         assert isinstance(error, BadValue)
-        assert "names of their own" in str(error)
+        assert "give each a name of its own" in str(error)
         # What was cut off or refused is not under way any more.
         assert await ctx.step("fetch", lambda: "again") == "again"
 
@@ -480,6 +488,53 @@ async def test_two_steps_of_one_name_at_once_are_refused_where_a_crash_could_swa
     assert outcome.success, outcome.reason
     lives = Lives("memory", tmp_path, code(_twice_at_once, on_restart="fail"))
     assert (await lives.live()).output == ["fetched Oslo", "fetched Rome"]
+
+
+@pytest.mark.spec("P-15")
+async def test_steps_of_one_name_belong_to_one_task_at_a_time(tmp_path: Path) -> None:
+    """Two tasks at once may not share a name, however short its steps; tasks that follow each
+    other, and one that was started by another, may."""
+
+    async def body(ctx: RunContext) -> list[int]:
+        found: list[int] = []
+        go_on = anyio.Event()
+
+        async def make(number: int) -> None:
+            found.append(await ctx.step("make", lambda: number))
+
+        async def make_and_wait(number: int) -> None:
+            await make(number)
+            await go_on.wait()
+
+        async def below() -> None:
+            await make(2)
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(make, 3)
+            await make(4)
+
+        await make(1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(below)
+        for number in (5, 6):
+            async with anyio.create_task_group() as group:
+                group.start_soon(make, number)
+        await make(7)
+        async with anyio.create_task_group() as group:
+            group.start_soon(make_and_wait, 8)
+            await anyio.sleep(1)
+            group.start_soon(refused, make, 9)
+            await anyio.sleep(1)
+            go_on.set()
+        await make(10)
+        return found
+
+    async def refused(make: Callable[[int], Awaitable[None]], number: int) -> None:
+        with pytest.raises(BadValue, match="a task that runs at the same time"):
+            await make(number)
+
+    lives = Lives("memory", tmp_path, code(body))
+    outcome = await lives.live()
+    assert outcome.output == [1, 2, 3, 4, 5, 6, 7, 8, 10], outcome.reason
 
 
 # ── the order of calls ───────────────────────────────────────────────────────────────────────
