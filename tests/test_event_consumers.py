@@ -172,7 +172,7 @@ CONSUMERS: Final = {
         "the line of an event in ``hubbub show``",
         "own in",
         """
-        AgentStart AgentRetry AgentStatus AgentMessage AgentRead AgentImmediate AgentFile AgentKey
+        AgentStart AgentStatus AgentMessage AgentRead AgentImmediate AgentFile AgentKey
         AgentRecord AgentPark AgentRestore AgentClaim AgentComplete SessionStart SessionTurn
         SessionEnd SessionTimer SessionVariables SessionPromptEnd
         """,
@@ -314,6 +314,7 @@ NARROW: Final = {
     "channels/http/openai/requests/transcript.py": "collects what the two sides said",
     "runtime/demo/assets/report.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
+    "runtime/simulation/playback/recorded_outputs.py": "keeps what became of answers",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/spending/accounts.py": "counts calls and time at work, and looks for limits",

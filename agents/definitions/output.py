@@ -42,7 +42,9 @@ else:
     Output_co = TypeVar("Output_co", covariant=True)
     Output = TypeVar("Output")
 
-__all__ = ["Misfit", "Output", "OutputForm", "Output_co", "output_form", "output_problems"]
+__all__ = [
+    "Misfit", "Output", "OutputForm", "Output_co", "output_form", "output_problems", "unfenced",
+]  # fmt: skip
 
 _FENCE: Final = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 _WORDS: Final = "Give the final answer, once, when nothing is left to do. It ends your turn."
@@ -76,9 +78,8 @@ class OutputForm(Struct, frozen=True, eq=False, kw_only=True):
 
     def read(self, text: str) -> Json:
         """The value that an answer is, as it is recorded; raises ``Misfit``."""
-        fenced = _FENCE.fullmatch(text)
         try:
-            return encode_value("output", self.check(text if fenced is None else fenced[1]))
+            return encode_value("output", self.check(unfenced(text)))
         except BadValue as error:
             raise Misfit((str(error),)) from None
 
@@ -104,8 +105,16 @@ class OutputForm(Struct, frozen=True, eq=False, kw_only=True):
             raise BadValue("output", words) from None
 
 
+def unfenced(text: str) -> str:
+    """What an answer is without a code fence around it."""
+    fenced = _FENCE.fullmatch(text)
+    return text if fenced is None else fenced[1]
+
+
 def output_problems(output: object) -> tuple[str, ...]:
     """What is wrong with the value of ``output=``, with paths."""
+    if isinstance(output, OutputForm):
+        return ()
     if is_pydantic(output):
         try:
             plain_json(output.model_json_schema(), "")  # type: ignore[attr-defined]
@@ -116,7 +125,9 @@ def output_problems(output: object) -> tuple[str, ...]:
 
 
 def output_form(output: Any) -> OutputForm:
-    """The form of a valid ``output=``."""
+    """The form of a valid ``output=``; one that is given as such is itself."""
+    if isinstance(output, OutputForm):
+        return output
     if is_pydantic(output):
         schema = plain_json(output.model_json_schema(), "")
         return _form(output, schema, _checked_by_model(output), _model_maker(output))

@@ -48,6 +48,7 @@ from hubbub.agents.state.commands import is_not_for_model
 from hubbub.agents.state.family import FAILURE, describe, reports_to_side
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.open_calls import awaited
+from hubbub.agents.state.steps import is_said
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.state.transcript import GIVEN_STEP
 from hubbub.hub import events as e
@@ -88,6 +89,8 @@ def _own(record: Record, event: Event, lines: list[Line]) -> Record:
             drafts.pop(event.step, None)
             if isinstance(event, e.AgentText):
                 drafts[event.step] = record.drafts.get(event.step, "") + event.text
+            elif is_said(event):
+                lines.append(_misfit_line(record, event))
             changes |= {"drafts": drafts, "thread": fold(thread, event)}
         case e.AgentStep():
             lines.append(_step_line(record, event))
@@ -181,6 +184,13 @@ def _turn_line(record: Record, event: e.SessionTurn) -> Line | None:
         at=event.at, seq=event.seq, session=thread.session, turn=thread.turn + 1,
         side=event.side, text=event.content, origin=thread.side, silent=True, to=event.side,
         is_turn=True, reason=event.reason,
+    )  # fmt: skip
+
+
+def _misfit_line(record: Record, event: e.AgentRetry) -> Line:
+    return SystemLine(
+        **_place(record.thread, event), text=event.error, origin=event.kind, silent=True,
+        to=record.thread.side, role="system",
     )  # fmt: skip
 
 

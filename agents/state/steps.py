@@ -21,8 +21,8 @@ from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE
 
 __all__ = [
-    "MISFIT", "misfits_of_turn", "summary_message", "with_misfit", "with_retry", "with_step",
-    "with_summary", "with_text", "with_thinking", "with_wish",
+    "MISFIT", "is_said", "misfits_of_turn", "summary_message", "with_misfit", "with_retry",
+    "with_step", "with_summary", "with_text", "with_thinking", "with_wish",
 ]  # fmt: skip
 
 
@@ -121,11 +121,15 @@ def misfits_of_turn(thread: Thread) -> int:
     return count if turn == thread.turn else 0
 
 
+def is_said(event: e.AgentRetry) -> bool:
+    """Whether the model reads a retry among its messages."""
+    return event.kind == MISFIT and not event.call_id
+
+
 def with_misfit(thread: Thread, event: e.AgentRetry) -> Thread:
     """The thread when the model has been told."""
     thread = replace(thread, misfits=(thread.turn, misfits_of_turn(thread) + 1))
-    step = thread.closed
-    if step is not None and step.calls:
+    if not is_said(event):
         return thread
     return tell(thread, UserMessage(content=event.error, role="system"), thread.side)
 

@@ -217,6 +217,7 @@ def _told_again(after: Thread, events: list[Event], stop: TellAgain) -> Decision
     retry = e.AgentRetry(
         step=after.step + 1, attempt=misfits_of_turn(after) + 1, kind=MISFIT,
         error=misfit_words(stop.problem), turn=after.turn, choice=after.models.of(after.side),
+        side=after.side, call_id=stop.call_id,
     )  # fmt: skip
     events.append(retry)
     return Decision(tuple(events), status="active", after=fold_all(after, (retry,)))

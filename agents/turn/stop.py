@@ -35,7 +35,8 @@ from hubbub.hub.events import FileRef, Limits, OutcomeName
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
-    "EndSession", "EndTurn", "Stop", "TellAgain", "Worked", "limit_reached", "message_of",
+    "NO_FIT", "EndSession", "EndTurn", "Stop", "TellAgain", "Worked", "is_of_answer",
+    "limit_reached", "message_of",
     "paths_of", "stop_of", "terminal",
 ]  # fmt: skip
 
@@ -58,6 +59,8 @@ class TellAgain(Struct, frozen=True, gc=False):
     """The answer does not fit: the model is told why, and answers again."""
 
     problem: str
+    call_id: str = ""
+    """The call that gave the answer, and whose result says why, if one did."""
 
 
 class EndSession(Struct, frozen=True, gc=False):
@@ -73,6 +76,9 @@ Stop: TypeAlias = EndTurn | EndSession | TellAgain
 
 MAX_MISFITS: Final = 2
 """Answers of a turn that the model is told of; one more ends it."""
+
+NO_FIT: Final = f"{MAX_MISFITS + 1} answers did not fit the output:"
+"""How the reason of such an end begins."""
 
 
 def stop_of(thread: Thread, side: ActiveSide) -> Stop | None:
@@ -110,14 +116,15 @@ def _end_of_turn(thread: Thread, side: ActiveSide) -> Stop | None:
 
 def _judged(step: OpenStep, thread: Thread, form: OutputForm) -> Stop | None:
     """What a step's answer comes to; ``None`` where it gives none."""
-    problem = None
+    problem, call_id = None, ""
     for call in step.calls:
         if call.name == FINAL_ANSWER and call.ran:
             value = form.read(call.arguments or "{}")
             return EndTurn("response", bytes(value).decode(), value)
         if call.name == FINAL_ANSWER and problem is None:
             found = form.problem(call.arguments or "{}")
-            problem = found if found and found in call.output else None  # Else it was skipped.
+            if found and found in call.output:  # Else it was skipped.
+                problem, call_id = found, f"{step.number}.{call.index}"
     if step.is_refused and (problem is not None or not step.calls):
         return EndSession("failed", _STOPPED[step.stopped_by], "")
     if not step.calls:
@@ -128,9 +135,13 @@ def _judged(step: OpenStep, thread: Thread, form: OutputForm) -> Stop | None:
     if problem is None:
         return None
     if misfits_of_turn(thread) >= MAX_MISFITS:
-        tries = MAX_MISFITS + 1
-        return EndSession("failed", f"{tries} answers did not fit the output:\n{problem}", "")
-    return TellAgain(problem)
+        return EndSession("failed", f"{NO_FIT}\n{problem}", "")
+    return TellAgain(problem, call_id)
+
+
+def is_of_answer(reason: str) -> bool:
+    """Whether a session has failed by what its model answered, and not because it did not."""
+    return reason.startswith(NO_FIT) or reason in _STOPPED.values()
 
 
 class Worked(Struct, gc=False):

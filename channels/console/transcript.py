@@ -128,12 +128,18 @@ class Transcript:
     # ── what happens ─────────────────────────────────────────────────────────────────────────
 
     def _retry(self, event: e.AgentRetry) -> None:
+        if event.kind == "output" and event.call_id:
+            return  # The result of that call says it.
         if not self._is_aside(event):
             self._speech.void(event)
             self._speech.mark(event)
         wait = f"in {event.delay:.1f} s" if event.delay else "at once"
         again = f"asking {event.model}" if event.model else f"trying again {wait}"
-        text = f"{self._prefix(event)}{event.error or event.kind}; {again}"
+        why = event.error or event.kind
+        if event.kind == "output":
+            told = [line[2:] for line in why.splitlines() if line.startswith("- ")]
+            why, again = "the answer does not fit", f"told so: {'; '.join(told)}"
+        text = f"{self._prefix(event)}{why}; {again}"
         self._screen.trouble(text, "warning")
 
     def _restore(self, event: e.AgentRestore) -> None:

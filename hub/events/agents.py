@@ -106,7 +106,9 @@ class AgentRetry(Event, tag="agent:retry", home="own"):
     """A model call failed and is tried again after ``delay`` seconds.
 
     ``choice`` is the place of the model that is asked then, among those of the prompt; ``model``
-    its name, where it is another one.
+    its name, where it is another one.  Of the ``kind`` ``output``: the answer of the step before
+    does not fit what it is to be, and ``error`` is what the model reads of it, as the result of
+    the call ``call_id`` or, where that is empty, as a message.
     """
 
     step: int = 0

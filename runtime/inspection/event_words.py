@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.agents.definitions.skills import SKILL_PREFIX
+from hubbub.agents.state.steps import is_said
 from hubbub.hub import events as e
 from hubbub.hub.events import ContentPart, Event, FileRef
 from hubbub.hub.events.codec import encode_event
@@ -208,6 +209,8 @@ def _of_event(event: Event) -> Iterator[Said]:
                 output=event.output, is_error=event.is_error,
                 call_id=f"{event.step}.{event.index}",
             )  # fmt: skip
+        case e.AgentRetry() if is_said(event):
+            yield _said(event, "system", "system", event.error)
         case e.AgentChild():
             which = event.child_agent or event.name
             text = f"could not start {which}: {event.error}" if event.error else ""

@@ -20,7 +20,7 @@ from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.ports import Clock
 from hubbub.hub.store.cursor import cursor_at
 from hubbub.hub.store.reader import RunRow, Stored, StoreReader, decoded, events_in, own_lane
-from hubbub.hub.values import Json
+from hubbub.hub.values import NULL, Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
 from hubbub.runtime.inspection.prompts import ShownPrompt, open_prompts
 from hubbub.runtime.inspection.replay import replay
@@ -119,6 +119,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """The variables that subagents of theirs wait for."""
     tree: Used | None = None
     """What it and all below it have used."""
+    output: Json = NULL
+    """What its last session, or a code agent's run, came to, if it completed."""
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────
@@ -225,8 +227,13 @@ def report(
             keys=state.keys, waiting=list(_waiting(store, run_id)), conversation=said,
             earlier=count - len(said), failure=watched.failure,
             prompts=open_prompts(store, below), requests=open_requests(store, below, now=now),
-            position=cursor_at(store.name, store.tip), tree=used,
+            position=cursor_at(store.name, store.tip), tree=used, output=_output(store, run_id),
         )  # fmt: skip
+
+
+def _output(store: StoreReader, run_id: str) -> Json:
+    last = store.latest(run_id, (e.SessionEnd.type, e.AgentComplete.type))
+    return last.output_json if isinstance(last, e.Ending) and last.success else NULL
 
 
 def _below(tree: Sequence[RunRow], run_id: str) -> Sequence[str]:

@@ -36,7 +36,7 @@ from support.families import answers, child, config, heard
 from support.frames import frame
 from hubbub import Agent, AgentDefinition, Skill, agent, tool
 from hubbub.agents.definitions.run_state import RunState
-from hubbub.runtime.models.scripted import Fault, FunctionModel, call, reply
+from hubbub.runtime.models.scripted import Fault, FunctionModel, ScriptedModel, call, reply
 
 CALLED = []
 MODES = dict(
@@ -131,6 +131,14 @@ check = Skill(
 )
 DOWN = FunctionModel(lambda request: Fault("auth"), name="down")
 spare = Agent("spare", "x", model=[DOWN, TEXTS], expose_as_tool=True)
+SCHEMA = {{"type": "object", "properties": {{"n": {{"type": "integer"}}}}, "required": ["n"]}}
+ANSWERS = [
+    "words", call("final_answer", n="x"), '{{"n": 1}}', call("refund", order="v"),
+    call("final_answer", n=2), '```json\\n{{"n": 3}}\\n```', "a", "b", "c",
+    reply('{{"n"', stop_reason="length"), Fault("auth"),
+]
+valuer = Agent("valuer", "x", model=ScriptedModel(ANSWERS, latency=0.3), tools=[refund],
+               output=SCHEMA)
 main = frame(LEAD, *MODES.values(), refund, start, give, skills=[check], agents=("writer",),
              parallel_tool_calls=True)
 
@@ -402,6 +410,25 @@ def test_a_model_that_was_followed_by_another_is_so_again(project: Project) -> N
     owned = [x.event for x in read_recording(recording).owned()]
     assert [x.choice for x in owned if isinstance(x, AgentRetry)] == [1]
     assert [x.choice for x in owned if isinstance(x, AgentStep)] == [1, 1]
+    project.play(recording).check()
+    replay_recording(recording).check()
+
+
+@pytest.mark.spec("L-03")
+def test_values_and_answers_that_did_not_fit_come_again(project: Project) -> None:
+    async def story(rt: Runtime) -> None:
+        run = await rt.start("valuer", "1")
+        for word in "23456":
+            await run.result()
+            await run.send(word)
+        await run.result()
+
+    recording = project.record(story)
+    owned = [x.event for x in read_recording(recording).owned()]
+    assert [x.kind for x in owned if isinstance(x, AgentRetry)] == ["output"] * 4
+    ends = [(x.outcome, x.output) for x in owned if isinstance(x, SessionEnd)]
+    assert ends[:3] == [("completed", {"n": n}) for n in (1, 2, 3)]
+    assert [outcome for outcome, _ in ends[3:]] == ["failed"] * 3
     project.play(recording).check()
     replay_recording(recording).check()
 

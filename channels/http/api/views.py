@@ -196,9 +196,10 @@ class ReportView(Struct, frozen=True, kw_only=True):
     ``ancestors`` begins with the root.  ``stack`` names the agents through whom a conversation is
     held, while one has taken it over.  ``conversation`` leaves out ``earlier`` pieces at its
     beginning.  ``failure`` is the last error on record; ``prompts`` is asked by it and below it,
-    ``requests`` are the variables that subagents of theirs wait for.  All of it is of one moment,
-    whose position is ``position``: the stream after that is what came since.  ``usage`` is the
-    run's own, ``tree`` that of all below it, too.
+    ``requests`` are the variables that subagents of theirs wait for.  ``output`` is what its last
+    turn came to, if it completed: a text, or the value that its agent answers with.  All of it is
+    of one moment, whose position is ``position``: the stream after that is what came since.
+    ``usage`` is the run's own, ``tree`` that of all below it, too.
     """
 
     run: RunView
@@ -222,6 +223,7 @@ class ReportView(Struct, frozen=True, kw_only=True):
     position: str = ""
     requests: tuple[VariableRequestView, ...] = ()
     tree: UsedView | None = None
+    output: Any = None
 
 
 class StateView(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
 from hubbub.agents.state.steps import MISFIT
+from hubbub.agents.turn.stop import is_of_answer
 from hubbub.hub import events as e
 from hubbub.hub.errors import ModelRefused, ModelUnavailable, PromptClosed, PromptTimeout
 from hubbub.hub.events import Event
@@ -268,7 +269,7 @@ def _reply(step: e.AgentStep, words: list[Event]) -> ModelReply:
 
 def _is_of_model(end: e.SessionEnd, last: e.AgentStep | None) -> bool:
     """Whether a session failed because its model did, and not by a call that says so."""
-    if end.outcome != "failed" or not end.reason:
+    if end.outcome != "failed" or not end.reason or is_of_answer(end.reason):
         return False
     called = last.calls if last is not None else ()
     return not any(end.reason in call.arguments for call in called)

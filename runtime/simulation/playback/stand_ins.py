@@ -25,6 +25,7 @@ from hubbub.agents.model import Model, ToolSpec, parse_arguments
 from hubbub.hub import events as e
 from hubbub.hub.events import ToolCall
 from hubbub.hub.values import decode_value
+from hubbub.runtime.simulation.playback.recorded_outputs import RecordedOutputs, is_answer
 from hubbub.runtime.simulation.playback.recording import RecordedRun, Recording, is_spawned
 from hubbub.runtime.simulation.playback.replies import Replies, recorded_tool
 from hubbub.runtime.simulation.story.setup import Setup
@@ -72,6 +73,8 @@ class _Agent(Struct):
 
     is_code: bool = False
     is_two_sided: bool = False
+    is_typed: bool = False
+    """Whether it answers with values."""
     sides: dict[str, _Side] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     """The arguments with which it was called as a tool."""
@@ -104,6 +107,7 @@ class _Reader:
         """Skills that one tool carried out."""
         self.asked: dict[str, _Asked] = {}
         """By tool."""
+        self.outputs = RecordedOutputs()
         self._runs = recording.runs
         self._begun = {
             run.agent
@@ -122,10 +126,12 @@ class _Reader:
         last: e.AgentToolComplete | None = None
         begun: dict[str, e.AgentToolStart] = {}
         agent = self._agent(run.agent)
+        self.outputs.begin(is_code=run.is_code)
         for placed in run.own:
             event = placed.event
             agent = self._agent(event.agent or run.agent)
             side = agent.side(event.side)
+            agent.is_typed |= self.outputs.see(event)
             match event:
                 case e.AgentStart():
                     agent.is_code = run.is_code
@@ -176,6 +182,8 @@ class _Reader:
         self, side: _Side, event: e.AgentToolStart | e.AgentToolComplete, call: ToolCall | None
     ) -> None:
         arguments = _arguments(call)
+        if is_answer(event):
+            return
         if event.name == USE_SKILL:
             name = str(arguments.get("name", ""))
             side.skills[name] = None
@@ -264,6 +272,8 @@ class _Maker:
         self._replies = replies
         self._recording = recording
         self._tools: dict[str, Tool[..., Any]] = {}
+        # One for all: agents that hand over to each other have the same.
+        self._output: Any = reader.outputs.form
 
     def agents(self) -> Iterator[AgentDefinition]:
         for name, agent in self._reader.agents.items():
@@ -319,6 +329,7 @@ class _Maker:
             ],
             required_schema=inputs,
             parallel_tool_calls=side.is_parallel,
+            output=self._output if agent.is_typed and which == "side_a" else None,
         )
         return SideConfig(prompt=prompt, stop_tool=side.stop_tool, **_one_each(side.bound))
 

@@ -199,3 +199,20 @@ def test_a_state_with_a_value_of_another_type_is_refused(key: str) -> None:
             continue
         with pytest.raises(BadValue, match=r"state\.json"):
             read_state(json.dumps(text | {key: value}).encode())
+
+
+@pytest.mark.spec("L-03")
+def test_what_a_model_is_told_of_an_answer_that_does_not_fit_is_a_line() -> None:
+    events = stamped(
+        *opened(),
+        e.AgentText(step=1, text="warm"),
+        e.AgentStep(step=1),
+        e.AgentRetry(step=2, kind="output", error="no JSON"),
+        e.AgentStep(step=2, calls=(ToolCall(name="final_answer", arguments="{}"),)),
+        e.AgentToolComplete(step=2, name="final_answer", output="bad", is_error=True),
+        e.AgentRetry(step=3, kind="output", error="bad", call_id="2.0"),
+    )
+    _, lines = follow(begin(INFO), events)
+    told = [line.text for line in lines if line.__class__.__name__ == "SystemLine"]  # type: ignore[attr-defined]
+    assert told == ["no JSON"]
+    assert all(read_line(write_line(line)) == line for line in lines)

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from hubbub import (
+    Agent,
     AgentDefinition,
     Hub,
     PromptDefinition,
@@ -494,6 +495,20 @@ async def test_retries_are_shown(converse, terminal):
         "scripted: scripted fault (rate_limit); trying again in 7.0 s",
         "Done.",
     ]
+
+
+@pytest.mark.spec("L-03")
+async def test_answers_that_do_not_fit_are_shown_with_what_the_model_is_told(converse, terminal):
+    answers = ScriptedModel(["warm", call("final_answer", n="x"), call("final_answer", n=2)])
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    bot = Agent("assistant", "x", model=answers, output=schema)
+    async with converse(terminal, bot):
+        terminal.type("go")
+        await anyio.sleep(30)
+    shown = [line for line in terminal.screen if "does not fit" in line]
+    assert len(shown) == 2 and "told so: not valid JSON" in shown[0]
+    assert "final_answer ✗" in shown[1] and "`n`: expected `int`" in shown[1]
+    assert '{"n":2}' in terminal.screen
 
 
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────

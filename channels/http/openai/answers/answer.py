@@ -100,6 +100,14 @@ class AgentAnswer:
         """Whether there was more text than the client asked for."""
         return self._limit.is_cut
 
+    @property
+    def value(self) -> str:
+        """The value that a model's turn came to, as JSON; empty where it came to words."""
+        end = self._turn.ending
+        if end is None or not (end.success and self.stop_reason) or end.output_json is NULL:
+            return ""
+        return "" if isinstance(end.output, str) else bytes(end.output_json).decode()
+
     def see(self, event: Event) -> list[AnswerMove]:
         """Take note of the next event."""
         if isinstance(event, SessionPrompt):

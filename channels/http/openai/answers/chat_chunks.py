@@ -82,6 +82,8 @@ class ChatChunks:
             raise Refused(502, self.turn.why or "the agent failed")
         parts = self.answer.parts
         texts = [part.text for part in parts if part.kind == "text"]
+        if value := self.answer.value:
+            texts = [value]
         reasoning = [part.text for part in parts if part.kind == "reasoning"]
         calls = [_call(part) for part in parts if part.kind == "call"]
         message: dict[str, Any] = {
