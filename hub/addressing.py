@@ -187,7 +187,10 @@ class Addressing:
     def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
         """Address ``event``: what its type means for the inbox it goes to."""
         target = event.run_id if to is None else to
-        event = structs.replace(event, at=self._ports.clock.now(), run_id="", lane="", seq=0)
+        at = self._ports.clock.now()
+        if event.__class__ is SessionReply and event.at:  # By that time it came in time.
+            at = event.at
+        event = structs.replace(event, at=at, run_id="", lane="", seq=0)
         match event:
             case SessionMessage():
                 delivery = Delivery(

@@ -27,10 +27,16 @@ from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
-from msgspec import structs
 
 from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, EndedPrompts, is_run_address
-from hubbub.hub.delivery.pending_prompt import Check, PendingPrompt, end_of, problem_of, read_reply
+from hubbub.hub.delivery.pending_prompt import (
+    EXPIRED,
+    Check,
+    PendingPrompt,
+    end_of,
+    problem_of,
+    read_reply,
+)
 from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import (
     PromptKind,
@@ -170,13 +176,15 @@ class Prompts:
             self._write(event)
 
     def hold(
-        self, prompt_id: str, run_id: str, kind: PromptKind = "question", check: Check = None
-    ) -> PendingPrompt:
+        self, prompt_id: str, run_id: str, kind: PromptKind = "question", check: Check = None,
+        expires_at: int = 0,
+    ) -> PendingPrompt:  # fmt: skip
         """A run waits for the reply to a prompt, according to its record; again, it is the same."""
         prompt = self._open.get(prompt_id)
         if prompt is None:
             prompt = PendingPrompt(prompt_id, run_id, "user", kind, check)
             self._register(prompt)
+        prompt.expires_at = expires_at or prompt.expires_at
         return prompt
 
     async def wait(self, prompt: PendingPrompt) -> SessionReply:
@@ -222,7 +230,7 @@ class Prompts:
             if scope.cancelled_caught and not prompt.ended:
                 if prompt.answer is None:
                     assert timeout is not None
-                    prompt.ended = "expired"
+                    prompt.ended = EXPIRED
                     raise PromptTimeout(prompt.id, timeout)
                 await prompt.wait()  # It came in time, and is on its way through the store.
 
@@ -279,7 +287,10 @@ class Prompts:
             return Receipt("rejected", prompt.ended or "answered")
         if stops := self._stopping.get(prompt.asker):
             return Receipt("rejected", stops[0])
-        event = read_reply(prompt, reply)
+        now = self._pipeline.ports.clock.now()
+        if prompt.is_over_at(now):
+            return Receipt("rejected", EXPIRED)
+        event = read_reply(prompt, reply, now)
         if problem := problem_of(prompt, event):
             return Receipt("rejected", problem)
         prompt.answer = event
@@ -292,8 +303,7 @@ class Prompts:
                 self._rejected(prompt, receipt)
             return receipt
         if self._pipeline.dispatcher.has(SessionReply.type):
-            now = self._pipeline.ports.clock.now()
-            self._pipeline.emit_ephemeral(structs.replace(event, at=now))
+            self._pipeline.emit_ephemeral(event)
         self.end(prompt_id, end_of(event))
         return Receipt("accepted")
 

@@ -38,7 +38,7 @@ from hubbub.agents.state.spending import NOTHING_SPENT, Spent, with_event
 from hubbub.agents.turn.crash_limit import MAX_CRASHES, crash_limit_failure
 from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
-from hubbub.hub.delivery.pending_prompt import end_of
+from hubbub.hub.delivery.pending_prompt import EXPIRED, end_of
 from hubbub.hub.events import NO_USAGE, Event, InLane, Limits, OutcomeName, Usage
 from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, encode_value
@@ -184,8 +184,12 @@ def ends_question(thread: CodeThread, item: Reply, *, is_running: bool) -> tuple
         if isinstance(item, e.SessionTimer):
             return (e.SessionTaken(items=(item,)),)
         return (e.SessionDropped(items=(item,), reason=PROMPT_ENDED),)
-    reason = end_of(item) if isinstance(item, e.SessionReply) else "expired"
-    return (e.SessionTaken(items=(item,)), *ends_of((prompt,), reason))
+    if isinstance(item, e.SessionTimer):
+        return (e.SessionTaken(items=(item,)), *ends_of((prompt,), EXPIRED))
+    if prompt.is_too_late(item):
+        dropped = e.SessionDropped(items=(item,), reason=EXPIRED)
+        return (dropped, *ends_of((prompt,), EXPIRED))
+    return (e.SessionTaken(items=(item,)), *ends_of((prompt,), end_of(item)))
 
 
 def unused(item: InLane) -> Event:

@@ -44,6 +44,10 @@ class LastingPrompt(Struct, frozen=True, omit_defaults=True):
     def root_run_id(self) -> str:
         return self.above[-1] if self.above else self.run_id
 
+    def is_over_at(self, at: int) -> bool:
+        """Whether what is said then comes too late."""
+        return 0 < self.expires_at <= at
+
 
 def note_of(kept: LastingPrompt) -> str:
     """The note of a prompt that a call waits for; that of a question is its end alone, as in

@@ -72,6 +72,13 @@ class OpenPrompt(Struct, frozen=True, gc=False):
         """Whether it can outlive its process."""
         return self.is_held or self.ordinal > 0
 
+    def is_too_late(self, reply: e.SessionReply) -> bool:
+        """Whether a reply came when its time was over.
+
+        What is lost with its process needs no such rule: its timer goes with it, too.
+        """
+        return self.is_lasting and 0 < self.expires_at <= reply.at
+
 
 Prompts = tuple[OpenPrompt, ...]
 

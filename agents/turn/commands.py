@@ -36,7 +36,7 @@ from hubbub.agents.turn.endings import end_run, interrupted_children, interrupti
 from hubbub.agents.turn.signals import Decision
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
-from hubbub.hub.delivery.pending_prompt import end_of
+from hubbub.hub.delivery.pending_prompt import EXPIRED, end_of
 from hubbub.hub.events import ContentPart, Event
 
 __all__ = ["answers_by_closing", "answers_by_reply", "apply_command"]
@@ -88,11 +88,12 @@ def answers_by_reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> l
     if prompt is None:
         return []
     call = waiting_for(thread, key)
+    is_over = isinstance(item, e.SessionTimer) or prompt.is_too_late(item)
     if call is None:
-        reason = end_of(item) if isinstance(item, e.SessionReply) else "expired"
+        reason = EXPIRED if is_over else end_of(item)  # type: ignore[arg-type]
         return list(ends_of((prompt,), reason, thread.turn))
-    if isinstance(item, e.SessionTimer):
-        return _answered(thread, call, _expired(call), reason="expired")
+    if isinstance(item, e.SessionTimer) or is_over:
+        return _answered(thread, call, _expired(call), reason=EXPIRED)
     if item.decision == "deny":
         return _answered(thread, call, _refused(call, item.content), reason="denied")
     if call.asks == "approval":  # What it is taken with says that it may begin.

@@ -7,8 +7,9 @@
               reset      the same, and the context begins again
               terminate  the run ends; nothing after it is looked at
     result    a child's  a waiting call's result, or something told to the side that asked
-              reply      the answer to a prompt that is open, else it is dropped;
-                         timer: that nobody has answered
+              reply      the answer to a prompt that is open, else it is dropped; so is one that
+                         came when the prompt's time was over, which ends it as its timer does:
+                         nobody has answered
               variables  a creation that waited for them is carried out, once
     message              said to the receiving side; opens a session if none is at work; words
                          are acted upon instead (agents/turn/commands.py)
@@ -43,6 +44,7 @@ from hubbub.agents.turn.signals import Decision, taken_items
 from hubbub.agents.turn.steps import go_on
 from hubbub.agents.turn.takeover import result_of
 from hubbub.hub import events as e
+from hubbub.hub.delivery.pending_prompt import EXPIRED
 from hubbub.hub.events import Event, InLane, OutcomeName
 from hubbub.hub.values import NULL
 
@@ -90,13 +92,18 @@ def _take(
             return replace(heeded, taken=seqs)
     events = _before(thread, items, definitions)
     brings_results = items[0].__class__ is not e.SessionMessage and thread.phase != "new"
-    late = _late_replies(thread, items) if brings_results else ()
+    late, expired = _late_replies(thread, items) if brings_results else ((), ())
     if late:
         events.append(e.SessionDropped(items=late, reason=PROMPT_ENDED))
         if len(late) == len(items):
             return Decision(tuple(events), seqs, "parked" if thread.parked else "active")
         items = tuple([item for item in items if item not in late])
-    events.append(e.SessionTaken(items=items))
+    taken = items
+    if expired:
+        events.append(e.SessionDropped(items=expired, reason=EXPIRED))
+        taken = tuple([item for item in items if item not in expired])
+    if taken:
+        events.append(e.SessionTaken(items=taken))
     if not brings_results:
         after = fold_all(thread, events)
         fresh = activation(after, definitions) if after.in_session else ()
@@ -105,7 +112,7 @@ def _take(
             after = fold_all(after, fresh)
         return Decision(tuple(events), seqs, "active", after)
     decision = _with_results(thread, items, events, definitions, waiting, budget)
-    return replace(decision, taken=seqs) if late else decision
+    return replace(decision, taken=seqs) if late or expired else decision
 
 
 def _before(thread: Thread, items: tuple[InLane, ...], definitions: Definitions) -> list[Event]:
@@ -287,18 +294,23 @@ def _answers(thread: Thread, item: e.SessionResult) -> list[Event]:
     return answers
 
 
-def _late_replies(thread: Thread, items: tuple[InLane, ...]) -> tuple[e.SessionReply, ...]:
-    """The replies among the items whose prompts are open no more when it is their turn."""
-    open_ = {each.prompt_id for each in thread.prompts}
-    late = []
+def _late_replies(
+    thread: Thread, items: tuple[InLane, ...]
+) -> tuple[tuple[e.SessionReply, ...], tuple[e.SessionReply, ...]]:
+    """The replies among the items whose prompts are open no more when it is their turn, and those
+    that came when the time of theirs was over."""
+    open_ = {each.prompt_id: each for each in thread.prompts}
+    late, expired = [], []
     for item in items:
         if isinstance(item, e.SessionTimer):
-            open_.discard(item.timer)
+            open_.pop(item.timer, None)
         elif isinstance(item, e.SessionReply):
-            if item.prompt_id not in open_:
+            prompt = open_.pop(item.prompt_id, None)
+            if prompt is None:
                 late.append(item)
-            open_.discard(item.prompt_id)
-    return tuple(late)
+            elif prompt.is_too_late(item):
+                expired.append(item)
+    return tuple(late), tuple(expired)
 
 
 def _boot(

@@ -21,6 +21,7 @@ __all__ = [
     "ANSWERED",
     "APPROVE",
     "DENY",
+    "EXPIRED",
     "Check",
     "PendingPrompt",
     "end_of",
@@ -35,6 +36,9 @@ DENY: Final = "deny"
 ANSWERED: Final = "answered"
 """The reason by which a prompt ends whose asker gets the reply."""
 
+EXPIRED: Final = "expired"
+"""The reason by which a prompt ends that nobody has answered in time."""
+
 Check = Callable[[SessionReply], str] | None
 """Why a reply does not fit its prompt; empty where it does."""
 
@@ -43,7 +47,8 @@ class PendingPrompt:
     """A prompt that waits for its reply."""
 
     __slots__ = (
-        "answer", "asked", "asker", "check", "ended", "id", "is_announced", "kind", "waiter",
+        "answer", "asked", "asker", "check", "ended", "expires_at", "id", "is_announced", "kind",
+        "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +59,9 @@ class PendingPrompt:
         self.asked = asked
         self.kind = kind
         self.check = check
+        self.expires_at = 0
+        """From when on no reply counts, whatever timers are due (µs since the epoch); 0 for
+        never."""
         self.answer: SessionReply | None = None
         """The reply, which has yet to reach the asker's run, if it is one."""
         self.ended = ""
@@ -66,6 +74,10 @@ class PendingPrompt:
     def is_answered(self) -> bool:
         """Whether its end says that the asker has the reply."""
         return self.answer is not None and self.ended == ANSWERED
+
+    def is_over_at(self, now: int) -> bool:
+        """Whether its time is over."""
+        return 0 < self.expires_at <= now
 
     def end(self, reason: str) -> None:
         self.ended = reason
@@ -88,11 +100,12 @@ class PendingPrompt:
             put_off_cancellation(error)
 
 
-def read_reply(prompt: PendingPrompt, reply: SessionReply) -> SessionReply:
-    """A reply as it is delivered: what a text decides is said outright."""
+def read_reply(prompt: PendingPrompt, reply: SessionReply, now: int) -> SessionReply:
+    """A reply that is given ``now``, as it is delivered: what a text decides is said outright."""
     event = SessionReply(
         prompt_id=reply.prompt_id, content=reply.content, source=reply.source,
         decision=reply.decision, arguments_json=reply.arguments_json, is_error=reply.is_error,
+        at=now,
     )  # fmt: skip
     if prompt.kind != "approval" or event.decision:
         return event

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -28,6 +28,7 @@ from hubbub.agents.state.prompts import (
     find_answer,
     find_prompt,
 )
+from hubbub.hub.delivery.pending_prompt import EXPIRED
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.events import SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.run_hub import RunHub
@@ -35,8 +36,6 @@ from hubbub.hub.texts import check_text
 from hubbub.hub.values import NULL, Json, check_options, check_seconds
 
 __all__ = ["AskingCall", "AskingRun", "Question", "RecordedQuestions", "ask_once", "extended"]
-
-EXPIRED: Final = "expired"
 
 
 class AskingThread(Protocol):

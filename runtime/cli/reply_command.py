@@ -124,8 +124,8 @@ def _reply(
 
     with open_reader(store) as opened:
         prompt, place = find_prompt(opened, given), opened.place
-    check_answerable(prompt, answer)
     ports = Ports()
+    check_answerable(prompt, answer, ports.clock.now())
     try:
         screen.loop(lambda: answer_prompt(store, prompt.prompt_id, answer, ports), "asyncio")
     except StoreInUse:

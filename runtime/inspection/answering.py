@@ -40,10 +40,12 @@ class PromptAnswer(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-def check_answerable(prompt: ShownPrompt, answer: PromptAnswer) -> None:
-    """Raise ``OperatorError`` for a prompt that cannot be answered, or cannot be by this."""
+def check_answerable(prompt: ShownPrompt, answer: PromptAnswer, now: int) -> None:
+    """Raise ``OperatorError`` for a prompt that cannot be answered ``now``, or not by this."""
     if prompt.is_answered:
         raise _refused(prompt, "it is answered already; the next runtime takes the answer")
+    if prompt.expires_at is not None and prompt.expires_at <= now:
+        raise _refused(prompt, "it has expired; the next runtime goes on without an answer")
     if prompt.waits_in == "process":
         raise _refused(prompt, "it was asked by code that runs in one process; answer it there")
     if prompt.kind == "approval" and answer.decision == "reply":
@@ -77,9 +79,9 @@ async def _answer_now(store: str, prompt_id: str, answer: PromptAnswer, ports: P
     opened = sqlite_store(folder.database, ports=ports, mirror=folder.agents.is_dir())
     async with Hub(journal=opened, ports=ports) as hub:
         prompt = await hub.journal.inspect(lambda reader: find_prompt(reader, prompt_id))
-        check_answerable(prompt, answer)
-        fits = partial(answer_problem, prompt.schema)
-        hub.prompts.hold(prompt.prompt_id, prompt.run_id, prompt.kind, fits)
+        check_answerable(prompt, answer, ports.clock.now())
+        fits, until = partial(answer_problem, prompt.schema), prompt.expires_at or 0
+        hub.prompts.hold(prompt.prompt_id, prompt.run_id, prompt.kind, fits, until)
         receipt = await _give(hub, prompt.prompt_id, answer)
         if receipt.rejected:
             raise _refused(prompt, f"{receipt.reason}; nothing was sent")

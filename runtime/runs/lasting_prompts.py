@@ -162,7 +162,8 @@ class LastingPrompts:
         if known is not None:
             return
         hub = self._services.hub
-        hub.prompts.hold(kept.prompt_id, kept.run_id, kept.kind, partial(self._check, kept))
+        fits = partial(self._check, kept)
+        hub.prompts.hold(kept.prompt_id, kept.run_id, kept.kind, fits, kept.expires_at)
         if kept.expires_at:
             left = kept.expires_at - hub.ports.clock.now()
             if kept.since:  # Else the time that is left grows when the clock is set back.
@@ -245,7 +246,11 @@ class LastingPrompts:
         if (said := next(is_said, None)) is None:
             return taken
         prompts, tree = self._services.hub.prompts, self.by_root[lane.root_run_id].values()
-        kept = [x for x in tree if x.run_id == lane.run_id and _asks_itself(thread, x)]
+        kept = [
+            x
+            for x in tree
+            if x.run_id == lane.run_id and _asks_itself(thread, x) and not x.is_over_at(said.at)
+        ]
         if lane.parent_run_id is None or thread.converses:
             kept += self._asked_before(lane, said)
         replies = [
@@ -262,6 +267,7 @@ class LastingPrompts:
             for kept in self.by_root.get(lane.root_run_id, {}).values()
             if kept.run_id != lane.run_id
             and (kept.since <= said.at or self._was_open(kept, said))
+            and not kept.is_over_at(said.at)
             and unanswered(kept.prompt_id)
         ]
 
@@ -272,6 +278,8 @@ class LastingPrompts:
 
     def _reply(self, kept: LastingPrompt, said: SessionMessage) -> SessionReply:
         reply = SessionReply(prompt_id=kept.prompt_id, content=said.content, source=said.source)
+        if kept.is_over_at(self._services.hub.ports.clock.now()):  # It was said in time.
+            reply = msgspec.structs.replace(reply, at=said.at)
         if command_of(said):
             return msgspec.structs.replace(reply, content=CANCELLED, decision="deny")
         if kept.kind == "question" and not self._services.hub.prompts.problem_of(reply):
