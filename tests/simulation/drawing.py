@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 from simulation.approved import answer_late, approval_steps
+from simulation.crowded import crowded_steps
 from simulation.hasty import hasty_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.kept import check_store
@@ -86,6 +87,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     late: tuple[int, ...] = ()
     """After which steps somebody answers what was asked before, once more."""
     has_approvals: bool = False
+    has_crowd: bool = False
     has_several: bool = False
     options: dict[str, Any] = {}
 
@@ -110,7 +112,7 @@ def drawn(seed: int) -> Drawn:
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
-    return _with_several(world)
+    return _with_crowd(_with_several(world))
 
 
 def _with_several(world: Drawn) -> Drawn:
@@ -199,6 +201,17 @@ def _with_approvals(world: Drawn) -> Drawn:
     return structs.replace(world, steps=steps, faults=faults, late=tuple(late), has_approvals=True)
 
 
+def _with_crowd(world: Drawn) -> Drawn:
+    """In worlds with little room others have all of it when a run is ended."""
+    room = world.options.get("max_live")
+    if room is None or world.has_more:
+        return world
+    random = Random(f"crowd of own world {world.seed}")
+    first = sum(isinstance(each, Open) for each in world.steps)
+    more = crowded_steps(random, first, room, spoken)
+    return structs.replace(world, steps=(*world.steps, *more), has_crowd=True)
+
+
 def _throwing(random: Random) -> list[list[Any]]:
     kind, tool = random.choice([*RAISED]), random.choice(("throw", "throw_plain"))
     match random.choice(("call", "calls", "child", "leave", "leave", "break", "broken child")):
@@ -236,6 +249,7 @@ def lived(world: Drawn) -> History:
         has_raisers=world.has_raisers,
         has_hooks=world.has_hooks,
         has_approvals=world.has_approvals,
+        has_crowd=world.has_crowd,
         has_several=world.has_several,
         options=world.options,
     )

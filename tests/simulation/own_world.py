@@ -32,6 +32,7 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct, field
 from simulation.approved import Approved
+from simulation.crowded import dwell, ended_in_time
 from simulation.hasty import hasty
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
@@ -104,6 +105,8 @@ class OwnWorld(Struct, kw_only=True):
     """Whether there are agents with hooks and variables."""
     has_approvals: bool = False
     """Whether its agents have tools that a person must approve."""
+    has_crowd: bool = False
+    """Whether its agents have a tool that keeps their place for long."""
     has_several: bool = False
     """Whether there is an agent whose tasks run at once."""
     options: Mapping[str, Any] = {}
@@ -124,6 +127,7 @@ class OwnWorld(Struct, kw_only=True):
         model = FunctionModel(_answer, name="obeys", latency=self.latency)
         more = (hire, fetch, self._die()) if self.has_more else ()
         more += RAISERS if self.has_raisers else ()
+        more += (dwell,) if self.has_crowd else ()
         asking = self.approved.tools() if self.has_approvals else ()
         agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
         if self.has_raisers:
@@ -172,6 +176,7 @@ class OwnWorld(Struct, kw_only=True):
         own = (
             gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
             prompts_end_once, replies_have_outcomes, idle_children_shown_idle, lanes_sound,
+            ended_in_time,
             *((guilty_alone, spawned_results_told) if self.has_more else ()),
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),
@@ -239,7 +244,8 @@ def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | N
             | "refuse"
             | "refund"
             | "post"
-            | "perhaps" as tool_name
+            | "perhaps"
+            | "dwell" as tool_name
         ]:
             return call(tool_name, text=name)
         case ["assign", variable]:

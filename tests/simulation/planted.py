@@ -36,6 +36,7 @@ from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.schedules.scheduler import _Loop
 from hubbub.runtime.stores.sqlite.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
+from hubbub.runtime.supervision.ready import ReadyRuns
 
 __all__ = ["PLANTED", "WORLDS", "Plant"]
 
@@ -423,6 +424,13 @@ def calls_found_by_number() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def ends_wait_for_room() -> Iterator[None]:
+    """What ends a run waits for its turn like everything else."""
+    with patch.object(ReadyRuns, "end", lambda *_: None):
+        yield
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -439,6 +447,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         message_out_of_order,
         scoped_value_leaked,
         cascade_missed,
+        ends_wait_for_room,
         end_passes_a_termination,
         subscriber_gap_untold,
         lost_while_read,
@@ -459,6 +468,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
 WORLDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(PLANTED, 30),
     "cascade_missed": 60,
+    "ends_wait_for_room": 120,
     "value_kept_in_memory": 90,
     "scoped_value_inherited": 120,
     "refired_cron": 80,
