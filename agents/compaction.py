@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import shown, told_fields
 from hubbub.hub.texts import text_problem
 
 __all__ = ["Compaction", "compaction_problems"]
 
 
-class Compaction(Struct, frozen=True, kw_only=True):
+class Compaction(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """When the older messages of a conversation are replaced by a summary, and by which.
 
     * ``at``: the share of the model's window that the last step has to have filled, by the usage

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import did_you_mean, shown
+from hubbub.hub.near_misses import did_you_mean, shown, told_fields
 from hubbub.hub.texts import text_problem
 
 __all__ = ["LEVELS", "ModelSettings", "ThinkingLevel"]
@@ -29,7 +29,7 @@ MAX_STOPS: Final = 16
 _MAX_SEED: Final = 2**63
 
 
-class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelSettings(Struct, metaclass=told_fields, frozen=True, kw_only=True, omit_defaults=True):
     """How a model is to answer.  What is ``None`` is left to the provider.
 
     * ``temperature`` (0 to 2) and ``top_p`` (above 0, at most 1) say how freely it chooses words.

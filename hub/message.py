@@ -18,7 +18,7 @@ from hubbub.hub.events.parts import (
     read_parts,
     split_said,
 )
-from hubbub.hub.near_misses import kind_of, shown
+from hubbub.hub.near_misses import kind_of, shown, told_fields
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
 from hubbub.hub.values import (
     NULL,
@@ -43,7 +43,7 @@ MAX_ATTACHMENTS: Final = 100
 """Files that one message may name."""
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, metaclass=told_fields, frozen=True):
     """A message with more than text.
 
     ``key`` makes sending idempotent: per run and source a key is accepted once.

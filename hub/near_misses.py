@@ -1,10 +1,12 @@
 """What a message says of what was given instead: the value itself, and what was probably meant."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["did_you_mean", "kind_of", "nearest", "shown", "unmade"]
+from msgspec import StructMeta
+
+__all__ = ["did_you_mean", "kind_of", "nearest", "shown", "told_fields", "unmade"]
 
 MAX_NAME: Final = 200
 """Longer texts are compared with nothing: that would take long, and they are no names."""
@@ -47,6 +49,37 @@ def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | 
     by_lower = {each.lower(): each for each in known if len(each) <= MAX_NAME}
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=likeness)
     return by_lower[found[0]] if found else None
+
+
+class told_fields(StructMeta):  # noqa: N801  # It stands among the arguments of a class.
+    """A struct whose maker is told which field was probably meant, which is missing, and to give
+    them by name, instead of msgspec's bare words: ``class Hook(Struct, metaclass=told_fields)``."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:  # noqa: N805
+        try:
+            return super().__call__(*args, **given)
+        except TypeError as error:
+            problem = _field_problem(cls, str(error), given)
+            if not problem:  # Of what is done with the values.
+                raise
+        raise TypeError(problem)
+
+
+def _field_problem(cls: Any, said: str, given: Mapping[str, object]) -> str:
+    """What is wrong with the arguments of a struct, in words with the remedy."""
+    name, fields = cls.__name__, cls.__struct_fields__
+    if said.startswith("Unexpected keyword argument"):
+        wrong = next(each for each in given if each not in fields)
+        meant = did_you_mean(wrong, fields) or f"; it has {', '.join(fields)}"
+        return f"{name} has no field {wrong!r}{meant}"
+    if said.startswith("Missing required argument"):
+        missing = said.partition("'")[2].rstrip("'")
+        return f"{name}: give {missing}=…"
+    if said.startswith("Extra positional arguments"):
+        return (
+            f"{name}: give its fields by name: {', '.join(f'{each}=…' for each in fields[:3])}, …"
+        )
+    return ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ from hubbub.agents.state.spending import limits_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
-from hubbub.hub.near_misses import kind_of, shown, unmade
+from hubbub.hub.near_misses import kind_of, shown, told_fields, unmade
 
 __all__ = [
     "AgentDefinition",
@@ -55,7 +55,7 @@ _TEXTS: Final = (
 # ── sides ────────────────────────────────────────────────────────────────────────────────────
 
 
-class SessionToolBinding(Struct, frozen=True):
+class SessionToolBinding(Struct, metaclass=told_fields, frozen=True):
     """A tool that controls the session's life.
 
     ``message_property`` and ``attachments_property`` name fields of the call's arguments: the
@@ -68,7 +68,7 @@ class SessionToolBinding(Struct, frozen=True):
     attachments_property: str | None = None
 
 
-class SideConfig(Struct, frozen=True, kw_only=True):
+class SideConfig(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """One side of an agent.
 
     * ``prompt``: a ``PromptDefinition`` or the name of one of ``Runtime(prompts=…)``.
@@ -277,6 +277,11 @@ def agent(
         return input
     """
 
+    if not isinstance(name, str):
+        raise DefinitionError(
+            "agent", [f'name: expected a text, not {kind_of(name)}; write @agent("name")']
+        )
+
     def decorate(execute: Execute) -> AgentDefinition:
         return AgentDefinition(
             name=name,
@@ -299,6 +304,9 @@ def _code_problems(agent: AgentDefinition) -> Iterable[str]:
     elif not _is_async(agent.execute):
         name = getattr(agent.execute, "__qualname__", type(agent.execute).__name__)
         yield f"execute: {name} is not async; write `async def {name}(input, ctx)`"
+    elif not _takes(agent.execute, 2):
+        name = getattr(agent.execute, "__qualname__", type(agent.execute).__name__)
+        yield f"execute: {name} takes something else; write `async def {name}(input, ctx)`"
     if agent.side_a is None:
         for field in ("side_b", "max_session_turns", "hooks", "supports_checkpointing"):
             value = getattr(agent, field)
@@ -315,6 +323,19 @@ def _is_async(function: object) -> bool:
     function = inspect.unwrap(function) if callable(function) else function
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _takes(function: Callable[..., Any], number: int) -> bool:
+    """Whether it can be called with so many arguments, as far as it says."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(number))
+    except TypeError:
+        return False
+    return True
 
 
 def _model_problems(agent: AgentDefinition) -> Iterable[str]:

@@ -33,7 +33,7 @@ from msgspec import Struct
 from hubbub.agents.definitions.tools import RESULT, ToolResult
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import kind_of, shown
+from hubbub.hub.near_misses import kind_of, shown, told_fields
 from hubbub.hub.texts import label_problem, text_problem_in
 from hubbub.hub.values import Form
 
@@ -76,7 +76,7 @@ NOTIFICATION_POINTS: Final = frozenset(
 """The points that are called for what is on record already."""
 
 
-class Hook(Struct, frozen=True):
+class Hook(Struct, metaclass=told_fields, frozen=True):
     """A function at a point; named by ``id`` in the lists of agents and prompts.
 
     ``fn(state, value)`` is plain or async and may return another value, ``None`` for "unchanged";

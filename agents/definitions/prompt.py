@@ -34,7 +34,7 @@ from hubbub.agents.state.spending import limits_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
-from hubbub.hub.near_misses import shown, unmade
+from hubbub.hub.near_misses import shown, told_fields, unmade
 
 __all__ = [
     "Immediate",
@@ -55,7 +55,7 @@ _MAPPINGS: Final = (
 # ── subagents ────────────────────────────────────────────────────────────────────────────────
 
 
-class Resumable(Struct, frozen=True, kw_only=True):
+class Resumable(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """A child that stays after its session and can be written to.
 
     ``receives_messages``: the child's side that sees the parent's later messages as ``user``.
@@ -68,7 +68,7 @@ class Resumable(Struct, frozen=True, kw_only=True):
     parent_communication: Literal["implicit", "explicit"] = "implicit"
 
 
-class Immediate(Struct, frozen=True, kw_only=True):
+class Immediate(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """A child that is started as soon as its prompt becomes active.
 
     ``name_env`` and ``description_env`` name variables that give its name and first message;
@@ -80,7 +80,7 @@ class Immediate(Struct, frozen=True, kw_only=True):
     scoped_env: Sequence[str] = ()
 
 
-class SubagentToolConfig(Struct, frozen=True, kw_only=True):
+class SubagentToolConfig(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """An agent as a tool of a prompt: each call starts a run of it, a child.
 
     The agent is named and must be exposed; ``agent.as_tool(…)`` needs neither.  A ``dual_ai`` agent

@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from hubbub.hub.near_misses import kind_of, shown
+from hubbub.hub.near_misses import kind_of, shown, told_fields
 from hubbub.hub.texts import text_problem
 
 __all__ = [
@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,127})\s*\}\}")
 
 
-class VariableDefinition(Struct, frozen=True, kw_only=True):
+class VariableDefinition(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """A variable that a prompt or a tool reads."""
 
     name: str

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from hubbub.hub.near_misses import told_fields
 from hubbub.hub.values import Secret
 
 __all__ = ["SafeRepr", "without_credentials"]
@@ -23,7 +24,7 @@ _ADDRESS: Final = re.compile(r"(?P<scheme>https?://)(?P<host>[^\s/?#]*)(?P<rest>
 _QUERY: Final = re.compile(r"(?<=[?&#;])([^=&#;]*)=[^&#;]+")
 
 
-class SafeRepr(Struct, frozen=True):
+class SafeRepr(Struct, metaclass=told_fields, frozen=True):
     """A struct that is shown without the values of ``env`` and ``headers``, and with addresses
     that have neither a password nor the values of a query."""
 

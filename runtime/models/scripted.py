@@ -298,6 +298,8 @@ class ScriptedModel(_Player):
         repeat: bool = False,
     ) -> None:
         super().__init__(name, latency, clock, chunk)
+        if isinstance(script, str):
+            raise BadValue("script", f"expected a list of replies; write [{shown(script)}]")
         self._repeat = repeat
         self._steps = _steps_of(script, name)
 

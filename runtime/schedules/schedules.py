@@ -24,7 +24,7 @@ from msgspec.structs import force_setattr
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import CallerError, DefinitionError
-from hubbub.hub.near_misses import kind_of, shown, unmade
+from hubbub.hub.near_misses import kind_of, shown, told_fields, unmade
 from hubbub.hub.texts import label_problem, text_problem
 from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Ticks
 
@@ -38,7 +38,7 @@ MAX_INTERVAL: Final = 10.0 * 365 * 86_400
 _ALWAYS: Final = "* * * * *"
 
 
-class Cron(Struct, frozen=True):
+class Cron(Struct, metaclass=told_fields, frozen=True):
     """Send ``prompt`` to an agent of its own whenever ``expression`` is due.
 
     * ``uid`` names the schedule permanently: it finds its run and its last tick after a restart.
@@ -64,14 +64,14 @@ class Cron(Struct, frozen=True):
         return CronTicks(self.expression, self.timezone)
 
 
-class HeartbeatTask(Struct, frozen=True):
+class HeartbeatTask(Struct, metaclass=told_fields, frozen=True):
     """One thing that the heartbeat's agent looks after."""
 
     title: str
     prompt: str
 
 
-class Heartbeat(Struct, frozen=True):
+class Heartbeat(Struct, metaclass=told_fields, frozen=True):
     """Send all ``tasks`` as one prompt to one agent every ``interval`` seconds.
 
     Each beat begins with a fresh context.  A task is a ``HeartbeatTask``, a pair of title and
