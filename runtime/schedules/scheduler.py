@@ -31,12 +31,13 @@ from hubbub.hub.values import encode_value
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
-from hubbub.runtime.schedules.schedules import Heartbeat, Schedule, agent_of, checked
+from hubbub.runtime.schedules.schedules import Cron, Heartbeat, Schedule, agent_of, checked
 from hubbub.runtime.schedules.status import (
     NOTES,
     RUNNING,
     ScheduleNote,
     ScheduleStatus,
+    is_first_seen,
     note_of,
     past_of,
     read_notes,
@@ -177,24 +178,24 @@ class _Loop:
         self._identity = bytes(self._descriptor).decode()
         self._ticks = schedule.ticks
         note = kept or ScheduleNote()
-        self._is_new = kept is None
         self._note = note_of(schedule, note)
         self._watching: anyio.CancelScope | None = None
         self._past = past_of(self._note, now)
-        if (note.expression, note.timezone) != (self._note.expression, self._note.timezone):
-            # What was never planned is not missed.
+        planned = self._note.expression, self._note.timezone
+        self._begins = is_first_seen(self._note) or (note.expression, note.timezone) != planned
+        """Whether its time, as it is planned now, begins only here."""
+        if self._begins and isinstance(schedule, Cron):  # What was never planned is not missed.
             self._past = replace(self._past, at=now, since=now)
-        self._is_first_seen = isinstance(schedule, Heartbeat) and not note.since
 
     async def run(self, group: TaskGroup) -> None:
         """Serve until cancelled."""
         self._group = group
-        if self._is_first_seen:  # Else one that is restarted often would never come to beat.
-            self._note = replace(self._note, since=self._past.at)
+        if self._begins:
+            # Else one that is restarted often would never come to beat, and what a cron missed
+            # before its first tick would be forgotten.
+            if isinstance(self._schedule, Heartbeat):
+                self._note = replace(self._note, since=self._past.at)
             self._write_note()
-        elif self._is_new:  # Nothing of its time is over yet, but people may ask for it.
-            notes = {f"{NOTES}{self._uid}": self._note.encoded()}
-            self._hub.journal.submit(Commit(notes=notes))
         if self._note.outcome == RUNNING:
             self._watch()
         while not self._hub.is_closed:

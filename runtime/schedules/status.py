@@ -22,6 +22,7 @@ __all__ = [
     "RUNNING",
     "ScheduleNote",
     "ScheduleStatus",
+    "is_first_seen",
     "note_of",
     "past_of",
     "read_notes",
@@ -45,7 +46,7 @@ class ScheduleNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered of a schedule; times in µs.
 
     ``last_tick`` is the last one handled, fired or not; ``since`` when the schedule was first
-    seen (a cron: when its first tick is handled); ``at`` and ``spans`` are those of its ``Past``.
+    seen (a cron: as it is planned now); ``at`` and ``spans`` are those of its ``Past``.
     What begins with ``fired_at`` is about the last fire: ``run_agent`` is what its run was
     started as, ``outcome`` how the session ended (``running``: not yet; ``rejected``: it could
     not be started; ``unknown``: the store keeps the run no longer).
@@ -103,6 +104,16 @@ def note_of(schedule: Schedule, note: ScheduleNote) -> ScheduleNote:
     return replace(
         note, kind="heartbeat", agent=agent_of(schedule), interval=float(schedule.interval)
     )
+
+
+def is_first_seen(note: ScheduleNote) -> bool:
+    """Whether nothing on record says since when there is the schedule of a note.
+
+    Versions before noted that of a cron only with the first tick that was handled.
+    """
+    if note.kind == "heartbeat":
+        return not note.since
+    return not (note.at or note.last_tick)
 
 
 def past_of(note: ScheduleNote, now: int) -> Past:

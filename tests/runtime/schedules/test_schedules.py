@@ -12,8 +12,11 @@ from zoneinfo import ZoneInfo
 import anyio
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.agents import Observer, heard, model_agent
 from support.crash_journal import CrashJournal
+from support.profiles import examples
 
 from hubbub import (
     AgentDefinition,
@@ -39,6 +42,7 @@ from hubbub.hub.virtual import EPOCH, LoopClock, virtual_ports
 from hubbub.runtime.models.scripted import Fault, FunctionModel, ScriptedModel, call
 from hubbub.runtime.schedules.scheduler import MAX_CAUGHT_UP
 from hubbub.runtime.schedules.status import ScheduleStatus, schedule_statuses
+from hubbub.runtime.schedules.ticks import CronTicks
 
 pytestmark = pytest.mark.anyio
 
@@ -439,6 +443,108 @@ async def test_before_the_first_fire_nothing_is_missed(journal: Journal, ports: 
         await anyio.sleep(3600)
     assert fires(observer) == [6]
     assert skips(observer) == []
+
+
+DAILY = "30 2 * * *"
+
+
+async def nights(
+    worker: Worker, journal: Journal, ports: Ports, job: Cron, count: int = 6
+) -> Observer:
+    """A process that is stopped each night from two to three; ends at the last night's two."""
+    await anyio.sleep((3 * HOUR - (ports.clock.now() - EPOCH) % (24 * HOUR)) / SECOND % 86_400)
+    for night in range(count):
+        if night:
+            await anyio.sleep(3600)
+        runtime = Runtime([worker.agent], store=journal, ports=ports, schedules=[job])
+        async with runtime:
+            await anyio.sleep(23 * 3600)
+            seen = Observer(runtime.hub)
+            seen.events += await runtime.hub.read(types="schedule:*")
+    return seen
+
+
+def days(observer: Observer) -> list[float]:
+    return [(x.tick - EPOCH) / HOUR for x in observer.all("schedule:fire")]
+
+
+@pytest.mark.spec("P-07")
+@pytest.mark.parametrize(
+    ("misfire", "fired", "passed"),
+    [
+        ("skip", [], [("missed", 1)] * 5),
+        ("latest", [26.5 + 24 * day for day in range(5)], []),
+        ("all", [26.5 + 24 * day for day in range(5)], []),
+    ],
+)
+async def test_a_tick_that_is_missed_before_the_first_one_is_missed_as_any_other(
+    misfire: Any, fired: list[float], passed: list[tuple[str, int]], journal: Journal, ports: Ports
+) -> None:
+    seen = await nights(Worker(), journal, ports, cron(expression=DAILY, misfire=misfire))
+    assert (days(seen), skips(seen)) == (fired, passed)
+
+
+@pytest.mark.spec("P-07")
+@pytest.mark.parametrize(
+    ("before", "after", "fired"),
+    [
+        (cron(expression="30 12 * * *"), cron(expression="15 2 * * *"), [12.5, 2.25, 2.25]),
+        (
+            cron(expression="30 3 * * *"),
+            cron(expression="30 3 * * *", timezone="Europe/Berlin"),
+            [3.5, 2.5, 2.5],
+        ),
+    ],
+    ids=["expression", "timezone"],
+)
+async def test_so_is_one_that_is_missed_before_the_first_of_another_plan(
+    before: Cron, after: Cron, fired: list[float], journal: Journal, ports: Ports
+) -> None:
+    worker = Worker()
+    await nights(worker, journal, ports, before, 1)
+    seen = await nights(worker, journal, ports, after, 3)
+    assert [x % 24 for x in days(seen)] == fired
+
+
+@pytest.mark.spec("P-07", "P-12")
+@pytest.mark.parametrize("noted", [True, False])
+async def test_what_a_version_before_noted_of_a_cron_that_never_fired_begins_now_and_once(
+    noted: bool, journal: Journal, ports: Ports
+) -> None:
+    job = cron(expression=DAILY, misfire="all")
+    assert ports.clock.now() == EPOCH
+    old = '{"kind":"cron","agent":"worker","expression":"30 2 * * *","timezone":"UTC"}'
+    if noted:
+        journal.submit(Commit(notes={"schedule/job": old}))
+    await anyio.sleep(20 * 86_400)
+    seen = await nights(Worker(), journal, ports, job, 3)
+    assert (days(seen), skips(seen)) == ([21 * 24 + 2.5, 22 * 24 + 2.5], [])
+
+
+@pytest.mark.spec("P-07")
+@pytest.mark.parametrize("misfire", ["skip", "latest", "all"])
+@given(
+    lives=st.lists(
+        st.tuples(st.integers(1, 30 * 60), st.integers(0, 30 * 60)), min_size=1, max_size=6
+    )
+)
+@settings(
+    max_examples=examples(30), deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+async def test_each_tick_is_fired_or_counted_as_skipped_however_often_it_is_restarted(
+    misfire: Any, lives: list[tuple[int, int]]
+) -> None:
+    journal, ports, worker = MemoryJournal(), virtual_ports(), Worker(takes=1)
+    job, begin = cron(expression=DAILY, misfire=misfire), ports.clock.now()
+    for up, down in lives:
+        async with Runtime([worker.agent], store=journal, ports=ports, schedules=[job]) as runtime:
+            await anyio.sleep(up * 60 + 1)
+            seen, until = Observer(runtime.hub), ports.clock.now()
+            seen.events += await runtime.hub.read(types="schedule:*")
+        await anyio.sleep(down * 60)
+    come = CronTicks(DAILY).missed(begin, until, keep=0).count
+    assert len(days(seen)) + sum(count for _, count in skips(seen)) == come
 
 
 async def test_ticks_of_another_expression_were_never_planned_and_not_missed(
