@@ -4,12 +4,12 @@ from msgspec import Struct
 
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Usage
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import shown, told_fields
 
 __all__ = ["Price", "nanos_of"]
 
 
-class Price(Struct, frozen=True, kw_only=True):
+class Price(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """What a model costs per million tokens, in a currency of your own choice.
 
     ``cache_read`` is for input that the provider finds in its cache, ``cache_write`` for input that

@@ -3,6 +3,7 @@
 Run together with the rest by ``CHECKS`` of ``hub/conformance/journal.py``.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hubbub.hub.conformance.steps import (
@@ -23,6 +24,7 @@ from hubbub.hub.conformance.steps import (
 from hubbub.hub.events import (
     AgentComplete,
     AgentStatus,
+    Event,
     InLane,
     SessionAbort,
     SessionMessage,
@@ -69,6 +71,26 @@ async def check_taken_items_leave_the_inbox(make_journal: MakeJournal) -> None:
         assert loaded is not None
         assert [item.seq for item in loaded.waiting] == [2, 4]
         assert (await info_of(journal, A_RUN)).waiting == 2
+
+
+async def check_refusal_of_files_sees_the_run(make_journal: MakeJournal) -> None:
+    """Who is asked about the files of a message gets the own lane and what waits, as of then."""
+    asked: list[tuple[str, int, int]] = []
+
+    def refuse(agent: str, names: Sequence[str], lane: Iterable[Event], waiting: object) -> str:
+        assert isinstance(waiting, Iterable)
+        asked.append((agent, len([*lane]), len([*waiting])))
+        return "no file" if "none.txt" in names else ""
+
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await write(journal, A_RUN, 0, AgentStatus(), taken=(1,))
+        for name in ("none.txt", "a.txt", "b.txt"):
+            delivery = Delivery(SessionMessage(content="x", attachments=(name,)), A_RUN)
+            delivery.refusal_of_files = refuse
+            await deliver(journal, delivery)
+            assert delivery.outcome == ("rejected" if name == "none.txt" else "accepted")
+        assert asked == [("echo", 1, 0), ("echo", 1, 0), ("echo", 1, 1)]
 
 
 async def check_deduplication(make_journal: MakeJournal) -> None:
@@ -406,6 +428,7 @@ async def check_opening_again_counts_its_key(make_journal: MakeJournal) -> None:
 INBOX_CHECKS: Final[tuple[Check, ...]] = (
     check_inbox_is_numbered_and_stamped,
     check_taken_items_leave_the_inbox,
+    check_refusal_of_files_sees_the_run,
     check_deduplication,
     check_duplicate_of_something_accepted_is_no_rejection,
     check_duplicate_of_something_accepted_outlives_the_run,

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import shown, told_fields
 
 __all__ = ["Limits"]
 
@@ -15,7 +15,7 @@ _Count = Annotated[int, Meta(gt=0, lt=MOST)]
 _Amount = Annotated[float, Meta(gt=0, lt=MOST)]
 
 
-class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Limits(Struct, metaclass=told_fields, frozen=True, kw_only=True, omit_defaults=True):
     """What a turn, a run or a tree may use; where it is given says which of them.
 
     * ``input_tokens``, ``output_tokens``: of all its model calls.  The input is counted whole, with

@@ -13,7 +13,9 @@ from hubbub import (
     AgentDefinition,
     Hook,
     Image,
+    Limits,
     Message,
+    Price,
     Runtime,
     ScriptedModel,
     agent,
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.spec("U-09")
 BUILT: list[type[Struct]] = sorted(
     {
         made
-        for made in (*(row[0] for row in MAKERS.values()), Message)
+        for made in (*(row[0] for row in MAKERS.values()), Limits, Message, Price)
         if inspect.isclass(made) and issubclass(made, Struct)
     },
     key=lambda made: made.__name__,
