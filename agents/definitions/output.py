@@ -178,7 +178,9 @@ def _checked_by_type(arguments: Arguments, decode: Callable[[str], Any]) -> Call
         except BaseException as error:  # What the type's own code raises.
             if exit_in(error) is not None:
                 raise
-            raise Misfit((words_of(error),)) from None
+            is_said = isinstance(error, ValueError)
+            words = words_of(error) if is_said else f"{class_name_of(error)}: {words_of(error)}"
+            raise Misfit((words,)) from None
 
     return check
 

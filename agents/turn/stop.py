@@ -35,7 +35,7 @@ from hubbub.hub.events import FileRef, Limits, OutcomeName
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
-    "NO_FIT", "EndSession", "EndTurn", "Stop", "TellAgain", "Worked", "is_of_answer",
+    "MAX_MISFITS", "NO_FIT", "EndSession", "EndTurn", "Stop", "TellAgain", "Worked", "is_of_answer",
     "limit_reached", "message_of",
     "paths_of", "stop_of", "terminal",
 ]  # fmt: skip

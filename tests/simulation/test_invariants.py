@@ -182,7 +182,7 @@ def twice(kind: type[Event], nth: int = 0, **changes: Any) -> Callable[[History]
     return edit
 
 
-def changed(kind: type[Event], nth: int = 0, **fields: Any) -> Callable[[History], History]:
+def changed(kind: type[Event], nth: int = 0, /, **fields: Any) -> Callable[[History], History]:
     def edit(history: History) -> History:
         one = _found(history, kind, nth, {})
         other = structs.replace(one, **fields)
@@ -378,6 +378,10 @@ PLANTS = [
     Plant("takeover_stack", "stack", twice(e.SessionPush), "again"),
     Plant("takeover_stack", "stack", changed(e.SessionPop, call_id="9.9"), "does not stand beside"),
     Plant("budgets_held", "tools", changed(e.AgentRetry, attempt=5), "is tried again"),
+    Plant(
+        "budgets_held", "tools", changed(e.AgentRetry, kind="output", attempt=3),
+        "corrected 3 times",
+    ),
     Plant("budgets_held", "children", changed(e.SessionOpen, 1, depth=17), "17 deep"),
     Plant("budgets_held", "stack", changed(e.SessionPush, max_iterations=1), "the limit is 1"),
     Plant("replay_equals_live", "tools", a_gap, "is due"),

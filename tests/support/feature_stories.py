@@ -8,6 +8,7 @@ import anyio
 import mcp_types as types
 
 from hubbub import (
+    Agent,
     AgentDefinition,
     Compaction,
     CustomEvent,
@@ -302,6 +303,26 @@ async def fallbacks(store: Any, ports: Ports) -> None:
         await anyio.sleep(60)
 
 
+async def values(store: Any, ports: Ports) -> None:
+    """Answers that are values: given in words and by calls, corrected, given up, to a parent."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    answers = ["words", call("final_answer", n="x"), '{"n": 1}', call("final_answer", n=2)]
+    cut = reply('{"n"', stop_reason="length")
+    script = [*answers, "a", "b", "c", cut, '{"n": 3}']
+    valuer = Agent("valuer", "x", model=ScriptedModel(script), output=schema)
+    boss = model_agent(
+        ScriptedModel([call("valuer", message="x"), "So it is."]), valuer.as_tool(), name="boss"
+    )
+    async with Runtime([valuer, boss], store=store, ports=ports) as rt:
+        run = await rt.start("valuer", "go", session_key="web_ada")
+        for word in ("again", "once more", "and again", "the last"):
+            await run.result()
+            await run.send(word)
+        assert (await run.result()).output == {"n": 3}
+        assert (await rt.run("boss", "go")).output == "So it is."
+
+
 FEATURES: Final[dict[str, Story]] = {
-    x.__name__: x for x in (people, variables, code, control, parts, summaries, servers, fallbacks)
+    x.__name__: x
+    for x in (people, variables, code, control, parts, summaries, servers, fallbacks, values)
 }

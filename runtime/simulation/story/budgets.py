@@ -9,6 +9,7 @@ from msgspec import Struct
 from hubbub.agents.retry import MAX_RETRIES
 from hubbub.agents.state.steps import MISFIT
 from hubbub.agents.turn.calls import MAX_CALLS
+from hubbub.agents.turn.stop import MAX_MISFITS
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.story.history import History
@@ -138,7 +139,11 @@ def _steps(run_id: str, own: Iterable[Event]) -> Iterator[str]:
     choice = before = step = 0
     """The model that is asked, and the attempts of the step that others have had."""
     for event in own:
-        if isinstance(event, e.AgentRetry) and event.kind != MISFIT:
+        if isinstance(event, e.AgentRetry) and event.kind == MISFIT:
+            if event.attempt > MAX_MISFITS:
+                times = f"{event.attempt} times"
+                yield f"run {run_id}: the answer of turn {event.turn} is corrected {times}"
+        elif isinstance(event, e.AgentRetry):
             if event.step != step:
                 step, before = event.step, 0
             if event.choice != choice:

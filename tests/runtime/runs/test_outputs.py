@@ -4,15 +4,21 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+import anyio
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.agents import assert_one_life
 from support.cached_prefix import BODIES, breaks
 from support.crash_journal import CrashJournal
+from support.profiles import examples
 
 from hubbub import (
     Agent,
     AgentDefinition,
+    Compaction,
     FunctionModel,
     ModelReply,
     ModelRequest,
@@ -407,6 +413,102 @@ async def test_corrections_keep_the_prefix(provider: str, is_bound: bool) -> Non
         assert (await run.ask("And now?")).value() == Weather("Rome", 21.5)
     assert len(seen) == 5
     assert [*breaks(provider, seen)] == []
+
+
+async def test_each_model_of_a_list_is_asked_in_its_own_way() -> None:
+    seen: list[ModelRequest] = []
+
+    def down(request: ModelRequest) -> Fault:
+        seen.append(request)
+        return Fault("auth")
+
+    spare = Unbound(call("final_answer", **ROME))
+    models = [FunctionModel(down, name="down"), spare]
+    asker = Agent("a", "x", model=models, tools=[look], output=Weather)
+    async with Runtime([asker], store="memory") as rt:
+        assert (await rt.run(asker, "Rome?")).value() == Weather("Rome", 21.5)
+    assert seen[0].output is not None and [x.name for x in seen[0].tools] == ["look"]
+    (request,) = spare.requests
+    assert request.output is None
+    assert [x.name for x in request.tools] == ["look", "final_answer"]
+
+
+async def test_a_summary_is_words() -> None:
+    purposes: list[tuple[str, bool]] = []
+
+    def answer(request: ModelRequest) -> Any:
+        purposes.append((request.purpose, request.output is not None))
+        usage = e.Usage(input_tokens=900, output_tokens=1)
+        return reply("In short." if request.purpose == "summary" else FIT, usage=usage)
+
+    asker = Agent(
+        "a", "x", model=FunctionModel(answer), output=Weather,
+        compaction=Compaction(window=1000, keep=0.1),
+    )  # fmt: skip
+    async with Runtime([asker], store="memory") as rt:
+        run = await rt.start(asker, "Rome?")
+        for _ in range(3):
+            assert (await run.result()).value() == Weather("Rome", 21.5)
+            await run.send("And now?")
+    assert ("summary", False) in purposes and ("step", True) in purposes
+    assert ("summary", True) not in purposes and ("step", False) not in purposes
+
+
+# ── any answers at all ───────────────────────────────────────────────────────────────────────
+
+
+BAD_CALL = call("final_answer", city=5)
+ANSWERS: dict[str, Any] = {
+    "fit": FIT, "fitting call": call("final_answer", **ROME), "misfit": SHORT,
+    "misfitting call": BAD_CALL, "tool": call("look", city="Rome"),
+    "tool and misfit": reply("", call("look", city="Rome"), BAD_CALL),
+    "two misfits": reply("Well.", BAD_CALL, BAD_CALL), "words": "warm",
+    "misfit, then fit": reply("", BAD_CALL, call("final_answer", **ROME)),
+    "cut": reply(SHORT, stop_reason="length"), "refused": reply("No.", stop_reason="refusal"),
+}  # fmt: skip
+OVER = ("fit", "fitting call", "misfit, then fit", "cut", "refused")
+CORRECTED = ("misfit", "misfitting call", "tool and misfit", "two misfits", "words")
+
+
+def expected(answers: list[str], most: int) -> tuple[str, int]:
+    """How the session of a plain reader of these answers ends, and after how many corrections."""
+    told = 0
+    for number, answer in enumerate(answers, 1):
+        if answer in OVER:
+            return ("failed" if answer in ("cut", "refused") else "completed"), told
+        if answer in CORRECTED:
+            if told == 2:
+                return "failed", told
+            if number == most:
+                return "limit", told
+            told += 1
+        if number == most:
+            return "limit", told
+    return "failed", told  # The script is over: the model fails.
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    st.lists(st.sampled_from([*ANSWERS]), min_size=1, max_size=7),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_any_answers_end_as_a_plain_reader_says(
+    answers: list[str], most: int, is_bound: bool
+) -> None:
+    script = [ANSWERS[each] for each in answers]
+    model: Any = ScriptedModel(script) if is_bound else Unbound(*script)
+    asker = Agent("a", "x", model=model, tools=[look], output=Weather, max_steps=most)
+
+    async def story() -> None:
+        async with Runtime([asker], store="memory", ports=virtual_ports()) as rt:
+            outcome = await rt.run(asker, "Rome?")
+            kinds = [x for x, _ in await told(rt, outcome.run_id) if x == "output"]
+            assert (outcome.outcome, len(kinds)) == expected(answers, most)
+            assert outcome.output == (Weather("Rome", 21.5) if outcome.success else None)
+            assert_one_life(await rt.hub.read(outcome.run_id), outcome.run_id)
+
+    anyio.run(story)
 
 
 # ── restarts ─────────────────────────────────────────────────────────────────────────────────
