@@ -204,9 +204,10 @@ class RunState(Protocol):
         the text of the reply.  What the user says next in the conversation is the answer, too; if
         it does not fit, it ends the question.
 
-        Questions of a call are on record by their order: where the tool is ``idempotent`` and its
-        call is made again after a crash, it gets the recorded answer, or waits on with the same
-        open prompt.  Else the prompt ends as lost with its process.  In hooks nothing is on record.
+        Questions of a call are on record by their words and options, equal ones by their order:
+        where the tool is ``idempotent`` and its call is made again after a crash, it gets the
+        recorded answer, or waits on with the same open prompt.  Else the prompt ends as lost with
+        its process.  In hooks nothing is on record.
 
         Raises ``PromptTimeout``, and ``PromptClosed`` where the question is denied or ends without
         an answer.  A plain tool calls ``anyio.from_thread.run(state.ask, "Sure?")``.
