@@ -103,8 +103,8 @@ class Runtime(RunAccess):
       person talks with (``rt.run``, ``once``, a schedule): they wait for their reply like others,
       or are denied at once, with a reason that says so.
     * ``max_live`` runs are in memory at once; one more is let in where all of them only wait for
-      others.  ``max_depth``, ``max_descendants`` (live at once) and ``max_spawns`` (in all) bound
-      what grows from one root.
+      others, and what ends or interrupts a run waits for no room.  ``max_depth``,
+      ``max_descendants`` (live at once) and ``max_spawns`` (in all) bound what grows from one root.
     * ``max_crashes``: after as many deaths of its process in a row, at work and without progress, a
       run fails (``crash_loop``).  From two on: before the last one, those that may be guilty are
       restored one after another.

@@ -233,3 +233,21 @@ async def test_what_came_while_nothing_ran_ends_a_run_before_there_is_room_for_i
             assert ends and ends[-1] == outcome, (stands, room, ends)
             await anyio.sleep(1)
             assert len(rt.runs.in_memory) <= room
+
+
+async def test_a_run_whose_time_was_over_before_its_first_turn_still_waits_for_that(
+    journal: Journal, ports: Ports
+) -> None:
+    """It has nothing to end yet, which its journal says where another runtime has left it."""
+    async with Runtime(AGENTS, store=journal, ports=ports, max_live=1, grace=0) as rt:
+        first = await rt.start("run1", "go")
+        await anyio.sleep(5)
+        run = await rt.start("parked", "hello", timeout=30)
+        await anyio.sleep(5)
+    async with Runtime(AGENTS, store=journal, ports=ports, max_live=1, grace=0) as rt:
+        await anyio.sleep(40)
+        loaded = await journal.load(run.run_id)
+        assert loaded is not None and loaded.seq == 0
+        await rt.terminate(first.run_id)
+        with anyio.fail_after(1):
+            assert (await rt.finished(run.run_id)).outcome == "timed_out"
