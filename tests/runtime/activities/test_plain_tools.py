@@ -444,12 +444,15 @@ async def test_a_thread_whose_call_is_over_writes_nothing_any_more(store: Any) -
     def fn(state: RunState) -> str:
         state.set_status("at work")
         is_over.wait(20)
-        for act in (lambda: state.set_env("A", "b"), lambda: state.spawn("assistant", "x")):
+        for act in (
+            lambda: state.set_env("A", "b"),
+            lambda: state.spawn("assistant", "x"),
+            lambda: state.set_status("too late"),
+        ):
             try:
                 act()
             except CallerError as error:
                 raised.append(str(error))
-        state.set_status("too late")
         is_done.set()
         return "too late"
 
@@ -463,7 +466,7 @@ async def test_a_thread_whose_call_is_over_writes_nothing_any_more(store: Any) -
         is_over.set()
         assert await anyio.to_thread.run_sync(is_done.wait, 20)
         events = await run.read()
-    assert raised == ["this call is over; what it still writes is not kept"] * 2
+    assert raised == ["this call is over; what it still writes is not kept"] * 3
     assert [x.status for x in events if x.type == "agent:status"] == ["at work"]
     assert not [x for x in events if x.type == "agent:child"]
 
