@@ -29,8 +29,14 @@ EXAMPLES = [(page, number) for page in PAGES for number in range(len(examples_of
 
 
 @pytest.mark.parametrize(
-    ("page", "number"), EXAMPLES, ids=[f"{page.stem} {number}" for page, number in EXAMPLES]
-)
+    ("page", "number"),
+    [
+        # A process for each takes its time: the first one of a page stands for it.
+        pytest.param(page, number, id=f"{page.stem} {number}",
+                     marks=pytest.mark.long if number and page.stem != "README" else ())
+        for page, number in EXAMPLES
+    ],
+)  # fmt: skip
 def test_example_runs_as_written(page: Path, number: int, tmp_path: Path) -> None:
     example = examples_of(page)[number]
     script = tmp_path / "test_example.py"

@@ -43,9 +43,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark half of the combinations of loop and store, as the white squares of a board.
+    """Mark what differs from another test in the store alone, but for one diagonal of a board.
 
-    What is left of a test runs on each loop and with each store, and also each of its other rows.
+    What is left of a test runs on each loop and with each store, and each of its rows on each loop.
     """
     boards: dict[str, Board] = {}
     for item in items:
@@ -79,12 +79,17 @@ class Board:
         self._places.append((*numbers, item))
 
     def mark(self) -> None:
-        white = {
-            (row, loop) for row, store, loop, _ in self._places if not (row + store + loop) % 2
-        }
-        for row, store, loop, item in self._places:
-            # A row of one store is tried with that on every loop.
-            if (row + store + loop) % 2 and (row, loop) in white:
+        stores, loops = (1 + max(x[k] for x in self._places) for k in (1, 2))
+        rows = len({row for row, *_ in self._places})
+        # A diagonal meets every store if there are enough rows; every second place always does.
+        step = stores if stores < rows + loops else 2
+        colours = [
+            ((row, loop), (self._corner + row + store + loop) % step, item)
+            for row, store, loop, item in self._places
+        ]
+        white = {place for place, colour, _ in colours if not colour}
+        for place, colour, item in colours:
+            if colour and place in white:  # A row of one store is tried with that on every loop.
                 item.add_marker(pytest.mark.combination)
 
     def _number(self, of: Any, value: Any) -> int:
