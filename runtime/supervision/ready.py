@@ -90,10 +90,15 @@ class ReadyRuns:
         """The runs, in order; with what has come for those that were just opened."""
         self.ending: set[str] = set()
         """Those that end something: the first ones of them."""
-        self.breath = BREATH
-        """How many more may be activated before others get their turn."""
+        self.breath = 0
+        """How many more may be activated before others get their turn; none before ``open``."""
         self._became_ready: anyio.Event | None = None
         self._task: TaskHandle[Any, None] | None = None
+
+    def open(self) -> None:
+        """From now on runs may be activated.  What has come before waits with the others: nothing
+        is known yet of what earlier runtimes have left."""
+        self.breath = BREATH
 
     def begin(self) -> None:
         """Activate in a task what is not activated at once."""

@@ -125,7 +125,9 @@ class Supervisor:
         journal = self._hub.journal
         for run_id, wake_at in await journal.timed():
             self._deadlines.watch(run_id, wake_at)
-        self._resume(tuple(dict.fromkeys((*await self._loader.unfinished(), *unread))))
+        found = await self._loader.unfinished()
+        self._ready.open()
+        self._resume(tuple(dict.fromkeys((*found, *unread))))
         self._ready.begin()
 
     def _resume(self, run_ids: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """What becomes of runs when a runtime opens on what another has left (P-03, P-10, T-05, T-09)."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -591,3 +592,66 @@ async def test_a_run_that_was_ended_while_nothing_ran_begins_nothing_when_it_is_
     for run_id in workers:
         types = [event.type for event in await own_lane(journal, run_id)]
         assert "agent:tool:start" not in types[types.index("agent:restore") :]
+
+
+# ── what comes while a runtime is being opened ───────────────────────────────────────────────
+
+
+class Interrupted:
+    """A journal at each of whose reads somebody else has his turn, before it and after it."""
+
+    def __init__(self, inner: Any, meanwhile: Callable[[], None]) -> None:
+        self._inner = inner
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        async def read(*args: Any, **options: Any) -> Any:
+            self._meanwhile()
+            await anyio.lowlevel.checkpoint()
+            result = await found(*args, **options)
+            self._meanwhile()
+            await anyio.lowlevel.checkpoint()
+            return result
+
+        return read
+
+
+@pytest.mark.spec("P-03", "R-06")
+@pytest.mark.parametrize("runs", [1, 3, 60])
+async def test_what_comes_while_a_runtime_is_opened_is_taken_by_runs_that_are_resumed_once(
+    runs: int,
+) -> None:
+    agents = [model_agent(FunctionModel(lambda request: request.messages[-1].content))]
+    journal, ports = MemoryJournal(), virtual_ports()
+    names = [f"r{number}" for number in range(runs)]
+    async with Runtime([slow()], store=journal, ports=ports, grace=0) as first:
+        for name in names:
+            await first.start("assistant", "go", run_id=name)
+    accepted: dict[str, list[str]] = {name: [] for name in names}
+    entered: list[bool] = []
+
+    def send() -> None:
+        if not entered and runtime.hub.tasks.is_open:
+            for name in names:
+                content = f"{name} {len(accepted[name])}"
+                runtime.hub.send_to_run(name, content)
+                accepted[name].append(content)
+
+    runtime = Runtime(agents, store=Interrupted(journal, send), ports=virtual_ports())  # type: ignore[arg-type]
+    seen = Observer(runtime.hub)
+    async with runtime:
+        entered.append(True)
+        for name in names:
+            assert accepted[name]
+            outcome = await (await runtime.handle(name)).result()
+            assert outcome.outcome == "completed"
+            lane = await own_lane(journal, name)
+            taken = [x.content for each in lane if isinstance(each, e.SessionTaken)
+                     for x in each.items if isinstance(x, e.SessionMessage)]  # fmt: skip
+            assert taken == accepted[name]
+            assert [x.type for x in lane].count("agent:start") == 1
+        assert not seen.all("hub:error")
