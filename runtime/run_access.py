@@ -1,7 +1,10 @@
 """``RunAccess``: how a runtime's runs are found, awaited and ended.  Nothing here starts one."""
 
+from hubbub.hub.errors import BadValue, CallerError
+from hubbub.hub.events import Limits, SessionLimits
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.hub import Hub
+from hubbub.hub.message import check_limits
 from hubbub.hub.receipt import Receipt
 from hubbub.runtime.activities.agent_messages import agent_for
 from hubbub.runtime.finding.conversations import Conversations
@@ -10,6 +13,7 @@ from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.phase import Phase
+from hubbub.runtime.spending.accounts import TreeAccounts
 
 __all__ = ["RunAccess"]
 
@@ -17,10 +21,11 @@ __all__ = ["RunAccess"]
 class RunAccess:
     """What ``Runtime`` says of runs that there are, in its store or at work."""
 
-    def __init__(self, hub: Hub, phase: Phase, outcomes: Outcomes) -> None:
+    def __init__(self, hub: Hub, phase: Phase, outcomes: Outcomes, accounts: TreeAccounts) -> None:
         self.hub = hub
         self.phase = phase
         self.outcomes = outcomes
+        self._accounts = accounts
         self._finder = Finder(hub)
 
     # ── finding, without starting anything ───────────────────────────────────────────────────
@@ -70,6 +75,32 @@ class RunAccess:
         """
         self.phase.check_entered()
         return self.hub.terminate(run_id, reason)
+
+    async def limit(self, run_id: str, limits: Limits | None) -> Receipt:
+        """Say what a root and all below it may use from now on, what they have used included.
+
+        ``None``: what the runtime's own ``limits`` say.  On record when the receipt is accepted.
+        What is used up already ends the turn at work before its next call of a model; what was
+        refused for less goes on with the next message.
+        Raises ``UnknownRun``, ``CallerError`` for a run below another one, ``BadValue`` for what
+        are no limits, or a cost without prices.
+        """
+        self.phase.check_open()
+        check_limits(limits)
+        refuse = None if limits is None else self.hub.addressing.refusal_of_limits
+        if limits is not None and refuse is not None and (problem := refuse(limits)):
+            raise BadValue("limits", problem)
+        info = await self._finder.run(run_id)
+        if info.parent_run_id is not None:
+            raise CallerError(
+                f"run {run_id}: limits are those of a tree; give them to its root, "
+                f"{info.root_run_id}"
+            )
+        if limits is not None and limits.seconds is not None:
+            await self._accounts.learn(info.root_run_id, self.hub.journal)
+        receipt = self.hub.pipeline.deliver(SessionLimits(limits=limits), to=run_id)
+        await receipt
+        return receipt
 
     async def result(self, run_id: str) -> RunOutcome:
         """See ``Run.result``."""

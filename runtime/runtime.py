@@ -195,7 +195,7 @@ class Runtime(RunAccess):
             max_live=max_live, keep=keep, restore=restore,
         )  # fmt: skip
         self._calls = InlineCalls(services, self.outcomes, self.runs)
-        super().__init__(hub, services.phase, self.outcomes)
+        super().__init__(hub, services.phase, self.outcomes, accounts)
         publish(hub.journal, published(self.definitions, self.env))
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None

@@ -32,7 +32,7 @@ CONSUMERS: Final = {
         "in",
         """
         SessionTimer SessionCancel
-        SessionCompact
+        SessionCompact SessionLimits
         """,
     ),
     "hub/pipeline.py": Consumer(
@@ -40,14 +40,14 @@ CONSUMERS: Final = {
         "in",
         """
         SessionCancel SessionClose SessionReset
-        SessionCompact
+        SessionCompact SessionLimits
         """,
     ),
     "hub/store/inbox_rules.py": Consumer(
         "whom an item wakes, and what it needs",
         "in",
         """
-        SessionTimer SessionAbort SessionCancel SessionClose SessionCompact
+        SessionTimer SessionAbort SessionCancel SessionClose SessionCompact SessionLimits
         """,
     ),
     "agents/code/durable_steps.py": Consumer(
@@ -91,7 +91,7 @@ CONSUMERS: Final = {
         AgentHandoff AgentPark AgentClaim AgentInterrupted AgentFailed SessionStart SessionReply
         SessionTimer SessionVariables SessionAbort SessionCancel SessionClose SessionTerminate
         SessionPrompt SessionPromptEnd SessionPop
-        SessionCompact
+        SessionCompact SessionLimits
         """,
     ),
     "agents/state/fold.py": Consumer(
@@ -123,7 +123,7 @@ CONSUMERS: Final = {
         "what taking an item means",
         "in",
         """
-        SessionCompact
+        SessionCompact SessionLimits
         """,
     ),
     "channels/console/stack.py": Consumer(
@@ -186,6 +186,7 @@ CONSUMERS: Final = {
         SessionStart SessionTurn SessionEnd SessionVariables SessionCancel SessionReset
         SessionPush SessionPop SessionTaken
         SessionCompact SessionCompaction
+        SessionLimits
         """,
     ),
     "runtime/runs/session.py": Consumer(
@@ -232,6 +233,7 @@ CONSUMERS: Final = {
         SessionCancel SessionClose SessionTerminate SessionReset SessionPrompt SessionPromptEnd
         SessionPush SessionPop
         SessionCompact SessionCompaction
+        SessionLimits
         """,
     ),
     "runtime/simulation/playback/actions.py": Consumer(
@@ -254,6 +256,7 @@ CONSUMERS: Final = {
         SessionTimer SessionCancel SessionPromptEnd SessionPush SessionPop SessionTaken
         SessionDropped
         SessionCompact SessionCompaction
+        SessionLimits
         """,
     ),
     "runtime/simulation/playback/recording.py": Consumer(
@@ -267,6 +270,7 @@ CONSUMERS: Final = {
         SessionClose SessionTerminate SessionReset SessionPrompt SessionPromptEnd SessionPush
         SessionPop
         SessionCompact SessionCompaction
+        SessionLimits
         """,
     ),
     "runtime/simulation/playback/replies.py": Consumer(

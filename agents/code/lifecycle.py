@@ -73,6 +73,8 @@ class CodeThread(Struct, frozen=True, gc=False):
     """Of every model step in the run's lane."""
     spent: Spent = NOTHING_SPENT
     """What these steps have used."""
+    limits: Limits | None = None
+    """What the run and all below it may use, if that is on record."""
     ending: e.AgentComplete | None = None
     area: Area = NO_AREA
     children: tuple[str, ...] = ()
@@ -92,11 +94,6 @@ class CodeThread(Struct, frozen=True, gc=False):
     @property
     def depth(self) -> int:
         return self.opened.depth if self.opened is not None else 0
-
-    @property
-    def limits(self) -> Limits | None:
-        """What the run and all below it may use, if its opening says so."""
-        return self.opened.limits if self.opened is not None else None
 
     @property
     def restarts(self) -> int:
@@ -154,7 +151,9 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
         match item:
             case e.SessionOpen() if thread.opened is None:
                 area = with_files(thread.area, item.files) if item.files else thread.area
-                thread = replace(thread, opened=item, area=area)
+                thread = replace(thread, opened=item, area=area, limits=item.limits)
+            case e.SessionLimits() if item.parent_run_id is None:
+                thread = replace(thread, limits=item.limits)
             case e.SessionClose():
                 thread = replace(thread, closing=True)
             case e.SessionReply() if thread.prompts:

@@ -275,6 +275,11 @@ def _take_terminate(thread: Thread, item: e.SessionTerminate) -> Thread:
     return thread if thread.terminated is not None else replace(thread, terminated=item.at)
 
 
+def _take_limits(thread: Thread, item: e.SessionLimits) -> Thread:
+    is_root = thread.origin.parent_run_id is None
+    return replace(thread, limits=item.limits) if is_root else thread
+
+
 def _take_close(thread: Thread, item: e.SessionClose) -> Thread:
     return replace(thread, closing=True)
 
@@ -379,4 +384,5 @@ _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionClose: _take_close,
     e.SessionReset: _take_reset,
     e.SessionCompact: with_wish,
+    e.SessionLimits: _take_limits,
 }

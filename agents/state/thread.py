@@ -263,7 +263,7 @@ class Thread(Struct, frozen=True, gc=False):
     misfits: tuple[int, int] = (0, 0)
     """The turn whose answers were not of the form they are to be, and how many of them."""
     limits: Limits | None = None
-    """What the run and all below it may use, if its opening says so."""
+    """What the run and all below it may use, if that is on record."""
     answers: tuple[Answered, ...] = ()
     """What the questions of tools at work came to, which they may ask again after a crash."""
 

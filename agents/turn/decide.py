@@ -311,6 +311,7 @@ _KINDS: dict[type, Kind] = {
     e.SessionTerminate: "control",
     e.SessionReset: "control",
     e.SessionCompact: "control",
+    e.SessionLimits: "control",
     e.SessionResult: "result",
     e.SessionReply: "result",
     e.SessionTimer: "result",

@@ -33,6 +33,7 @@ __all__ = [
     "SessionCompaction",
     "SessionDropped",
     "SessionEnd",
+    "SessionLimits",
     "SessionMessage",
     "SessionOpen",
     "SessionPop",
@@ -287,6 +288,15 @@ class SessionCompact(Event, tag="session:compact", home="in"):
     """Put a summary in place of the older messages, when no call is open."""
 
 
+class SessionLimits(Event, tag="session:limits", home="in"):
+    """What a root and all below it may use from now on, together; ``None``: what its runtime says.
+
+    Of a run that is no root it changes nothing.
+    """
+
+    limits: Limits | None = None
+
+
 class SessionCompaction(Event, tag="session:compaction", home="own"):
     """From here on a summary stands for the older messages of ``side``, in what its model sees.
 
@@ -386,6 +396,7 @@ InLane: TypeAlias = (
     | SessionTerminate
     | SessionReset
     | SessionCompact
+    | SessionLimits
 )
 """What a run's inbox can hold."""
 

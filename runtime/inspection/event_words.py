@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.state.steps import is_said
 from hubbub.hub import events as e
-from hubbub.hub.events import ContentPart, Event, FileRef
+from hubbub.hub.events import ContentPart, Event, FileRef, Limits
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.values import NULL, Json
 
@@ -161,11 +161,20 @@ def _of_item(taken: Event, item: Event) -> Iterator[Said]:
             )  # fmt: skip
         case e.SessionReset():
             yield _said(taken, "reset", "reset", item.message)
+        case e.SessionLimits():
+            yield _said(taken, "control", "limits", _limits(item.limits))
         case e.SessionCompact():
             text = "a summary is to take the place of the older messages"
             yield _said(taken, "control", "compact", text)
         case e.SessionTerminate() | e.SessionClose() | e.SessionAbort() | e.SessionCancel():
             yield _said(taken, "control", item.type.removeprefix("session:"), item.reason)
+
+
+def _limits(limits: Limits | None) -> str:
+    if limits is None:
+        return "those of the runtime"
+    found = ((name, getattr(limits, name)) for name in limits.__struct_fields__)
+    return ", ".join(f"{name} {value:,}" for name, value in found if value is not None) or "none"
 
 
 def _of_opening(taken: Event, item: e.SessionOpen) -> Iterator[Said]:

@@ -128,7 +128,7 @@ class ModelRun(Resting):
         self._meter: RunMeter | None = None
         """What the run may use, where that is limited."""
         if accounts.limited or accounts.default is not None or root in accounts.by_root:
-            self.meet_limits()
+            self.meet_limits(is_here=False)
         self.hook_events: deque[tuple[str, Any]] = deque()
         """What hooks have yet to see."""
         self.mail = Mailbox()
@@ -162,12 +162,13 @@ class ModelRun(Resting):
         words = self._keeper.masker(self.lane.run_id)(words_of(error))
         self._finish(LoopFailed(words, class_name_of(error)))
 
-    def meet_limits(self) -> None:
-        """Limits may have come, or changed."""
+    def meet_limits(self, *, is_here: bool = True) -> None:
+        """Limits may have come, or changed, of a run that ``is_here`` or has just come back."""
+        agent, services = self.thread.agent or self.lane.agent, self._services
         if self._meter is not None:
             self._meter.look()
-        elif self._services.accounts.limits(self.thread.agent or self.lane.agent, self.lane):
-            self._meter = RunMeter(self, self._services)
+        elif services.accounts.limits(agent, self.lane):
+            self._meter = RunMeter(self, services, is_here=is_here)
 
     def reach_limit(self, limit: str) -> None:
         """The time of what is under way is over."""

@@ -42,7 +42,7 @@ class RunMeter:
 
     __slots__ = ("_account", "_is_timed", "_run", "_services", "_since", "_timer", "_work")
 
-    def __init__(self, run: MeteredRun, services: Services) -> None:
+    def __init__(self, run: MeteredRun, services: Services, *, is_here: bool) -> None:
         self._run = run
         self._services = services
         self._account: TreeAccount | None = None
@@ -51,17 +51,21 @@ class RunMeter:
         self._since = 0
         """Since when the run is at work (µs); 0 where it is not."""
         self._timer: Timer | None = None
-        self.look()
+        self.look(is_here=is_here)
 
-    def look(self) -> None:
-        """The limits have changed."""
+    def look(self, *, is_here: bool = True) -> None:
+        """The limits have changed; or the run has just come back from the journal."""
         run, accounts = self._run, self._services.accounts
         lane = run.lane
         self._account = account = accounts.account_of(lane)
-        if accounts.times(run.thread.agent or lane.agent, account):
-            self._is_timed = True
-            self._work = accounts.work_of(lane.run_id)
-            self._begin(run.thread, self._services.hub.ports.clock.now())
+        if not accounts.times(run.thread.agent or lane.agent, account):
+            return
+        self._work = work = accounts.work_of(lane.run_id)
+        now = self._services.hub.ports.clock.now()
+        # What is under way since before its time was limited, is read from the journal.
+        began = (work.last if is_here else 0) or now
+        self._begin(run.thread, self._since if self._is_timed and self._since else began, now)
+        self._is_timed = True
 
     def used_up(self) -> str:
         """The name of the limit that is reached."""
@@ -101,13 +105,13 @@ class RunMeter:
                 self._account.note_work(self._run.lane.run_id, work.run)
         if thread.turn != before.turn:
             work.before_turn = work.run
-        self._begin(thread, at)
+        self._begin(thread, at, at)
 
-    def _begin(self, thread: Thread, at: int) -> None:
+    def _begin(self, thread: Thread, at: int, now: int) -> None:
         self.close()
         self._since = at if is_working(thread) else 0
         if self._since:
-            seconds = self._left()
+            seconds = self._left(max(0, now - at))
             if seconds is not None:
                 self._timer = self._services.timers.after(seconds, self._look_at_time)
 

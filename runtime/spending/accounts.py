@@ -60,6 +60,8 @@ class Work(Struct):
 
     run: int = 0
     before_turn: int = 0
+    last: int = 0
+    """When it wrote something last, as far as that was read from the journal."""
 
 
 class TreeAccount:
@@ -186,10 +188,10 @@ class TreeAccounts:
     def follow(self, lane: OwnLane, before: Limits | None, thread: Thread | CodeThread) -> None:
         """A commit of a run is about to be submitted: what the run has used, and may use.
 
-        ``before``: what its opening had said until now.
+        ``before``: what was on record of that until now.
         """
         root = lane.root_run_id
-        if thread.limits is not None and thread.limits is not before:
+        if thread.limits is not before:
             self.limit(root, thread.limits)
             for run in self._live.values():
                 if run.lane.root_run_id == root:
@@ -234,6 +236,23 @@ class TreeAccounts:
         if is_whole and self.times(info.agent, self.by_root.get(root)):
             self.work[info.run_id] = _work_of(loaded.events)
 
+    async def learn(self, root_run_id: str, journal: Journal) -> None:
+        """Know how long the runs of a tree were at work, which is to be limited."""
+        await journal.flush()
+        account = self.by_root.get(root_run_id)
+        if account is None:
+            account = await self._read(root_run_id, self.default, journal)
+        self.by_root[root_run_id] = account
+        for info in await journal.runs(live=False, root_run_id=root_run_id):
+            run = None if info.run_id in self.work else await journal.load(info.run_id)
+            work = self.work.get(info.run_id)
+            if work is None and run is not None:
+                work = _work_of(run.events)
+                if info.status != "ended":
+                    self.work[info.run_id] = work
+            if work is not None:
+                account.note_work(info.run_id, work.run)
+
     async def spent_by(self, info: RunInfo, journal: Journal) -> Spent:
         """What a run and all below it have used."""
         root = info.root_run_id
@@ -246,10 +265,10 @@ class TreeAccounts:
         if loaded.info.parent_run_id is None:
             if loaded.after:  # It was in memory before, and had none then.
                 return self.default
-            return _limits_in(loaded.events) or self.default
+            return _limits_in(loaded.events, None) or self.default
         found = None
         async for events in _pages(journal, loaded.info.root_run_id, _TAKEN):
-            found = _limits_in(events) or found
+            found = _limits_in(events, found)
         return found or self.default
 
     async def _read(self, root: str, limits: Limits | None, journal: Journal) -> TreeAccount:
@@ -310,13 +329,12 @@ def _limits_of(definitions: Definitions, agent: str) -> Sequence[Limits | None]:
     return (own, *(side.prompt.limits for side in sides))
 
 
-def _limits_in(events: Iterable[Event]) -> Limits | None:
-    """What an own lane says that its tree may use."""
-    found = None
+def _limits_in(events: Iterable[Event], found: Limits | None) -> Limits | None:
+    """What a root's own lane says that its tree may use; until then ``found``."""
     for event in events:
         if isinstance(event, e.SessionTaken):
             for item in event.items:
-                if isinstance(item, e.SessionOpen) and item.limits is not None:
+                if isinstance(item, e.SessionOpen | e.SessionLimits):
                     found = item.limits
     return found
 
@@ -331,7 +349,8 @@ def _work_of(events: Iterable[Event]) -> Work:
         thread = fold(thread, event)
         if thread.turn != turn:
             work.before_turn = work.run
-        last, works = event.at, is_working(thread)
+        work.last = last = event.at
+        works = is_working(thread)
     return work
 
 

@@ -100,6 +100,7 @@ RUNTIME: Final[dict[str, Call]] = {
     "find": lambda s: s.rt.find("k"),
     "finished": lambda s: s.rt.finished(s.run.run_id),
     "handle": lambda s: s.rt.handle(s.run.run_id),
+    "limit": lambda s: s.rt.limit(s.run.run_id, None),
     "pending_variables": lambda s: s.rt.pending_variables(s.run.run_id, "1"),
     "provide_variables": lambda s: s.rt.provide_variables(s.run.run_id, "1", {}),
     "result": lambda s: s.rt.result(s.run.run_id),

@@ -15,9 +15,11 @@ from hubbub import (
     Document,
     FunctionModel,
     Image,
+    Limits,
     Message,
     ModelReply,
     ModelRequest,
+    Price,
     PromptDefinition,
     RunContext,
     RunState,
@@ -241,6 +243,30 @@ async def summaries(store: Any, ports: Ports) -> None:
         await anyio.sleep(10)
 
 
+async def limits(store: Any, ports: Ports) -> None:
+    """Limits of turns, runs and trees: reached, raised, with prices and with children."""
+
+    def answer(request: ModelRequest) -> Any:
+        usage = Usage(input_tokens=100, output_tokens=10, cache_read_tokens=40)
+        if request.messages[-1].content == "Delegate.":
+            return ModelReply(calls=(call("helper", message="Work."),), usage=usage)
+        return ModelReply(text="Yes.", usage=usage)
+
+    below = child(Recorder(call("finish", result="did it")), name="helper")
+    model = FunctionModel(answer, latency=1)
+    talker = model_agent(model, config(), name="talker", limits=Limits(model_calls=3, seconds=90))
+    prices = dict.fromkeys(("function", "recorder"), Price(input=3, output=15))
+    async with Runtime([talker, below], store=store, ports=ports, prices=prices) as rt:
+        run = await rt.start("talker", "one", session_key="web_ada", limits=Limits(cost=0.0012))
+        for text in ("Delegate.", "two", "three", "four"):
+            await run.ask(text)
+        (await rt.limit(run.run_id, Limits(cost=2.0, output_tokens=70))).raise_if_rejected()
+        for text in ("Delegate.", "five"):
+            await run.ask(text)
+        (await rt.limit(run.run_id, None)).raise_if_rejected()
+        await run.ask("six")
+
+
 async def servers(store: Any, ports: Ports) -> None:
     """Tools of an MCP server: results, errors, pictures; what it asks, answered and left open."""
     picture = types.ImageContent(
@@ -324,5 +350,7 @@ async def values(store: Any, ports: Ports) -> None:
 
 FEATURES: Final[dict[str, Story]] = {
     x.__name__: x
-    for x in (people, variables, code, control, parts, summaries, servers, fallbacks, values)
-}
+    for x in (
+        people, variables, code, control, parts, summaries, limits, servers, fallbacks, values,
+    )
+}  # fmt: skip

@@ -309,6 +309,59 @@ async def test_limits_of_an_opening_hold_over_a_restart(journal: Journal, ports:
         assert ended(await runtime.run("main", "Lead."))[1] == "tree.model_calls"
 
 
+async def test_an_operator_raises_what_a_tree_may_use_and_lowers_it(
+    journal: Journal, ports: Ports
+) -> None:
+    busy = Busy()
+    agents = [busy.agent()]
+    async with Runtime(agents, store=journal, ports=ports, prices=PRICES) as runtime:
+        run = await runtime.start("assistant", "Go on.", limits=Limits(model_calls=3))
+        assert ended(await run.result()) == ("limit", "tree.model_calls")
+        assert (await runtime.limit(run.run_id, Limits(model_calls=5))).accepted
+        outcome = await run.ask("Go on.")
+        assert (ended(outcome), outcome.tree.model_calls) == (("limit", "tree.model_calls"), 5)
+    async with Runtime(agents, store=journal, ports=ports, prices=PRICES) as runtime:
+        run = await runtime.handle(run.run_id)
+        assert ended(await run.ask("stop")) == ("limit", "tree.model_calls")
+        assert (await runtime.limit(run.run_id, None)).accepted
+        assert (await run.ask("stop")).output == "Stopped."
+        # In the middle of a turn, too.
+        waits = await run.send("Go on.")
+        assert waits.accepted
+        await anyio.sleep(1.2)
+        assert (await runtime.limit(run.run_id, Limits(cost=0.0001))).accepted
+        assert ended(await run.result()) == ("limit", "tree.cost")
+        with pytest.raises(BadValue, match="expected Limits"):
+            await runtime.limit(run.run_id, 5)  # type: ignore[arg-type]
+
+
+async def test_limits_are_raised_at_the_root(ports: Ports) -> None:
+    async with Runtime(family(), store="memory", ports=ports) as runtime:
+        outcome = await runtime.run("main", "Lead.")
+        runs = await runtime.hub.journal.runs(live=False, root_run_id=outcome.run_id)
+        (child,) = [x.run_id for x in runs if x.parent_run_id]
+        with pytest.raises(CallerError, match=f"give them to its root, {outcome.run_id}"):
+            await runtime.limit(child, Limits(model_calls=5))
+        with pytest.raises(BadValue, match="prices"):
+            await runtime.limit(outcome.run_id, Limits(cost=5))
+        assert not (await runtime.limit(outcome.run_id, Limits(model_calls=5))).accepted
+
+
+async def test_children_at_work_meet_the_limit_of_their_root(ports: Ports) -> None:
+    busy = Busy()
+    helper = Agent(
+        "helper", "You help.", model=FunctionModel(busy, latency=1), tools=[look],
+        expose_as_tool=True,
+    )  # fmt: skip
+    async with Runtime([family()[0], helper], store="memory", ports=ports) as runtime:
+        run = await runtime.start("main", "Lead.")
+        await anyio.sleep(5.5)
+        await runtime.limit(run.run_id, Limits(seconds=6.5))
+        began = ports.clock.monotonic()
+        assert ended(await run.result()) == ("limit", "tree.seconds")
+        assert ports.clock.monotonic() - began == pytest.approx(1, abs=0.01)
+
+
 async def test_code_is_told_by_its_own_conversations_and_by_its_children(
     journal: Journal, ports: Ports
 ) -> None:
