@@ -1,5 +1,7 @@
 """Every class of exception out of a worker thread: it ends no more than the tool that raised it."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 from support.agents import heard, model_agent
@@ -16,7 +18,9 @@ from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 @pytest.mark.spec("G-02")
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])  # As they are: a thread takes real time.
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"a stolen cancellation"}))  # Threads have none.
-def test_what_a_plain_tool_raises_in_its_thread_is_its_result(kind: str, loop: str) -> None:
+def test_what_a_plain_tool_raises_in_its_thread_is_its_result(
+    kind: str, loop: str, tmp_path: Path
+) -> None:
     @tool
     def trap() -> str:
         raise KINDS[kind]()
@@ -28,7 +32,7 @@ def test_what_a_plain_tool_raises_in_its_thread_is_its_result(kind: str, loop: s
             model_agent(ScriptedModel(["x"]), name="other"),
         ]
         with anyio.fail_after(60):
-            async with Runtime(agents) as rt:
+            async with Runtime(agents, store=f"sqlite:{tmp_path}") as rt:
                 assert (await rt.run("trapped", "x")).output == "went on"
                 assert (await rt.run("other", "x")).output == "x"
 
@@ -77,7 +81,7 @@ async def step(kind: str, ctx: RunContext) -> None:
 @pytest.mark.parametrize("way", ["run", "start"])
 @pytest.mark.parametrize("kind", ["ValueError", "GeneratorExit", "a BaseException"])
 def test_what_a_thread_raises_that_async_code_awaits_ends_that_code_only(
-    kind: str, way: str, loop: str
+    kind: str, way: str, loop: str, tmp_path: Path
 ) -> None:
     """In a task of the hub's, in that of who waits for a run or a service, and side by side."""
     calls = [call("trapped", kind=kind)] * 2
@@ -98,7 +102,7 @@ def test_what_a_thread_raises_that_async_code_awaits_ends_that_code_only(
             await from_a_thread(kind)
 
         with anyio.fail_after(60):
-            async with Runtime(agents) as rt:
+            async with Runtime(agents, store=f"sqlite:{tmp_path}") as rt:
                 rt.hub.subscribe("hub:error", lambda event: failed.set())
                 rt.hub.subscribe("attack:said", listen)
                 rt.hub.serve("service", from_a_thread)
