@@ -12,8 +12,10 @@ from hubbub.agents.model import AssistantMessage, ModelRequest, UserMessage
 from hubbub.hub.errors import MissingKey, ModelRefused
 from hubbub.runtime.models.conformance.samples import (
     CONTENTS,
+    CONVERSATION,
     HELLO,
     ILLUSTRATED,
+    OUTPUT,
     PARTS,
     REPLY,
     SETTINGS,
@@ -104,6 +106,17 @@ async def check_settings_are_fields_of_its_own_or_refused(wire: ProviderWire) ->
         assert _decoded(wire, structs.replace(asked, options=mine)) == body | mine
 
 
+async def check_an_output_is_in_a_field_that_the_provider_knows(wire: ProviderWire) -> None:
+    """What binds an answer to a schema is the provider's own, beside tools and settings, too."""
+    for asked in (HELLO, structs.replace(CONVERSATION, settings=SETTINGS[0])):
+        body = _decoded(wire, structs.replace(asked, output=OUTPUT))
+        assert wire.problems(body) == []
+        assert body != _decoded(wire, asked), "the schema is lost"
+        mine = {name: "mine" for name in body if body[name] != _decoded(wire, asked).get(name)}
+        told = structs.replace(asked, output=OUTPUT, options=mine)
+        assert _decoded(wire, told) == body | mine
+
+
 async def check_what_is_not_json_is_refused_before_it_is_sent(wire: ProviderWire) -> None:
     """An option that cannot be encoded is the caller's mistake and says so."""
     refused = ""
@@ -159,6 +172,7 @@ REQUEST_CHECKS: Final[tuple[ProviderCheck, ...]] = (
     check_without_tools_nothing_is_said_of_them,
     check_options_come_last_and_win,
     check_settings_are_fields_of_its_own_or_refused,
+    check_an_output_is_in_a_field_that_the_provider_knows,
     check_what_is_not_json_is_refused_before_it_is_sent,
     check_headers_of_the_callers_own_win,
     check_only_the_providers_own_service_needs_a_key,

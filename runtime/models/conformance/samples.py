@@ -11,6 +11,7 @@ from hubbub.agents.model import (
     ContentPart,
     ModelReply,
     ModelRequest,
+    OutputSpec,
     PartKind,
     Thinking,
     ToolCall,
@@ -21,8 +22,8 @@ from hubbub.agents.model import (
 from hubbub.agents.settings import ModelSettings
 
 __all__ = [
-    "CONTENTS", "CONVERSATION", "HELLO", "ILLUSTRATED", "NOTED", "PARTS", "REPLY", "SETTINGS",
-    "WEATHER", "with_notes",
+    "CONTENTS", "CONVERSATION", "HELLO", "ILLUSTRATED", "NOTED", "OUTPUT", "PARTS", "REPLY",
+    "SETTINGS", "WEATHER", "with_notes",
 ]  # fmt: skip
 
 HELLO: Final = ModelRequest(messages=(UserMessage(content="hello"),))
@@ -39,6 +40,9 @@ WEATHER: Final = ToolSpec(
     },
 )
 """A tool."""
+
+OUTPUT: Final = OutputSpec(name="Weather", schema=WEATHER.schema)
+"""What an answer is to be."""
 
 REPLY: Final = ModelReply(
     text="Grüße aus 東京 🌤️ - let me look.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -260,6 +261,27 @@ def test_a_required_schema_given_as_a_type_is_packed_as_its_json_schema() -> Non
     assert schema["required"] == ["message", "where"]
     assert schema["properties"]["where"]["properties"]["place"] == {"type": "string"}
     assert schema["properties"]["others"]["items"]["required"] == ["place"]
+
+
+@pytest.mark.spec("L-03")
+def test_an_output_given_as_a_type_is_packed_as_its_json_schema() -> None:
+    class Model(pydantic.BaseModel):
+        place: str
+        limit: int | None = None
+
+    class Checked(Struct):
+        number: int
+
+        def __post_init__(self) -> None: ...
+
+    for output, required in ((Wanted, ["message", "where"]), (Model, ["place"])):
+        package = unpack(pack(solo(output=output), "a"), tools=())
+        schema = package.prompts[0].output
+        assert isinstance(schema, dict) and "$defs" not in schema
+        assert schema["required"] == required
+    assert "prompts.p.output: Checked: __post_init__: would not run" in refusal(
+        solo(output=Checked)
+    )
 
 
 def test_a_type_that_the_format_cannot_say_is_refused_with_a_remedy() -> None:
