@@ -11,11 +11,13 @@ Rules
 -----
 * An answer is one JSON object, by itself or in a single code fence.  What the type's own code
   raises (``__post_init__``, a validator) is a misfit like any other: its words go to the model.
-* On record is the value as it was checked, defaults included; of a pydantic model what was said.
+* On record is the value with its defaults; where code of the type has changed it, and of a pydantic
+  model, what was said: that code runs again whenever the value is asked for.
 """
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -165,14 +167,16 @@ def _checked_by_schema(arguments: Arguments) -> Callable[[str], Any]:
     return check
 
 
-def _checked_by_type(arguments: Arguments, decode: Callable[[str], Any]) -> Callable[[str], Any]:
+def _checked_by_type(
+    arguments: Arguments, decode: Callable[[str | bytes], Any]
+) -> Callable[[str], Any]:
     """Names at any depth are checked ahead of it: to the type itself unknown ones are nothing."""
 
     def check(text: str) -> Any:
         text = text.strip() or "null"
         try:
             arguments.parse(text)
-            return decode(text)
+            return _recorded(text, decode)
         except BadArguments as error:
             raise Misfit(error.problems) from None
         except BaseException as error:  # What the type's own code raises.
@@ -183,6 +187,41 @@ def _checked_by_type(arguments: Arguments, decode: Callable[[str], Any]) -> Call
             raise Misfit((words,)) from None
 
     return check
+
+
+def _recorded(text: str, decode: Callable[[str | bytes], Any]) -> Any:
+    """What of an answer is recorded: the value with its defaults, the same in each process; or,
+    where the type would make something else of that, what was said."""
+    plain = _plain(decode(text))
+    try:
+        is_stable = _plain(decode(msgspec.json.encode(plain))) == plain
+    except Exception:
+        is_stable = False
+    return plain if is_stable else msgspec.json.decode(text)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(_with_defaults(value), order="deterministic")
+
+
+def _with_defaults(value: Any) -> Any:
+    """A value whose dataclasses have their defaults as their own: those that msgspec reads leave
+    plain ones to the class, which is not encoded."""
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = value
+    elif isinstance(value, Struct):
+        inner = [getattr(value, name) for name in value.__struct_fields__]
+    elif dataclasses.is_dataclass(value):
+        named = {x.name: getattr(value, x.name) for x in dataclasses.fields(value)}
+        for name in named.keys() - getattr(value, "__dict__", named).keys():
+            object.__setattr__(value, name, named[name])
+        inner = named.values()
+    for each in inner:
+        _with_defaults(each)
+    return value
 
 
 def _checked_by_model(model: Any) -> Callable[[str], Any]:

@@ -163,6 +163,42 @@ async def test_the_record_is_json_with_the_defaults_in_it() -> None:
         assert end.output == {**ROME, "warnings": []}
 
 
+async def test_plain_defaults_are_on_record_at_any_depth() -> None:
+    @dataclass
+    class Inner:
+        word: str = "x"
+
+    @dataclass(frozen=True)
+    class Outer:
+        inner: Inner
+        more: dict[str, list[Inner]]
+        number: int = 7
+
+    asker = typed('{"inner": {}, "more": {"a": [{}]}}', output=Outer)
+    async with Runtime([asker], store="memory") as rt:
+        outcome = await rt.run(asker, "x")
+        assert outcome.value() == Outer(Inner(), {"a": [Inner()]})
+        recorded = msgspec.json.decode(outcome.output_json)
+        assert recorded == {"inner": {"word": "x"}, "more": {"a": [{"word": "x"}]}, "number": 7}
+
+
+async def test_what_a_type_makes_of_its_fields_it_makes_once() -> None:
+    class Cents(msgspec.Struct):
+        price: float
+        names: set[str] = msgspec.field(default_factory=lambda: {"b", "a"})
+
+        def __post_init__(self) -> None:
+            if self.price > 100:
+                raise ValueError("not in cents, please")
+            self.price *= 100
+
+    asker = typed('{"price": 2.0}', output=Cents)
+    async with Runtime([asker], store="memory") as rt:
+        outcome = await rt.run(asker, "x")
+        assert outcome.value().price == outcome.value().price == 200
+        assert msgspec.json.decode(outcome.output_json) == {"price": 2.0}
+
+
 async def test_the_model_may_call_tools_first() -> None:
     asker = typed(call("look", city="Rome"), FIT, tools=[look])
     async with Runtime([asker], store="memory") as rt:
