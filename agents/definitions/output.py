@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.agents.built_in import FINAL_ANSWER
-from hubbub.agents.definitions.arguments import Arguments, BadArguments
+from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, Arguments, BadArguments
 from hubbub.agents.definitions.schema import plain_json, read_schema
 from hubbub.agents.definitions.signature import is_pydantic
 from hubbub.agents.model import OutputSpec, ToolSpec
@@ -51,6 +51,7 @@ __all__ = [
 _FENCE: Final = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 _WORDS: Final = "Give the final answer, once, when nothing is left to do. It ends your turn."
 _MAX_PROBLEMS: Final = 20
+_MAX_PROBLEM_CHARS: Final = 500
 _NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -58,6 +59,7 @@ class Misfit(Exception):
     """An answer is not of the form; ``problems`` say why, each in a line for the model."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
+        problems = tuple([each[:_MAX_PROBLEM_CHARS] for each in problems[:_MAX_PROBLEMS]])
         self.problems = problems
         super().__init__("; ".join(problems))
 
@@ -80,6 +82,9 @@ class OutputForm(Struct, frozen=True, eq=False, kw_only=True):
 
     def read(self, text: str) -> Json:
         """The value that an answer is, as it is recorded; raises ``Misfit``."""
+        if len(text) > MAX_ARGUMENTS_CHARS:
+            most = f"send at most {MAX_ARGUMENTS_CHARS:,}"
+            raise Misfit((f"{len(text):,} characters are too many; {most}",))
         try:
             return encode_value("output", self.check(unfenced(text)))
         except BadValue as error:
@@ -251,5 +256,5 @@ def _words_of_model(error: BaseException) -> tuple[str, ...]:
         return (words_of(error),)
     return tuple(
         f"`{'.'.join(map(str, each['loc']))}`: {each['msg']}" if each["loc"] else str(each["msg"])
-        for each in listed()[:_MAX_PROBLEMS]
+        for each in listed()
     )

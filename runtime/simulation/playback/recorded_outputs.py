@@ -93,7 +93,7 @@ class RecordedOutputs:
         if answer in self._values:
             return msgspec.Raw(bytes(self._values[answer]))
         problem = self._misfits.get(answer, "the recording has no such answer")
-        raise Misfit((problem.removeprefix("- "),))
+        raise Misfit(tuple(problem.removeprefix("- ").split("\n- ")))
 
 
 def _problem(words: str) -> str:

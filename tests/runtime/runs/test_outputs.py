@@ -22,6 +22,7 @@ from hubbub import (
     FunctionModel,
     ModelReply,
     ModelRequest,
+    ModelSettings,
     RunContext,
     Runtime,
     ScriptedModel,
@@ -382,6 +383,40 @@ async def test_unknown_fields_are_told_at_any_depth() -> None:
         outcome = await rt.run(asker, "One?")
         assert outcome.value() == Outer(Inner(1))
         assert "unknown field `on`" in (await told(rt, outcome.run_id))[1][1]
+
+
+class Loud(pydantic.BaseModel):
+    numbers: list[int]
+
+    @pydantic.field_validator("numbers")
+    @classmethod
+    def none_is_good(cls, numbers: list[int]) -> list[int]:
+        raise ValueError("no " * 10_000)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        json.dumps({"numbers": [1]}), json.dumps({"numbers": ["x"] * 1000}),
+        json.dumps({"numbers": ["x" * 2**20]}), "[" * 5000, '{"numbers": 1e999}', '{"numbers"',
+        '{"numbers": "\\ud800"}', "null", "",
+    ],
+    ids=range(9),
+)  # fmt: skip
+@pytest.mark.parametrize("is_bound", [True, False])
+async def test_whatever_is_answered_is_refused_in_few_words(answer: str, is_bound: bool) -> None:
+    said = [answer or " "] * 3
+    model: Any = ScriptedModel(said)
+    if not is_bound:
+        model = Unbound(*[e.ToolCall(name="final_answer", arguments=x) for x in said])
+    asker = Agent("a", "x", model=model, output=Loud, settings=ModelSettings(max_tokens=9))
+    async with Runtime([asker], store="memory", ports=virtual_ports()) as rt:
+        outcome = await rt.run(asker, "x")
+        assert outcome.outcome == "failed"
+        assert len(outcome.reason) < 20_000
+        heard = [text for kind, text in await told(rt, outcome.run_id) if kind == "output"]
+        assert len(heard) == (2 if answer or not is_bound else 0)
+        assert all(0 < len(text) < 20_000 for text in heard)
 
 
 async def test_a_fault_is_tried_again_beside_corrections() -> None:
