@@ -269,6 +269,7 @@ def agent(
     on_restart: Literal["fail", "resume"] = "fail",
     description: str = "",
     expose_as_tool: bool = False,
+    run_limits: Limits | None = None,
 ) -> Callable[[Execute], AgentDefinition]:
     """Make a code agent of ``async def f(input, ctx)``.
 
@@ -290,6 +291,7 @@ def agent(
             on_restart=on_restart,
             description=description or (execute.__doc__ or "").strip(),
             expose_as_tool=expose_as_tool,
+            run_limits=run_limits,
         )
 
     return decorate

@@ -31,6 +31,8 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.model import UserMessage
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import Closed
 from hubbub.hub.events import Event
@@ -190,11 +192,50 @@ def wrong(history: History, bounds: Bounds) -> Iterator[str]:
                 found = re.fullmatch(r"(turn|run|tree)\.(\w+)", event.reason)
                 if found is None:
                     yield f"{event.run_id}: ended by {event.reason!r}"
-                elif not dict(zip(("turn", "run", "tree"), book.over(event), strict=True))[
-                    found[1]
-                ]:
+                elif (
+                    found[2] != "seconds"
+                    and not dict(zip(("turn", "run", "tree"), book.over(event), strict=True))[
+                        found[1]
+                    ]
+                ):
                     yield f"{event.run_id}: {event.reason} is not used up"
-        book.known[event.run_id] = book.over(event)
+        if not isinstance(event, e.AgentText):  # Of which each is written with its step.
+            book.known[event.run_id] = book.over(event)
+
+
+def wrong_times(history: History, bounds: Bounds) -> Iterator[str]:
+    """What must never be, of the time that runs are at work.
+
+    Between two records of a run in a turn that neither waits for children nor for people time
+    passes, but for what a crash has cut off.
+    """
+    threads: dict[str, Thread] = defaultdict(lambda: EMPTY)
+    since: dict[str, int] = {}
+    turns: dict[str, float] = defaultdict(float)
+    runs: dict[str, float] = defaultdict(float)
+    trees: dict[str, float] = defaultdict(float)
+    for event in history.events:
+        if event.lane != "own":
+            continue
+        run, tree, before = event.run_id, event.root_run_id, threads[event.run_id]
+        is_working = before.in_session and not (before.waits or before.prompts)
+        if is_working and not isinstance(event, e.AgentRestore):
+            for book, key in ((turns, run), (runs, run), (trees, tree)):
+                book[key] += (event.at - since[run]) / 1e6
+        since[run] = event.at
+        threads[run] = fold(before, event)
+        if threads[run].turn != before.turn:
+            turns[run] = 0.0
+        amounts = {"turn": turns[run], "run": runs[run], "tree": trees[tree]}
+        for name in ("turn", "run"):
+            limits = getattr(bounds, name)
+            most = None if limits is None else limits.seconds
+            if most is not None and amounts[name] > most + 0.01:
+                yield f"{run}: at work for {amounts[name]} s, which is over its {name}'s"
+        if isinstance(event, e.SessionEnd) and event.reason.endswith(".seconds"):
+            name = event.reason.partition(".")[0]
+            if amounts[name] < getattr(bounds, name).seconds - 0.01:
+                yield f"{run}: ended by {event.reason} after {amounts[name]} s"
 
 
 def used(history: History) -> Spent:
@@ -244,6 +285,7 @@ def limits(most: int) -> st.SearchStrategy[Limits | None]:
         model_calls=calls,
         output_tokens=st.none() | st.integers(1, most * 7),
         cost=st.none() | st.floats(0.00001, most * NANOS / 1e9),
+        seconds=st.none() | st.floats(0.1, most / 2),
     )
 
 
@@ -274,6 +316,7 @@ def test_no_turn_goes_on_over_a_limit_and_each_that_ends_by_one_names_it(
 
     history = simulate(story, bounds.setup, faults=crashes, seed=seed, store=store)
     assert [*wrong(history, bounds)] == []
+    assert [*wrong_times(history, bounds)] == []
     for outcome in outcomes:
         if outcome is not None:
             assert outcome.tree == used(history)
@@ -298,6 +341,8 @@ TIGHT: Final = (
     Bounds(tree=Limits(model_calls=11)),
     Bounds(tree=Limits(cost=0.0011), run=Limits(output_tokens=40)),
     Bounds(turn=Limits(model_calls=2)),
+    Bounds(turn=Limits(seconds=1.2), run=Limits(seconds=5)),
+    Bounds(tree=Limits(seconds=4.2)),
 )
 
 
@@ -311,10 +356,12 @@ def test_limits_end_turns_of_conversations_and_of_children(bounds: Bounds) -> No
 
 @pytest.mark.parametrize("store", ["memory", "late", "sqlite"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_at_any_commit_forgets_nothing_that_was_used(store: Any, when: Any) -> None:
-    bounds = TIGHT[1]
+@pytest.mark.parametrize("bounds", [TIGHT[1], TIGHT[3]], ids=repr)
+def test_a_crash_at_any_commit_forgets_nothing_that_was_used(
+    store: Any, when: Any, bounds: Bounds
+) -> None:
     commits = lived(bounds, store=store)[0].lives[0].commits
     for commit in portion(range(1, commits)):
         history, outcome = lived(bounds, Crash(commit=commit, when=when), store=store)
-        assert [*wrong(history, bounds)] == [], commit
+        assert [*wrong(history, bounds), *wrong_times(history, bounds)] == [], commit
         assert outcome is None or outcome.tree == used(history), commit

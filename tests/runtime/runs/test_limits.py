@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from support.agents import Observer, heard, model_agent
 from support.families import config
+from support.frames import frame, use
 
 from hubbub import (
     Agent,
@@ -535,3 +536,24 @@ async def test_scheduled_runs_have_the_limits_of_the_runtime(ports: Ports) -> No
         await anyio.sleep(200)
     ends = {(x.outcome, x.reason) for x in observer.all("session:end")}
     assert ends == {("limit", "tree.model_calls")}
+
+
+async def test_a_frame_that_runs_out_gives_the_conversation_back(ports: Ports) -> None:
+    def lead(request: ModelRequest) -> ModelReply:
+        last = request.messages[-1]
+        if "write" in getattr(last, "content", "") and len(request.messages) < 2:
+            return ModelReply(calls=(use("writer", "A page."),), usage=USAGE)
+        return ModelReply(text="Here I am again.", usage=USAGE)
+
+    busy = FunctionModel(Busy())
+    writer = frame(busy, look, name="writer", limits=Limits(model_calls=2))
+    main = frame(FunctionModel(lead), agents=("writer",))
+    async with Runtime([main, writer], store="memory", ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        run = await runtime.start("main", "write")
+        assert (await run.result()).output == "Here I am again."
+    (popped,) = observer.all("session:pop")
+    assert popped.is_error
+    assert ("limit", "turn.model_calls") in {
+        (x.outcome, x.reason) for x in observer.all("session:end")
+    }

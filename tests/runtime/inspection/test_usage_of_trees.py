@@ -1,0 +1,82 @@
+"""What a tree of runs has used, where people look: ``show``, ``runs``, the HTTP API's answers."""
+
+from contextlib import closing
+
+import anyio
+import msgspec
+import pytest
+from support.agents import model_agent
+from support.families import Recorder, child, config
+
+from hubbub import (
+    AgentDefinition,
+    FunctionModel,
+    Limits,
+    ModelReply,
+    ModelRequest,
+    Price,
+    Runtime,
+    Usage,
+)
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.runtime.cli.text import report_lines, run_lines
+from hubbub.runtime.inspection.usage import Used
+from hubbub.runtime.inspection.views import list_runs, report
+from hubbub.runtime.models.scripted import call
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-05")]
+
+USAGE = Usage(input_tokens=1000, output_tokens=10, cache_read_tokens=400)
+
+
+def answer(request: ModelRequest) -> ModelReply:
+    if request.messages[-1].content == "Delegate.":
+        return ModelReply(calls=(call("helper", message="Work."),), usage=USAGE)
+    return ModelReply(text="Yes.", usage=USAGE)
+
+
+def family() -> list[AgentDefinition]:
+    below = child(Recorder(call("finish", result="did it")), name="helper")
+    return [model_agent(FunctionModel(answer), config(), name="main"), below]
+
+
+@pytest.mark.parametrize("priced", [True, False])
+async def test_a_tree_is_summed_up_where_people_look(ports: Ports, priced: bool) -> None:
+    store = MemoryJournal()
+    prices = dict.fromkeys(("function", "recorder"), Price(input=2, output=10, cache_read=1))
+    async with Runtime(
+        family(),
+        store=store,
+        ports=ports,
+        prices=prices if priced else None,
+    ) as runtime:
+        run = await runtime.start("main", "Delegate.")
+        outcome = await run.result()
+        with closing(store.reader()) as reader:
+            told, trees = report(reader, run.run_id), list_runs(reader)
+        asked = await runtime.hub.ask("runtime", f"report {run.run_id}")
+    cost = pytest.approx(2 * 0.0017) if priced else None
+    expected = Used(model_calls=3, input_tokens=2000, output_tokens=20, cost=0.0)
+    assert asked["tree"] == msgspec.to_builtins(told.tree)
+    for used in (told.tree, trees.runs[0].tree):
+        assert used is not None
+        assert msgspec.structs.replace(used, cost=0.0) == expected
+        assert used.cost == cost == outcome.tree.cost
+    lines = "\n".join(report_lines(told, 0, full=False))
+    assert "with all below it: 3 model calls, 2,000 tokens in (cached ones included)" in lines
+    assert f"cost {'0.0034' if priced else 'not known'}" in lines
+    table = "\n".join(run_lines(trees, 0, ended=False))
+    assert "2,000 in, 20 out" + (", cost 0.0034" if priced else "") in table
+
+
+async def test_what_limits_were_given_is_shown_among_what_was_said(ports: Ports) -> None:
+    async with Runtime(family(), store="memory", ports=ports) as runtime:
+        run = await runtime.start("main", "Hello.")
+        await run.result()
+        for limits in (Limits(model_calls=1000, seconds=2.5), Limits(), None):
+            await runtime.limit(run.run_id, limits)
+        await anyio.sleep(1)
+        told = await runtime.hub.ask("runtime", f"report {run.run_id}")
+    said = [x["text"] for x in told["conversation"] if x["who"] == "limits"]
+    assert said == ["model_calls 1,000, seconds 2.5", "none", "those of the runtime"]
