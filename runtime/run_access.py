@@ -1,18 +1,29 @@
-"""``RunAccess``: how a runtime's runs are found, awaited and ended.  Nothing here starts one."""
+"""``RunAccess``: how a runtime's runs are found, awaited and ended.
+
+Nothing here starts one but a child that has waited for values of its variables.
+"""
+
+from collections.abc import Mapping
 
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.events import Limits, SessionLimits
 from hubbub.hub.events.descriptors import Descriptor
-from hubbub.hub.hub import Hub
 from hubbub.hub.message import check_limits
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_labels
 from hubbub.runtime.activities.agent_messages import agent_for
+from hubbub.runtime.activities.other_runs import LookAt
+from hubbub.runtime.activities.variable_requests import (
+    PendingVariables,
+    pending,
+    provide,
+)
 from hubbub.runtime.finding.conversations import Conversations
 from hubbub.runtime.finding.finder import Finder
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
-from hubbub.runtime.kernel.phase import Phase
+from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.spending.accounts import TreeAccounts
 
 __all__ = ["RunAccess"]
@@ -21,12 +32,16 @@ __all__ = ["RunAccess"]
 class RunAccess:
     """What ``Runtime`` says of runs that there are, in its store or at work."""
 
-    def __init__(self, hub: Hub, phase: Phase, outcomes: Outcomes, accounts: TreeAccounts) -> None:
-        self.hub = hub
-        self.phase = phase
+    def __init__(
+        self, services: Services, outcomes: Outcomes, look_at: LookAt, accounts: TreeAccounts
+    ) -> None:
+        self.services = services
+        self.hub = services.hub
+        self.phase = services.phase
         self.outcomes = outcomes
+        self._look_at = look_at
         self._accounts = accounts
-        self._finder = Finder(hub)
+        self._finder = Finder(self.hub)
 
     # ── finding, without starting anything ───────────────────────────────────────────────────
 
@@ -111,3 +126,30 @@ class RunAccess:
         """See ``Run.finished``."""
         self.phase.check_entered()
         return await self.outcomes.finished(run_id)
+
+    # ── variables for a child that waits ─────────────────────────────────────────────────────
+
+    async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
+        """Which variables a creation of a run waits for: names, never values.
+
+        Raises ``VariablesRefused``: unknown or foreign request, booted before, expired, ended.
+        """
+        self.phase.check_entered()
+        check_labels(parent_run_id=parent_run_id, request_id=request_id)
+        return await pending(self.services, self._look_at, parent_run_id, request_id)
+
+    async def provide_variables(
+        self, parent_run_id: str, request_id: str, values: Mapping[str, str]
+    ) -> Run:
+        """Give a deferred child its variables and start it, once; returns its handle.
+
+        Its result comes to the parent as a message.  Raises ``VariablesRefused``, and has then
+        stored nothing: unknown or foreign request, booted before, expired, parent ended, cap
+        reached, incomplete, unwanted names, values that are no texts.
+        """
+        self.phase.check_open()
+        check_labels(parent_run_id=parent_run_id, request_id=request_id)
+        child_run_id, agent = await provide(
+            self.services, self._look_at, parent_run_id, request_id, values
+        )
+        return Run(self.outcomes, child_run_id, agent, is_root=False)

@@ -27,13 +27,7 @@ from hubbub.agents.prices import Price
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
 from hubbub.agents.turn.crash_limit import MAX_CRASHES
-from hubbub.hub.errors import (
-    BadValue,
-    CallerError,
-    Closed,
-    DefinitionError,
-    WrongLoop,
-)
+from hubbub.hub.errors import BadValue, CallerError, Closed, DefinitionError, WrongLoop
 from hubbub.hub.events import GivenTool, HistoryMessage, Limits
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
@@ -45,7 +39,6 @@ from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
 from hubbub.runtime.arguments import check_arguments
 from hubbub.runtime.asked import RuntimeAnswers
 from hubbub.runtime.finding.published import publish, published
@@ -71,8 +64,8 @@ from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.spending.prices import PriceList
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store
+from hubbub.runtime.supervision.hub_ownership import HubOwnership
 from hubbub.runtime.supervision.inline_calls import ExecutableAgent, InlineCalls
-from hubbub.runtime.supervision.named_files import NamedFiles
 from hubbub.runtime.supervision.restore import RestorePolicy
 from hubbub.runtime.supervision.supervisor import Supervisor
 
@@ -166,9 +159,6 @@ class Runtime(RunAccess):
             hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
         self.hub = hub
         self.ports = hub.ports
-        if default_agent:
-            self.definitions.agent(default_agent)
-        self._default_agent = default_agent
         self._servers = McpServers(self.definitions, hub) if self.definitions.servers else None
         live = LiveRuns()
         accounts = TreeAccounts(self.definitions, live.by_id, limits)
@@ -194,8 +184,9 @@ class Runtime(RunAccess):
             services, live, families, self.outcomes, compose,
             max_live=max_live, keep=keep, restore=restore,
         )  # fmt: skip
+        self._ownership = HubOwnership(hub, self.runs, self.definitions, price_list, default_agent)
         self._calls = InlineCalls(services, self.outcomes, self.runs)
-        super().__init__(hub, services.phase, self.outcomes, accounts)
+        super().__init__(services, self.outcomes, families.look_at, accounts)
         publish(hub.journal, published(self.definitions, self.env))
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
@@ -228,12 +219,7 @@ class Runtime(RunAccess):
         for name in self.definitions.names:
             for warning in self.definitions.agent(name).warnings:
                 log.warning("definition.warned", agent=name, warning=warning)
-        self.hub.set_owner(self.runs)
-        self.hub.addressing.agents = frozenset(self.definitions.names)
-        self.hub.addressing.refusal_of_seed = self.definitions.refusal_of_seed
-        self.hub.addressing.refusal_of_files = NamedFiles(self.definitions).refusal
-        self.hub.addressing.refusal_of_limits = self._refusal_of_limits
-        self.hub.addressing.default_agent = self._default_agent
+        self._ownership.begin()
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
         timing = self.services.timers.run()
@@ -294,21 +280,13 @@ class Runtime(RunAccess):
         self.hub.tasks.refuse_stranded("leaving the runtime")
 
     def _let_go_of_hub(self) -> None:
-        if self.hub.dispatcher.owner is self.runs:
-            self.hub.set_owner(None)
-            self.hub.addressing.agents = self.hub.addressing.refusal_of_seed = None
-            self.hub.addressing.refusal_of_files = None
-            self.hub.addressing.refusal_of_limits = None
+        self._ownership.end()
         if self._stop_serving is not None:
             self._stop_serving()
 
     def _is_at_rest(self) -> bool:
         waits = self.outcomes.waits
         return all(run.is_at_rest(waits(run.lane.run_id)) for run in self.runs.in_memory)
-
-    def _refusal_of_limits(self, limits: Limits) -> str:
-        """Why a tree cannot be begun with these limits."""
-        return "; ".join(self.services.prices.problems(self.definitions, limits))
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────
 
@@ -406,33 +384,6 @@ class Runtime(RunAccess):
     def mcp_servers(self) -> tuple[McpStatus, ...]:
         """The MCP servers that prompts of this runtime use, as they are just now."""
         return () if self._servers is None else self._servers.statuses
-
-    # ── variables for a child that waits ──────────────────────────────────────────────
-
-    async def pending_variables(self, parent_run_id: str, request_id: str) -> PendingVariables:
-        """Which variables a creation of a run waits for: names, never values.
-
-        Raises ``VariablesRefused``: unknown or foreign request, booted before, expired, ended.
-        """
-        self.phase.check_entered()
-        check_labels(parent_run_id=parent_run_id, request_id=request_id)
-        return await pending(self.services, self.runs.look_at, parent_run_id, request_id)
-
-    async def provide_variables(
-        self, parent_run_id: str, request_id: str, values: Mapping[str, str]
-    ) -> Run:
-        """Give a deferred child its variables and start it, once; returns its handle.
-
-        Its result comes to the parent as a message.  Raises ``VariablesRefused``, and has then
-        stored nothing: unknown or foreign request, booted before, expired, parent ended, cap
-        reached, incomplete, unwanted names, values that are no texts.
-        """
-        self.phase.check_open()
-        check_labels(parent_run_id=parent_run_id, request_id=request_id)
-        child_run_id, agent = await provide(
-            self.services, self.runs.look_at, parent_run_id, request_id, values
-        )
-        return Run(self.outcomes, child_run_id, agent, is_root=False)
 
 
 def _check_env(env: Mapping[str, str] | None) -> None:

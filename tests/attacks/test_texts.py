@@ -73,9 +73,9 @@ TEXTS = frozenset((
 
 OTHERS = frozenset((
     "args", "buffer", "enders", "event", "fn", "given", "handler", "idle_timeout", "is_error",
-    "is_new", "kwargs", "limit", "lossless", "max_steps", "number", "settings", "once", "owner",
-    "parallel_tool_calls", "partial", "result", "run_ids", "schema", "timeout", "tools", "type",
-    "until",
+    "is_new", "kwargs", "limit", "limits", "lossless", "max_steps", "number", "settings", "once",
+    "owner", "parallel_tool_calls", "partial", "result", "run_ids", "schema", "timeout", "tools",
+    "type", "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 
@@ -95,7 +95,7 @@ def sane(parameter: str, world: "World") -> Any:
         "address": "runtime", "agent": "echo", "agent_name": "echo", "arguments": {},
         "content": "hello",
         "event": CustomEvent.of("test:sane"), "fn": lambda: 1, "handler": lambda event: None,
-        "key": "key", "kind": "test:sane",
+        "key": "key", "kind": "test:sane", "limits": None,
         "message": "hello", "model": ScriptedModel(["hi"]), "name": "NAME",
         "owner": None, "parent_run_id": world.other, "path": "a.txt", "pattern": "test:sane",
         "prompt_id": "none", "question": "statistics", "reference": "none", "request_id": "none",
