@@ -31,6 +31,7 @@ RUN = "00000000-0000-7000-8000-00000000000a"
 GIVEN: dict[str, Any] = {
     "address": "user", "agent": "job", "agent_name": "job", "content": "x",
     "event": CustomEvent.of("test:x", durable=True), "handler": print, "input": "x", "key": "k",
+    "limits": None,
     "message": "x", "parent_run_id": RUN, "pattern": "test:x", "prompt_id": "p", "question": "x",
     "request_id": "r", "run_id": RUN, "strategy": "heartbeat", "until": bool, "values": {},
 }  # fmt: skip

@@ -142,7 +142,7 @@ NO_WAYS: Final = {
         (
             f"Runtime.{name}"
             for name in (
-                "agent_for", "conversations", "find", "handle", "pending_variables",
+                "agent_for", "conversations", "find", "handle", "limit", "pending_variables",
                 "provide_variables", "schedules", "start",
             )
         ),
