@@ -133,15 +133,31 @@ class Prompts:
         if service is not None:
             asked = (question,) if given is None else (question, given)
             return await self._ask_service(service, asked, timeout)
+        run_id = asker.run_id if asker is not None else ""
+        owner = self._pipeline.dispatcher.owner
+        if owner is None or address == USER:
+            prompt = self._new(run_id, address, check)
+            return await self._ask(prompt, asker, question, options, timeout)
+        await owner.read_waits(address)
+        prompt = self._new(run_id, address, check)
+        with owner.asking(run_id, address, lambda: prompt.is_open):
+            return await self._ask(prompt, asker, question, options, timeout)
+
+    def _new(self, run_id: str, address: str, check: Check) -> PendingPrompt:
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._pipeline.dispatcher.number:x}.{self._number}"
-        run_id = asker.run_id if asker is not None else ""
-        prompt = PendingPrompt(f"{run_id or 'hub'}.{number}", run_id, address, check=check)
+        return PendingPrompt(f"{run_id or 'hub'}.{number}", run_id, address, check=check)
+
+    async def _ask(
+        self, prompt: PendingPrompt, asker: Asker | None, question: str, options: tuple[str, ...],
+        timeout: float | None,
+    ) -> Any:  # fmt: skip
+        """Show a prompt to whom it asks, and wait for the answer."""
         self._register(prompt)
         try:
             self._announce(prompt, asker, question, options, timeout)
-            if address != USER:
+            if prompt.asked != USER:
                 self._send(prompt, question)
             await self._wait(prompt, timeout)
         finally:
@@ -195,7 +211,7 @@ class Prompts:
     def is_unanswered(self, prompt_id: str) -> bool:
         """Whether a reply to it would count."""
         prompt = self._open.get(prompt_id)
-        return prompt is not None and prompt.answer is None and not prompt.ended
+        return prompt is not None and prompt.is_open
 
     def problem_of(self, reply: SessionReply) -> str:
         """Why a reply does not fit its prompt; empty where it does."""

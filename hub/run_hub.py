@@ -20,7 +20,7 @@ from hubbub.hub.delivery.listening import Handler, is_async, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Listening, Subscribing
-from hubbub.hub.errors import BadValue, ReservedEvent, WaitCycle
+from hubbub.hub.errors import BadValue, ReservedEvent
 from hubbub.hub.events import (
     Event,
     SessionMessage,
@@ -277,13 +277,10 @@ class RunHub(Subscribing):
     ) -> Any:
         """Ask as this run: the prompt and its reply are in this run's journal.
 
-        Raises ``WaitCycle`` for the run itself, and for one that waits for it.
+        Raises ``WaitCycle`` for the run itself, and for one that waits for it: for its outcome, or
+        for its answer while none of its tasks can give it.
         """
         self._pipeline.check("ask")
-        check_label("address", address)
-        owner, run_id = self.hub.dispatcher.owner, self._run.lane.run_id
-        if address == run_id or (owner is not None and owner.waits_for(address, run_id)):
-            raise WaitCycle(run_id, address)
         return await self.hub.prompts.ask(
             address,
             question,

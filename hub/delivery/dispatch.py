@@ -62,7 +62,18 @@ class Owner(Protocol):
         ...
 
     def waits_for(self, run_id: str, other: str) -> bool:
-        """Whether a run waits, maybe through others, for another."""
+        """Whether a run waits, maybe through others, for an outcome of another."""
+        ...
+
+    async def read_waits(self, run_id: str) -> None:
+        """Before ``asking``: read what the asked run waits for, where that takes reading."""
+        ...
+
+    def asking(
+        self, asker: str, asked: str, is_open: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
+        """Inside, a run (or the caller, if it is a run's code) waits for another's answer, while
+        ``is_open``.  Raises ``WaitCycle`` on entering where that waits for it."""
         ...
 
     def waiting(self, is_heard: Callable[[], bool] | None = None) -> AbstractContextManager[None]:

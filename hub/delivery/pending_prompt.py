@@ -71,6 +71,11 @@ class PendingPrompt:
         self.waiter: anyio.Event | None = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has neither a reply nor an end."""
+        return self.answer is None and not self.ended
+
+    @property
     def is_answered(self) -> bool:
         """Whether its end says that the asker has the reply."""
         return self.answer is not None and self.ended == ANSWERED

@@ -260,7 +260,7 @@ class NoSuchFile(CallerError):
 
 
 class WaitCycle(CallerError):
-    """A run would wait for itself, or for a run above it that waits for it."""
+    """A run would wait for itself, or for a run that waits for it."""
 
     def __init__(self, run_id: str, asked: str) -> None:
         self.run_id = run_id

@@ -3,10 +3,22 @@
 Kept here is what no run's own journal says at once: the statuses of children that stay, by
 parent, and who waits for whom, those that have left memory meanwhile included.
 The rest is read from the journal when it is asked for.
+
+Who waits for whom (``WaitGraph``):
+
+    a call of the model's    for the child that answers it   ``calls_of``, which its record says
+    code, for an outcome     for the run to be over or idle  ┐ ``waiting``, until it is left, or
+    code, that asks a run    for a reply of that run's code  ┘ has its answer (``is_open``)
+
+A run whose code waits comes to no end, so who waits for its outcome waits for what it waits for.
+A run that is asked may answer while other tasks of its code wait: then it waits only for what the
+task waits for that reads its inbox, or for all of it where none reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+
+from msgspec import Struct
 
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
@@ -17,17 +29,119 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import LoadedRun
 from hubbub.runtime.kernel.ancestry import runs_above
 from hubbub.runtime.kernel.budgets import TreeBudgets
+from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.kernel.live import LiveRuns
 from hubbub.runtime.spending.accounts import TreeAccounts
 
-__all__ = ["Families"]
+__all__ = ["Families", "WaitGraph"]
+
+
+class CodeWait(Struct, frozen=True, eq=False, gc=False):
+    """That the code of a run waits for another run."""
+
+    other: str
+    is_ask: bool
+    is_readers: bool
+    """Whether the code does that reads its run's inbox."""
+    is_open: Callable[[], bool] | None
+    """Whether it is not over yet, though its task may go on only later."""
+
+
+class WaitGraph:
+    """The waits of one runtime's runs; ``calls_of`` are those on record, ``reader_of`` names what
+    reads a run's inbox, and says whether it awaits the next message."""
+
+    __slots__ = ("_calls_of", "_reader_of", "_waits")
+
+    def __init__(
+        self,
+        calls_of: Callable[[str], tuple[str, ...]],
+        reader_of: Callable[[str], tuple[object | None, bool]],
+    ) -> None:
+        self._calls_of = calls_of
+        self._reader_of = reader_of
+        self._waits: dict[str, list[CodeWait]] = {}
+
+    @contextmanager
+    def waiting(
+        self,
+        run_id: str,
+        other: str,
+        *,
+        asks: bool = False,
+        is_open: Callable[[], bool] | None = None,
+    ) -> Iterator[None]:
+        """The code of ``run_id`` waits for ``other``; what it ``asks``, while ``is_open``."""
+        reader = self._reader_of(run_id)[0]
+        is_readers = reader is not None and reader is CURRENT_READER.get()
+        wait = CodeWait(other, asks, is_readers, is_open)
+        waits = self._waits.setdefault(run_id, [])
+        waits.append(wait)
+        try:
+            yield
+        finally:
+            waits.remove(wait)
+            if not waits:
+                self._waits.pop(run_id, None)
+
+    def directly(self, run_id: str) -> tuple[str, ...]:
+        """What a run itself waits for: by calls, and the outcomes that its code does."""
+        outcomes = [wait.other for wait in self._waits.get(run_id, ()) if not wait.is_ask]
+        return (*self._calls_of(run_id), *outcomes)
+
+    def reached(self, run_id: str) -> Iterator[str]:
+        """Everything that a run may wait for, through others, and itself; what is asked, too."""
+        found = [run_id]
+        for each in found:
+            yield each
+            asked = [wait.other for wait in self._waits.get(each, ()) if wait.is_ask]
+            found += [x for x in (*self.directly(each), *asked) if x not in found]
+
+    def waits_for(self, run_id: str, other: str) -> bool:
+        """Whether ``run_id`` waits, maybe through others, for an outcome of ``other``."""
+        reached = [run_id]
+        for each in reached:
+            reached += [run for run in self.directly(each) if run not in reached]
+        return other in reached[1:]
+
+    def closes(self, waiter: str, other: str, *, asks: bool = False) -> bool:
+        """Whether nothing would end the wait of the code at hand, which is ``waiter``'s, for
+        ``other``: that waits for this code."""
+        if self.waits_for(other, waiter):
+            return True
+        reader = self._reader_of(waiter)[0]
+        is_free = reader is not None and reader is not CURRENT_READER.get()
+        reached = [(other, asks)]
+        for run_id, is_asked in reached:
+            if run_id == waiter:
+                if not (is_asked and is_free):
+                    return True
+                continue  # Another task answers it.
+            reached += [x for x in self._blocking(run_id, is_asked) if x not in reached]
+        return False
+
+    def _blocking(self, run_id: str, is_asked: bool) -> Iterator[tuple[str, bool]]:
+        """What a run waits for before it is over, or, where it is asked, before it answers."""
+        waits = [
+            wait for wait in self._waits.get(run_id, ()) if wait.is_open is None or wait.is_open()
+        ]
+        if is_asked:
+            reader, awaits_message = self._reader_of(run_id)
+            if awaits_message:
+                return
+            if reader is not None:
+                waits = [wait for wait in waits if wait.is_readers]
+        for call in self._calls_of(run_id):
+            yield call, False
+        for wait in waits:
+            yield wait.other, wait.is_ask
 
 
 class Families:
     """The families of one runtime's runs."""
 
     __slots__ = (
-        "_accounts", "_budgets", "_code_waits", "_evicted", "_frames", "_hub", "_live", "_statuses",
+        "_accounts", "_budgets", "_evicted", "_frames", "_hub", "_live", "_statuses", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +155,7 @@ class Families:
         """The children that runs wait for that have left memory meanwhile."""
         self._frames: dict[str, str] = {}
         """The same, of those that wait for a frame."""
-        self._code_waits: dict[str, list[str]] = {}
-        """The runs that the code of runs waits for just now."""
+        self.waits = WaitGraph(self._waited_by, live.reader_of)
         self._statuses: dict[str, dict[str, str]] = {}
         """By parent: what its children that stay say of themselves."""
 
@@ -178,31 +291,28 @@ class Families:
         return tuple(found)
 
     def waits_for(self, run_id: str, other: str) -> bool:
-        """Whether ``run_id`` waits, maybe through others, for ``other``: by a call, or in code."""
-        reached = [run_id]
-        for each in reached:
-            below = (*self._waited_by(each), *self._code_waits.get(each, ()))
-            reached += [run for run in below if run not in reached]
-        return other in reached[1:]
+        """Whether ``run_id`` waits, maybe through others, for an outcome of ``other``."""
+        return self.waits.waits_for(run_id, other)
 
-    def waits_directly(self, run_id: str, child: str) -> bool:
-        """Whether ``run_id`` itself waits for ``child``: by a call, or in code."""
-        return child in self._waited_by(run_id) or child in self._code_waits.get(run_id, ())
+    async def read_waits(self, run_id: str) -> None:
+        """Read what the runs wait for by calls that ``run_id`` may wait for and that have not been
+        in memory since the store was opened."""
+        journal, read = self._hub.journal, set[str]()
+        while True:
+            unread = [x for x in self.waits.reached(run_id) if not (x in read or self._is_known(x))]
+            if not unread:
+                return
+            for each in unread:
+                read.add(each)
+                info = await journal.info(each)
+                if info is None or info.status != "waiting":
+                    continue
+                loaded = await journal.load(each)
+                if loaded is not None and not self._is_known(each):
+                    self._evicted[each] = _waited_for(fold_all(EMPTY, loaded.events))
 
-    @contextmanager
-    def waiting_for(self, run_id: str, other: str) -> Iterator[None]:
-        """The code of ``run_id`` (if it is any run's) waits for ``other``, for the time being."""
-        if not run_id:
-            yield
-            return
-        waits = self._code_waits.setdefault(run_id, [])
-        waits.append(other)
-        try:
-            yield
-        finally:
-            waits.remove(other)
-            if not waits:
-                self._code_waits.pop(run_id, None)
+    def _is_known(self, run_id: str) -> bool:
+        return self._live.find(run_id) is not None or run_id in self._evicted
 
     def _waited_by(self, run_id: str) -> tuple[str, ...]:
         run = self._live.find_model_run(run_id)

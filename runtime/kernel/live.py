@@ -49,6 +49,10 @@ class LiveRun(Protocol):
         """Whether the run is in the middle of something."""
         ...
 
+    def reader(self) -> tuple[object | None, bool]:
+        """What the code has that reads the run's inbox, and whether it awaits the next message."""
+        ...
+
     @property
     def only_lends(self) -> bool:
         """Whether it only waits, but must be there: what was said to it is for its frame."""
@@ -111,6 +115,11 @@ class LiveRuns:
         self.by_id: dict[str, LiveRun] = {}
         self.find = self.by_id.get
         """The run, or ``None``."""
+
+    def reader_of(self, run_id: str) -> tuple[object | None, bool]:
+        """The reader of a run's inbox, and whether it awaits the next message."""
+        run = self.by_id.get(run_id)
+        return run.reader() if run is not None else (None, False)
 
     def find_model_run(self, run_id: str) -> LiveModelRun | None:
         """The run, if it is in memory and a model's."""

@@ -6,7 +6,7 @@ ask       the turn that took a message is over   ───► the events of the 
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, TypeAlias
 
 import anyio
@@ -166,6 +166,7 @@ class Outcomes:
                 if turn.is_over:
                     self.changed(run_id)
 
+        await self.read_waits(run_id)
         with (
             self.expecting(run_id),
             self.hub.subscribe(TURN_TYPES, see, root_run_id=info.root_run_id),
@@ -190,6 +191,7 @@ class Outcomes:
             met = await is_met(await self._known(run_id))
             return None if met is None else await self._outcome(met)
 
+        await self.read_waits(run_id)
         with self.expecting(run_id):
             return await self._watch(run_id, look)
 
@@ -197,10 +199,33 @@ class Outcomes:
     def expecting(self, run_id: str) -> Iterator[None]:
         """Inside, the code at hand only waits for what the run does.  Raises ``WaitCycle``."""
         waiter = CURRENT_RUN.get()
-        if waiter and (waiter == run_id or self._families.waits_for(run_id, waiter)):
+        waits = self._families.waits
+        if waiter and (waiter == run_id or waits.closes(waiter, run_id)):
             raise WaitCycle(waiter, run_id)
-        with self._supervision.waiting(), self._families.waiting_for(waiter, run_id):
+        with (
+            self._supervision.waiting(),
+            waits.waiting(waiter, run_id) if waiter else nullcontext(),
+        ):
             yield
+
+    @contextmanager
+    def asking(self, asker: str, asked: str, is_open: Callable[[], bool]) -> Iterator[None]:
+        """Inside, a run, or the code at hand, waits for an answer while ``is_open``.  Raises
+        ``WaitCycle``."""
+        waiter = asker or CURRENT_RUN.get()
+        if not waiter:
+            yield
+            return
+        waits = self._families.waits
+        if (asker and asker == asked) or waits.closes(waiter, asked, asks=True):
+            raise WaitCycle(waiter, asked)
+        with waits.waiting(waiter, asked, asks=True, is_open=is_open):
+            yield
+
+    async def read_waits(self, run_id: str) -> None:
+        """Read what is on record of what a run waits for, if a run's code is about to wait."""
+        if CURRENT_RUN.get():
+            await self._families.read_waits(run_id)
 
     async def _watch(self, run_id: str, look: Look) -> RunOutcome:
         await self.hub.journal.flush()

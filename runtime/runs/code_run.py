@@ -67,13 +67,13 @@ class CodeRun:
 
     __slots__ = (
         "_early", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers",
-        "_seen", "_step", "_steps", "definition", "is_over", "lane", "services", "shared", "thread",
+        "_seen", "_step", "_steps", "definition", "is_over", "lane", "reader", "services", "shared",
+        "thread",
     )  # fmt: skip
 
     only_lends: ClassVar[bool] = False
-    """Code has no frames."""
     side_at_work: ClassVar[str] = ""
-    """Code has no sides."""
+    """Code has no frames, and no sides."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class CodeRun:
         shared.prompts.found(lane, thread.prompts)
         self._steps = DurableSteps(self, recorded, resumes=definition.on_restart == "resume")
         self._inbox = RunInbox(self, self._steps.refuse_inside_step)
-        self._seen = 0
-        self._step = 0
+        self.reader = self._inbox.reader_now
+        self._seen = self._step = 0
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
         self.is_over = False

@@ -13,6 +13,7 @@ from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import AgentFile, SessionMessage
 from hubbub.hub.values import check_seconds
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
+from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.runs.code_scope import CodeScope
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
@@ -34,6 +35,10 @@ class RunInbox:
     def is_awaited(self) -> bool:
         """Whether the agent waits for a message."""
         return self.reader is not None and self.reader.is_waiting
+
+    def reader_now(self) -> tuple[object | None, bool]:
+        """What reads the messages, and whether it awaits the next one."""
+        return (None, False) if self.reader is None else (self.reader.token, self.is_awaited)
 
     def put(self, message: SessionMessage) -> None:
         """Keep a message for the agent to read."""
@@ -90,12 +95,14 @@ class InboxReader:
     """
 
     __slots__ = ("_current", "_inbox", "_is_handlers", "_run", "is_exclusive", "is_waiting",
-                 "on_message")  # fmt: skip
+                 "on_message", "token")  # fmt: skip
 
     def __init__(self, inbox: RunInbox, *, is_handlers: bool = False) -> None:
         self._inbox = inbox
         self._run = inbox.run
         self._is_handlers = is_handlers
+        self.token = object()
+        """It, for code that handles its messages and may outlive it."""
         self._current: SessionMessage | None = None
         self.is_waiting = False
         self.is_exclusive = False
@@ -129,6 +136,7 @@ class InboxReader:
         if self._run.is_over or not messages:
             return None
         message = self._current = messages.popleft()
+        CURRENT_READER.set(self.token)
         return self._with_files(message) if message.files else message
 
     def _with_files(self, message: SessionMessage) -> SessionMessage:

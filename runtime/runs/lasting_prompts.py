@@ -235,7 +235,7 @@ class LastingPrompts:
     def awaits_answer(self, lane: OwnLane, said: InLane) -> bool:
         """Whether what a person says is an answer to a run that ``lane``'s run waits for."""
         return any(
-            self._families.waits_directly(lane.run_id, _child_below(kept, lane.run_id))
+            _child_below(kept, lane.run_id) in self._families.waits.directly(lane.run_id)
             for kept in self._asked_before(lane, said)
         )
 

@@ -49,6 +49,10 @@ class Resting:
         """Whether the run only waits for its children: it may leave memory meanwhile."""
         return self._only_waits and not self._lends
 
+    def reader(self) -> tuple[object | None, bool]:
+        """No code reads the inbox."""
+        return None, False
+
     @property
     def only_lends(self) -> bool:
         """Whether it only waits, too, but must be there: what was said is for the frame

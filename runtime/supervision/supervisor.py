@@ -92,6 +92,7 @@ class Supervisor:
         self.look_at = families.look_at
         self.masker = FailureMasks(services, live).masker
         self.waits_for = families.waits_for
+        self.read_waits, self.asking = outcomes.read_waits, outcomes.asking
         lending = Lending(live, families, self.quarantine, self._bring)
         shared = compose(self, lending)
         self._prompts = shared.prompts
