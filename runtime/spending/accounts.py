@@ -8,7 +8,7 @@ Rules
 * A run's part is what its own lane says, and is replaced as a whole: so nothing counts twice, and
   a run that is read again corrects it.
 * An account is made when a tree is begun that has limits, when one is read from the journal, and
-  when somebody asks what a tree has used that has made many calls.  From then on no commit needs
+  when somebody asks what a tree of many runs or calls has used.  From then on no commit needs
   the journal.
 * What is decided by it is recorded by the run that decides: no fold looks here.
 """
@@ -38,7 +38,9 @@ _TAKEN: Final = frozenset((e.SessionTaken.type,))
 PAGE: Final = 1000
 
 MANY_CALLS: Final = 100
-"""Calls from which on what a tree has used is kept, for nobody else to read them again."""
+MANY_RUNS: Final = 8
+"""Calls, or runs, from which on what a tree has used is kept, for nobody else to read them again:
+each of its runs may be asked about."""
 
 
 class CountedRun(Protocol):
@@ -67,7 +69,9 @@ class Work(Struct):
 class TreeAccount:
     """What the runs of one tree have used, and may use."""
 
-    __slots__ = ("_by_run", "_parents", "_work", "limits", "root_run_id", "spent", "worked")
+    __slots__ = (
+        "_below", "_by_run", "_parents", "_work", "limits", "root_run_id", "spent", "worked",
+    )  # fmt: skip
 
     def __init__(self, root_run_id: str, limits: Limits | None = None) -> None:
         self.root_run_id = root_run_id
@@ -76,16 +80,31 @@ class TreeAccount:
         self.worked = 0
         """Microseconds at work, of all runs."""
         self._by_run: dict[str, Spent] = {}
+        self._below: dict[str, Spent] = {}
+        """What each run and all below it have used."""
         self._parents: dict[str, str | None] = {}
         self._work: dict[str, int] = {}
 
     def note(self, run_id: str, parent_run_id: str | None, spent: Spent) -> None:
         """A run has used so much, in all."""
+        if run_id not in self._parents:
+            self._parents[run_id] = parent_run_id
+            if run_id in self._below:  # By runs below it, which were noted before it.
+                self._add(parent_run_id, self._below[run_id])
         before = self._by_run.get(run_id, NOTHING_SPENT)
-        self._parents[run_id] = parent_run_id
         if spent is not before:
             self._by_run[run_id] = spent
-            self.spent = self.spent - before + spent
+            change = spent - before
+            self.spent += change
+            self._add(run_id, change)
+
+    def _add(self, run_id: str | None, change: Spent) -> None:
+        """To what a run and all above it have used below them."""
+        for _ in range(len(self._parents) + 1):
+            if run_id is None:
+                break
+            self._below[run_id] = self._below.get(run_id, NOTHING_SPENT) + change
+            run_id = self._parents.get(run_id)
 
     def note_work(self, run_id: str, worked: int) -> None:
         """A run was at work for so long, in all."""
@@ -94,21 +113,8 @@ class TreeAccount:
 
     def spent_by(self, run_id: str) -> Spent:
         """What a run and all below it have used."""
-        if run_id == self.root_run_id:
-            return self.spent
-        found = NOTHING_SPENT
-        for each, spent in self._by_run.items():
-            if self._is_below(each, run_id):
-                found += spent
-        return found
-
-    def _is_below(self, run_id: str, above: str) -> bool:
-        at: str | None = run_id
-        for _ in range(len(self._parents) + 1):
-            if at is None or at == above:
-                break
-            at = self._parents.get(at)
-        return at == above
+        is_root = run_id == self.root_run_id
+        return self.spent if is_root else self._below.get(run_id, NOTHING_SPENT)
 
 
 class TreeAccounts:
@@ -273,7 +279,8 @@ class TreeAccounts:
 
     async def _read(self, root: str, limits: Limits | None, journal: Journal) -> TreeAccount:
         account = TreeAccount(root, limits)
-        for info in await journal.runs(live=False, root_run_id=root):
+        infos = await journal.runs(live=False, root_run_id=root)
+        for info in infos:
             if limits is not None and limits.seconds is not None:
                 run = await journal.load(info.run_id)
                 events = () if run is None else run.events
@@ -291,7 +298,7 @@ class TreeAccounts:
                 account.note(live.lane.run_id, live.lane.parent_run_id, live.thread.spent)
         if limits is not None:
             self.by_root[root] = account
-        elif account.spent.model_calls >= MANY_CALLS:
+        elif account.spent.model_calls >= MANY_CALLS or len(infos) >= MANY_RUNS:
             self.by_root[root] = account
             self._note_asked(root)
         return account

@@ -142,7 +142,7 @@ class Loader:
 
         ``only_ends``: there may be no room for it, unless it is to end what it is at.
         """
-        if self._trials.is_held(run_id):
+        if run_id in self.loading or self._trials.is_held(run_id):
             return
         self.loading[run_id] = []
         self._hub.tasks.start(self._load(run_id, is_overtaken, only_ends), name=run_id)

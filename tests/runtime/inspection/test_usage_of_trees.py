@@ -1,6 +1,7 @@
 """What a tree of runs has used, where people look: ``show``, ``runs``, the HTTP API's answers."""
 
 from contextlib import closing
+from typing import Any
 
 import anyio
 import msgspec
@@ -15,9 +16,12 @@ from hubbub import (
     ModelReply,
     ModelRequest,
     Price,
+    RunContext,
     Runtime,
     Usage,
+    agent,
 )
+from hubbub.agents.state.spending import NOTHING_SPENT
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.cli.text import report_lines, run_lines
@@ -39,6 +43,39 @@ def answer(request: ModelRequest) -> ModelReply:
 def family() -> list[AgentDefinition]:
     below = child(Recorder(call("finish", result="did it")), name="helper")
     return [model_agent(FunctionModel(answer), config(), name="main"), below]
+
+
+class CountedJournal(MemoryJournal):
+    """How often it is read."""
+
+    reads = 0
+
+    async def read(self, *args: Any, **options: Any) -> Any:
+        self.reads += 1
+        return await super().read(*args, **options)
+
+
+async def reads_of(children: int, ports: Ports) -> int:
+    store = CountedJournal()
+
+    @agent("leaf")
+    async def leaf(input: Any, ctx: RunContext) -> int:
+        return 1
+
+    @agent("fan")
+    async def fan(input: Any, ctx: RunContext) -> int:
+        outcomes = [await ctx.spawn("leaf", each).result() for each in range(children)]
+        return len([each.tree for each in outcomes if each.tree == NOTHING_SPENT])
+
+    async with Runtime([leaf, fan], store=store, ports=ports) as runtime:
+        outcome = await (await runtime.start("fan", "x")).result()
+        assert outcome.output == children
+    return store.reads
+
+
+async def test_a_tree_is_not_read_again_for_each_of_its_runs(ports: Ports) -> None:
+    few = await reads_of(20, ports)
+    assert await reads_of(100, ports) <= 5 * few
 
 
 @pytest.mark.parametrize("priced", [True, False])
