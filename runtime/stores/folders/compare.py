@@ -18,7 +18,7 @@ from msgspec import Struct
 from hubbub.agents.folders.history import follow
 from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.folders.state_file import Record, StateText, begin, read_state, write_state
-from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import encode_descriptor, read_descriptor
@@ -164,8 +164,9 @@ def _difference(state: StateText, wanted: StateText) -> tuple[str, bool]:
         names.append("history_bytes")
     if state.stack != wanted.stack:
         names.append("active_stack")
-    # What a run's frames do comes there a moment later, and so does what was said last.
-    return f"says something else than the database: {', '.join(names)}", _LATE.issuperset(names)
+    unsaid = (x for x in _ADDED if getattr(stands.thread, x) == getattr(EMPTY, x))
+    is_behind = _LATE.union(unsaid).issuperset(names)
+    return f"says something else than the database: {', '.join(names)}", is_behind
 
 
 def _differing(stands: Record, due: Record) -> Iterator[str]:
@@ -185,3 +186,7 @@ def _differing(stands: Record, due: Record) -> Iterator[str]:
 
 
 _LATE: Final = frozenset(("pending", "updated_at", "history_bytes", "active_stack"))
+"""What a run's frames do comes there a moment later, and so does what was said last."""
+
+_ADDED: Final = ("spent", "spent_before")
+"""What earlier versions did not write, though it follows from the events of their runs, too."""
