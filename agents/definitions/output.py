@@ -29,6 +29,7 @@ from hubbub.agents.definitions.schema import plain_json, read_schema
 from hubbub.agents.definitions.signature import is_pydantic
 from hubbub.agents.model import OutputSpec, ToolSpec
 from hubbub.hub.errors import BadValue
+from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in
 from hubbub.hub.values import NULL, Json, encode_value
@@ -55,7 +56,7 @@ _MAX_PROBLEM_CHARS: Final = 500
 _NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-class Misfit(Exception):
+class Misfit(CopiedWhole, Exception):
     """An answer is not of the form; ``problems`` say why, each in a line for the model."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
