@@ -183,13 +183,13 @@ async def test_without_an_address_each_start_is_a_run_of_its_own(open_runtime: O
 @pytest.mark.spec("H-20")
 async def test_a_message_is_a_message_from_the_start(open_runtime: Open) -> None:
     async with open_runtime() as rt:
-        message = Message("hi", role="system", attachments=("a.txt",), metadata={"n": 1})
+        message = Message("hi", role="system", silent=True, metadata={"n": 1})
         run = await rt.start("bot", message)
         assert (await run.result()).output == "hi"
         (opened,) = await rt.hub.read(run.run_id, types="session:open")
         assert isinstance(opened, SessionOpen) and opened.message is not None
         assert (opened.input, opened.message.role) == ("hi", "system")
-        assert (opened.message.attachments, opened.message.metadata) == (("a.txt",), {"n": 1})
+        assert (opened.message.silent, opened.message.metadata) == (True, {"n": 1})
         assert (await rt.run("bot", HI)).output == "hi"
 
 

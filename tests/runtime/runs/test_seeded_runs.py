@@ -326,7 +326,8 @@ async def test_no_pattern_of_a_given_schema_is_ever_tried(
 
     async with opened(model_agent(FunctionModel(model))) as rt:
         async with rt.hub.subscribe("session:prompt") as prompts:
-            run = await rt.start("assistant", "go", tools=[external_tool("match", schema)])
+            given = GivenTool(name="match", schema_json=encode_value("schema", schema))
+            run = await rt.start("assistant", "go", tools=[given])
             prompt = await anext(prompts)
         await rt.hub.reply(prompt.prompt_id, "matched")
         assert (await run.result()).output == "Done."
