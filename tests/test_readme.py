@@ -1,5 +1,6 @@
 """Every example of the README and of the guides in docs/ runs as it is written there."""
 
+import json
 import re
 import subprocess
 import sys
@@ -52,6 +53,34 @@ def test_example_runs_as_written(page: Path, number: int, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spec("L-02", "L-03", "L-09")
+def test_the_readme_shows_a_picture_a_typed_answer_and_a_tool_of_an_mcp_server(
+    tmp_path: Path,
+) -> None:
+    """All three are in the conversation, in the order of the page."""
+    (example,) = [x for x in examples_of(ROOT / "README.md") if "Image(" in x]
+    (tmp_path / "example.py").write_text(example)
+    command = [sys.executable, "-m", "hubbub"]
+    said = []
+    for arguments in ([sys.executable, "example.py"], [*command, "runs", "--all", "--json"]):
+        done = subprocess.run(
+            arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        )
+        said.append(done.stdout)
+    (run,) = json.loads(said[1])["runs"]
+    shown = subprocess.run(
+        [*command, "show", run["run_id"]],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    ).stdout  # fmt: skip
+    assert said[0] == "teapot: 4.50 euros\n"
+    order = [
+        "[image (image/png, 68 bytes)]", "→ shop_price", "shop_price: 4.5",
+        "`euros`: expected `float`, got `str`", '"euros": 4.5}',
+    ]  # fmt: skip
+    places = [shown.index(each) for each in order]
+    assert places == sorted(places)
 
 
 def test_the_first_agent_has_eight_lines_and_the_readme_is_short() -> None:
