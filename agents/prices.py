@@ -6,7 +6,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Usage
 from hubbub.hub.near_misses import shown, told_fields
 
-__all__ = ["Price", "nanos_of"]
+__all__ = ["Price"]
 
 
 class Price(Struct, metaclass=told_fields, frozen=True, kw_only=True):
@@ -24,11 +24,26 @@ class Price(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         problems = [
             f"{name}: expected a number, at least 0, not {shown(value)}"
-            for name in self.__struct_fields__
+            for name in Price.__struct_fields__
             if not _is_price(value := getattr(self, name), may_miss=name.startswith("cache"))
         ]
         if problems:
             raise DefinitionError("Price", problems)
+
+    def nanos(self, usage: Usage, *, cached_apart: bool) -> int | None:
+        """What a call costs, in billionths, rounded; ``None`` where that is not known.
+
+        ``cached_apart``: the provider counts what it cached beside the input, not in it.
+        """
+        read, write = usage.cache_read_tokens, usage.cache_write_tokens
+        plain = usage.input_tokens
+        if not (cached_apart or read + write > plain):
+            plain -= read + write
+        at_read = self.input if self.cache_read is None else self.cache_read
+        at_write = self.input if self.cache_write is None else self.cache_write
+        cost = plain * self.input + read * at_read + write * at_write
+        # A price per million tokens is a thousand billionths per token.
+        return round((cost + usage.output_tokens * self.output) * 1000)
 
 
 def _is_price(value: object, *, may_miss: bool) -> bool:
@@ -37,16 +52,3 @@ def _is_price(value: object, *, may_miss: bool) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value < 2**53
-
-
-def nanos_of(usage: Usage, price: Price, *, cached_apart: bool) -> int:
-    """What a call costs, in billionths, rounded."""
-    read, write = usage.cache_read_tokens, usage.cache_write_tokens
-    plain = usage.input_tokens
-    if not (cached_apart or read + write > plain):
-        plain -= read + write
-    at_read = price.input if price.cache_read is None else price.cache_read
-    at_write = price.input if price.cache_write is None else price.cache_write
-    cost = plain * price.input + read * at_read + write * at_write
-    # A price per million tokens is a thousand billionths per token.
-    return round((cost + usage.output_tokens * price.output) * 1000)

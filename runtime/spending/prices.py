@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from hubbub.agents.model import Model
 from hubbub.agents.model_choice import ModelChoice, named
-from hubbub.agents.prices import Price, nanos_of
+from hubbub.agents.prices import Price
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.hub.errors import BadValue
@@ -42,7 +42,7 @@ class PriceList:
     def nanos(self, model: str | Model, usage: Usage, *, cached_apart: bool) -> int | None:
         """What a call of a model has cost, in billionths; ``None`` where it has no price."""
         price = self.price_of(model)
-        return None if price is None else nanos_of(usage, price, cached_apart=cached_apart)
+        return None if price is None else price.nanos(usage, cached_apart=cached_apart)
 
     def missing(self, choices: Iterable[ModelChoice]) -> Iterable[str]:
         """What is wrong with a limit of cost for what such models use."""

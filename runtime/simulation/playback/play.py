@@ -41,7 +41,12 @@ from hubbub.runtime.simulation.playback.recording import (
     Recording,
     read_recording,
 )
-from hubbub.runtime.simulation.playback.replies import RecordedModel, Replies, recorded_tool
+from hubbub.runtime.simulation.playback.replies import (
+    RecordedModel,
+    RecordedPrice,
+    Replies,
+    recorded_tool,
+)
 from hubbub.runtime.simulation.playback.stand_ins import recorded_server, stand_ins
 from hubbub.runtime.simulation.story.setup import Setup
 
@@ -54,7 +59,8 @@ WITHHELD: Final = "quarantine"
 """Stands for the value of a variable: a recording has none."""
 
 _SAID: Final = (e.SessionMessage, e.SessionReply, e.SessionClose, e.SessionTerminate,
-                e.SessionAbort, e.SessionReset, e.SessionVariables)  # fmt: skip
+                e.SessionAbort, e.SessionReset, e.SessionVariables,
+                e.SessionLimits)  # fmt: skip
 _ENDINGS: Final = (e.SessionClose, e.SessionTerminate, e.SessionAbort)
 
 
@@ -150,7 +156,11 @@ class _Player:
         return structs.replace(wrapped, models=named)
 
     async def play(self) -> Playback:
-        setup = structs.replace(self._setup, env={**_withheld(self._setup), **self._setup.env})
+        setup = structs.replace(
+            self._setup,
+            env={**_withheld(self._setup), **self._setup.env},
+            options={**self._setup.options, "prices": self._prices()},
+        )
         runtime = Runtime(**setup.arguments(), hub=self._hub, grace=0, environ={})
         async with self._hub:
             self._hub.subscribe(
@@ -169,6 +179,10 @@ class _Player:
                 await self._replies.sleep_until(self._recording.ended, 0)
                 await anyio.sleep(1)
                 return compared(self._recording, await self._lanes(), self._counterparts)
+
+    def _prices(self) -> dict[str, RecordedPrice]:
+        names = (*self._setup.models, RecordedModel.name)
+        return dict.fromkeys(names, RecordedPrice(replies=self._replies))
 
     # ── saying it again ──────────────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
     Replies          which answer is next, run by run, and when
     RecordedModel    a model that gives them back
+    RecordedPrice    what it cost then
     recorded_tool    a tool that is not called: its recorded result is given back
 
 An answer comes at the time at which it came, in virtual time, so whatever was said meanwhile is
@@ -24,11 +25,12 @@ from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
+from hubbub.agents.prices import Price
 from hubbub.agents.state.steps import MISFIT
 from hubbub.agents.turn.stop import is_of_answer
 from hubbub.hub import events as e
 from hubbub.hub.errors import ModelRefused, ModelUnavailable, PromptClosed, PromptTimeout
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, Usage
 from hubbub.hub.ports import Clock
 from hubbub.hub.values import decode_value
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -36,7 +38,7 @@ from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.simulation.playback.counterparts import Counterparts
 from hubbub.runtime.simulation.playback.recording import Placed, RecordedRun, Recording, is_spawned
 
-__all__ = ["RecordedModel", "Replies", "recorded_tool"]
+__all__ = ["RecordedModel", "RecordedPrice", "Replies", "recorded_tool"]
 
 MOMENT: Final = 0.000_000_005
 """Between two places of a recording, in seconds: what comes of one is over before the next."""
@@ -54,6 +56,8 @@ class _Answer(Struct, frozen=True):
     problem: str = ""
     retry: e.AgentRetry | None = None
     """It was tried again."""
+    cost: int | None = None
+    """In billionths."""
 
 
 class _Result(Struct):
@@ -90,6 +94,8 @@ class Replies:
         self._results = {run.run_id: list(_results(run)) for run in recording.runs.values()}
         self._waits = {run.run_id for run in recording.runs.values() if _waits_for_more(run)}
         self._given: dict[str, int] = defaultdict(int)
+        self._costs: dict[str, int | None] = {}
+        """What the last answer of each run had cost."""
         self._children: dict[str, Run] = {}
         """The children that code has started again, by their ids in the recording."""
 
@@ -108,6 +114,7 @@ class Replies:
         await self.wait_until(answer.at, answer.place)
         # Counted only now: one that is interrupted meanwhile was not given.
         self._given[run_id] = number + 1
+        self._costs[run_id] = answer.cost
         if (retry := answer.retry) is not None:
             problem = retry.error.removeprefix(f"{model}: ")
             if retry.model:  # It failed for good, and another was asked.
@@ -117,6 +124,10 @@ class Replies:
             name, _, problem = answer.problem.rpartition(": ")
             raise ModelRefused(name or model, "script", self.counterparts.as_now(problem))
         return self.counterparts.as_now(answer.reply)
+
+    def cost(self) -> int | None:
+        """What the last answer that the run at work was given had cost, in billionths."""
+        return self._costs.get(self.counterparts.then_of(CURRENT_RUN.get()) or "")
 
     def _recorded(self, model: str) -> str:
         run_id = self.counterparts.then_of(CURRENT_RUN.get())
@@ -219,6 +230,17 @@ class RecordedModel:
         return reply
 
 
+class RecordedPrice(Price, frozen=True, kw_only=True):
+    """The price of every model: what its call cost then.  The prices of then are not on record."""
+
+    replies: Replies
+    input: float = 0
+    output: float = 0
+
+    def nanos(self, usage: Usage, *, cached_apart: bool) -> int | None:
+        return self.replies.cost()
+
+
 def recorded_tool(tool: Tool[..., Any], replies: Replies) -> Tool[..., Any]:
     """``tool`` with its schema and its recorded results; its function is never called.
 
@@ -243,7 +265,7 @@ def _answers(run: RecordedRun) -> Iterator[_Answer]:
         if isinstance(event, e.AgentText | e.AgentThinking):
             words.append(event)
         elif isinstance(event, e.AgentStep):
-            yield _Answer(placed.place, event.at, _reply(event, words))
+            yield _Answer(placed.place, event.at, _reply(event, words), cost=event.cost_nanos)
             words, last = [], event
         elif isinstance(event, e.AgentRetry) and event.kind != MISFIT:
             yield _Answer(placed.place, event.at, retry=event)

@@ -407,20 +407,18 @@ async def test_what_has_no_price_costs_nobody_knows_how_much(ports: Ports) -> No
 
 
 def test_a_price_counts_what_was_cached_as_the_provider_does() -> None:
-    from hubbub.agents.prices import nanos_of
-
     price = Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
     openai = Usage(input_tokens=1000, output_tokens=100, cache_read_tokens=400)
-    assert nanos_of(openai, price, cached_apart=False) == 600 * 3000 + 400 * 300 + 100 * 15000
+    assert price.nanos(openai, cached_apart=False) == 600 * 3000 + 400 * 300 + 100 * 15000
     anthropic = Usage(
         input_tokens=600, output_tokens=100, cache_read_tokens=400, cache_write_tokens=200
     )
     expected = 600 * 3000 + 400 * 300 + 200 * 3750 + 100 * 15000
-    assert nanos_of(anthropic, price, cached_apart=True) == expected
+    assert price.nanos(anthropic, cached_apart=True) == expected
     # Without a price of its own, what is cached costs what other input does.
     plain = Price(input=3, output=15)
-    assert nanos_of(openai, plain, cached_apart=False) == 1000 * 3000 + 100 * 15000
-    assert nanos_of(anthropic, plain, cached_apart=True) == 1200 * 3000 + 100 * 15000
+    assert plain.nanos(openai, cached_apart=False) == 1000 * 3000 + 100 * 15000
+    assert plain.nanos(anthropic, cached_apart=True) == 1200 * 3000 + 100 * 15000
     assert AnthropicModel.counts_cached_apart is True
 
 
