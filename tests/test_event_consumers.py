@@ -256,7 +256,6 @@ CONSUMERS: Final = {
         SessionTimer SessionCancel SessionPromptEnd SessionPush SessionPop SessionTaken
         SessionDropped
         SessionCompact SessionCompaction
-        SessionLimits
         """,
     ),
     "runtime/simulation/playback/recording.py": Consumer(
