@@ -228,12 +228,12 @@ class EventsMissed(CallerError):
         self.dropped = dropped
         self.reason = reason
         self.cursor = cursor
-        what = f"{dropped} events" if dropped else "events"
-        why = f" ({reason})" if reason else ""
-        super().__init__(
-            f"the stream has missed {what}{why}; read faster, give lossless=True or a larger "
-            "buffer, or name HubGap among the classes to get this as an event"
-        )
+        what = (f"{dropped} events" if dropped else "events") + (f" ({reason})" if reason else "")
+        remedy = "read faster, give lossless=True or a larger buffer"
+        if reason == "unknown cursor":
+            remedy = "this cursor is not of this store, or no longer kept; begin at START"
+        end = "or name HubGap among the classes to get this as an event"
+        super().__init__(f"the stream has missed {what}; {remedy}, {end}")
 
 
 class BadValue(CallerError):

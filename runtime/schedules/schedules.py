@@ -46,7 +46,9 @@ class Cron(Struct, metaclass=told_fields, frozen=True):
       name).  A local time that the clocks skip or repeat fires once; with ``*`` for the hour every
       hour there is counts.
     * ``misfire`` is for ticks that passed while nothing ran: ``"skip"`` them, fire the
-      ``"latest"``, or ``"all"`` of them, each when the one before is over (the last 1,000).
+      ``"latest"`` (the default), or ``"all"`` of them, each when the one before is over (the last
+      1,000).  The last tick is missed only when it is more than 60 s ago: until then it is late,
+      and fires with ``"skip"``, too.
 
     Needs the extra ``schedules``.  ``Runtime`` checks it and raises ``DefinitionError``.
     """
