@@ -16,7 +16,7 @@ from hubbub.hub.events import Usage
 
 __all__ = [
     "NEVER", "NO_COMPACTIONS", "Compacted", "Compactions", "after_step", "boundary_of",
-    "compactions_after", "is_own", "tokens_shown", "wanted",
+    "compactions_after", "is_own", "length_of", "tokens_shown", "wanted",
 ]  # fmt: skip
 
 MIN_COVERED: Final = 2
@@ -113,7 +113,7 @@ def boundary_of(view: Sequence[ModelMessage], keep: float) -> int:
         last -= 1
     if last < MIN_COVERED:
         return 0
-    lengths = [_length(message) for message in view[: last + 1]]
+    lengths = [length_of(message) for message in view[: last + 1]]
     room = keep * sum(lengths) - lengths[last]
     start = last
     while start and lengths[start - 1] <= room:
@@ -131,7 +131,8 @@ def is_own(message: ModelMessage) -> bool:
     return isinstance(message, AssistantMessage) and not message.is_given
 
 
-def _length(message: ModelMessage) -> int:
+def length_of(message: ModelMessage) -> int:
+    """How many characters of it the model is shown."""
     if isinstance(message, UserMessage):
         return len(message.content) + sum(map(len, message.notes))
     length = len(message.text) + sum(len(each.text) for each in message.thinking)

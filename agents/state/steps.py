@@ -7,12 +7,19 @@ misfits    answers that are not of the form they are to be: one that was given b
 summaries  take the place of the older messages of one side's view
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
-from hubbub.agents.model import AssistantMessage, Thinking, UserMessage
-from hubbub.agents.state.compactions import NO_COMPACTIONS, after_step, compactions_after, wanted
+from hubbub.agents.model import AssistantMessage, ModelMessage, Thinking, UserMessage
+from hubbub.agents.state.compactions import (
+    NO_COMPACTIONS,
+    after_step,
+    compactions_after,
+    length_of,
+    wanted,
+)
 from hubbub.agents.state.models_in_use import FIRST, answered_by, switched
 from hubbub.agents.state.spending import Spent, with_event
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
@@ -21,8 +28,8 @@ from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE
 
 __all__ = [
-    "MISFIT", "is_said", "misfits_of_turn", "summary_message", "with_misfit", "with_retry",
-    "with_step", "with_summary", "with_text", "with_thinking", "with_wish",
+    "MISFIT", "is_said", "misfits_of_turn", "summary_message", "summary_problem", "with_misfit",
+    "with_retry", "with_step", "with_summary", "with_text", "with_thinking", "with_wish",
 ]  # fmt: skip
 
 
@@ -140,9 +147,34 @@ def with_misfit(thread: Thread, event: e.AgentRetry) -> Thread:
 SUMMARY = "Summary of the conversation so far, in place of its older messages:\n\n{}"
 
 
+PART: Final = 4_000
+"""Characters that an image, a document or a recording counts for: it is about a thousand tokens."""
+
+
 def summary_message(summary: str) -> UserMessage:
     """A summary as the model is shown it."""
     return UserMessage(content=SUMMARY.format(summary), role="system")
+
+
+def summary_problem(summary: str, covered: Iterable[ModelMessage]) -> str:
+    """Why a summary cannot take the place of what it covers; empty where it can.
+
+    One that is no shorter would not help, and it would be summarised again and again.
+    """
+    covered = tuple(covered)
+    if not summary:
+        return "the model's summary was empty"
+    before = sum(map(length_of, covered)) + PART * sum(map(_parts_in, covered))
+    if len(summary) < before:
+        return ""
+    sizes = f"{len(summary):,} characters in place of {before:,}"
+    return f"the model's summary is no shorter than what it covers: {sizes}"
+
+
+def _parts_in(message: ModelMessage) -> int:
+    if isinstance(message, UserMessage):
+        return len(message.parts)
+    return sum(len(call.parts) for call in message.calls)
 
 
 def with_wish(thread: Thread, item: e.SessionCompact) -> Thread:

@@ -2,7 +2,8 @@
 
 The call is that of a step, with the messages to be summarised and what is asked for behind them: so
 the provider finds in its cache what it has read.  Hooks that filter messages filter these, too.  It
-is tried again as a step is, within the time of one model call; the run writes what it came to.
+is tried again as a step is, all within the time that the model has for one call; the run writes
+what it came to.
 """
 
 import inspect
@@ -25,6 +26,7 @@ from hubbub.agents.state.context_limit import (
     Summarize,
     view_of,
 )
+from hubbub.agents.state.steps import summary_problem
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.request import build_request, summary_request
 from hubbub.agents.turn.signals import Summarized, unsummarised
@@ -35,6 +37,7 @@ from hubbub.runtime.activities.at_work import AtWork, failure_of
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.activities.files import with_contents
 from hubbub.runtime.activities.hooks import run_hooks
+from hubbub.runtime.activities.timeouts import side_summarised, summary_choice
 from hubbub.runtime.kernel.services import Services
 
 __all__ = ["limit_of", "summarize"]
@@ -101,19 +104,17 @@ async def summarize(activity: Summarize, at: AtWork) -> Summarized:
     if not activity.covers:
         return unsummarised(activity, NOTHING_TO_SUMMARISE)
     services, run_id = at.services, at.run.lane.run_id
-    side: ActiveSide | None = at.side
-    if activity.side != at.thread.side:
-        side = services.definitions.find_side(at.thread.agent, activity.side)
+    side = side_summarised(activity, at.run, services)
     attempt = 1
     while True:
         try:
             if side is None:
                 raise UnknownAgent(at.thread.agent, services.definitions.names)
-            choice = _choice(activity, side, at)
+            choice = summary_choice(activity, side, at.run, services)
             request = await _request(activity, side, at, choice, attempt)
             answer = services.catalog.model(choice.model).call(request, None)
             reply = await answer if inspect.isawaitable(answer) else answer
-            return _paid(_read(activity, reply, run_id), choice, services)
+            return _paid(_read(activity, reply, at), choice, services)
         except BaseException as error:
             if not is_contained(error):
                 raise
@@ -123,14 +124,6 @@ async def summarize(activity: Summarize, at: AtWork) -> Summarized:
             return _said(unsummarised(activity, failure.error), run_id)
         attempt += 1
         await services.hub.ports.clock.sleep(delay)
-
-
-def _choice(activity: Summarize, side: ActiveSide, at: AtWork) -> ModelChoice:
-    """The model that the side asks now."""
-    above = at.run.lane.ancestors
-    choices = at.services.catalog.choices_of(side, above, at.services.definitions)
-    place = at.thread.models.of(activity.side)
-    return choices[place if place < len(choices) else 0]
 
 
 async def _request(
@@ -156,18 +149,19 @@ async def _request(
     return await with_contents(services.hub, lane, asked) if thread.has_parts else asked
 
 
-def _read(activity: Summarize, reply: object, run_id: str) -> Summarized:
-    """What the model's answer is worth: text that is whole, and nothing else."""
-    problem = reply_problem(reply)
+def _read(activity: Summarize, reply: object, at: AtWork) -> Summarized:
+    """What the model's answer is worth: a text that is whole and shorter than what it covers."""
+    problem, run_id = reply_problem(reply), at.run.lane.run_id
     if problem or not isinstance(reply, ModelReply):
         return _said(unsummarised(activity, f"the model returned no reply: {problem}"), run_id)
+    summary = reply.text.strip()
     if reply.stop_reason in ("length", "refusal"):
         problem = f"the model ended its summary early: {reply.stop_reason}"
-    elif not reply.text.strip():
-        problem = "the model's summary was empty"
+    else:
+        problem = summary_problem(summary, view_of(at.thread, activity.side)[: activity.covers])
     done = Summarized(
         side=activity.side, step=activity.step, covers=activity.covers, usage=reply.usage,
-        model=reply.model, error=problem, summary="" if problem else reply.text.strip(),
+        model=reply.model, error=problem, summary="" if problem else summary,
     )  # fmt: skip
     return _said(done, run_id)
 

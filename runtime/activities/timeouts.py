@@ -21,7 +21,8 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.services import Services
 
 __all__ = [
-    "MODEL_TIMEOUT", "TIMED_OUT", "ChoosingRun", "chosen", "names_of", "timed_out", "timeout_of",
+    "MODEL_TIMEOUT", "TIMED_OUT", "ChoosingRun", "chosen", "names_of", "side_summarised",
+    "summary_choice", "timed_out", "timeout_of",
 ]  # fmt: skip
 
 MODEL_TIMEOUT = 600.0
@@ -53,6 +54,23 @@ def chosen(
     return choices[at if at < len(choices) else 0], choices
 
 
+def side_summarised(activity: Summarize, run: ChoosingRun, services: Services) -> ActiveSide | None:
+    """The side whose messages are summarised, which may not be the one at work."""
+    thread = run.thread
+    if activity.side == thread.side:
+        return run.side
+    return services.definitions.find_side(thread.agent, activity.side)
+
+
+def summary_choice(
+    activity: Summarize, side: ActiveSide, run: ChoosingRun, services: Services
+) -> ModelChoice:
+    """The model that the side whose messages are summarised asks now."""
+    choices = services.catalog.choices_of(side, run.lane.ancestors, services.definitions)
+    place = run.thread.models.of(activity.side)
+    return choices[place if place < len(choices) else 0]
+
+
 def names_of(choices: tuple[ModelChoice, ...]) -> tuple[str, ...]:
     """The names of several models; of one alone nothing needs to be known."""
     return tuple(named(each.model) for each in choices) if len(choices) > 1 else ()
@@ -65,14 +83,22 @@ def timeout_of(activity: Activity, run: ChoosingRun, services: Services) -> floa
         if side is None:
             return MODEL_TIMEOUT + activity.delay
         choice = side.choices[0] if side.is_plain else chosen(run, side, services)[0]
-        given = None if choice.settings is None else choice.settings.timeout
-        return (MODEL_TIMEOUT if given is None else given) + activity.delay
-    if isinstance(activity, Summarize):
-        return MODEL_TIMEOUT
+        return _seconds_of(choice) + activity.delay
+    if isinstance(activity, Summarize):  # All its attempts: the turn waits for it.
+        side = side_summarised(activity, run, services)
+        if side is None:
+            return MODEL_TIMEOUT
+        return _seconds_of(summary_choice(activity, side, run, services))
     if side is None or not isinstance(activity, RunTool) or side.hooks:
         return None
     tool = side.tools.get(activity.name)
     return tool.timeout if tool is not None else None
+
+
+def _seconds_of(choice: ModelChoice) -> float:
+    """Seconds that the model has for one call."""
+    given = None if choice.settings is None else choice.settings.timeout
+    return MODEL_TIMEOUT if given is None else given
 
 
 def timed_out(activity: Activity, seconds: float, run: ChoosingRun, services: Services) -> Signal:

@@ -13,6 +13,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.compactions import NO_COMPACTIONS, boundary_of, is_own, tokens_shown
 from hubbub.agents.state.context_limit import NO_LIMIT, ContextLimit, Summarize, summary_due
 from hubbub.agents.state.fold import fold
+from hubbub.agents.state.steps import summary_problem
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import (
     SUMMARIZING,
@@ -28,7 +29,7 @@ from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import Summarized
 from hubbub.hub import events as e
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.events import Usage
+from hubbub.hub.events import ContentPart, Usage
 
 pytestmark = pytest.mark.spec("L-04")
 
@@ -195,6 +196,21 @@ def test_a_failure_changes_nothing_and_is_tried_again_later() -> None:
     assert waited == 10
     # Where there was nothing to summarise, nothing has failed.
     assert is_due(after(before, error="nothing", covers=0))
+
+
+def test_a_summary_is_shorter_than_what_it_covers() -> None:
+    covered = (user("u" * 60), own("a" * 10, "o" * 20))
+    room = 60 + 10 + len("look{}") + 20
+    assert summary_problem("s" * (room - 1), covered) == ""
+    assert summary_problem("s" * room, covered) == (
+        "the model's summary is no shorter than what it covers: 96 characters in place of 96"
+    )
+    assert summary_problem("", covered) == "the model's summary was empty"
+    picture = ContentPart(kind="image")
+    shown = (user(""), UserMessage(content="", parts=(picture,)))
+    assert summary_problem("s" * 500, shown) == ""
+    call = AnsweredCall(id="c", name="look", arguments="{}", output="", parts=(picture,))
+    assert summary_problem("s" * 500, (AssistantMessage(calls=(call,)),)) == ""
 
 
 def test_a_reset_forgets_the_summary_and_the_wish() -> None:

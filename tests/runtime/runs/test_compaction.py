@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import structs
 from support.agents import Observer, heard, model_agent
 from support.cached_prefix import BODIES
 from support.families import child
@@ -16,6 +17,7 @@ from hubbub import (
     Hook,
     ModelReply,
     ModelRequest,
+    ModelSettings,
     RestorePolicy,
     RunContext,
     Runtime,
@@ -141,6 +143,10 @@ async def test_that_a_window_is_not_known_is_said_once(
         (reply("", call("look")), "the model's summary was empty"),
         (summary(stop_reason="length"), "the model ended its summary early: length"),
         (summary(stop_reason="refusal"), "the model ended its summary early: refusal"),
+        (
+            summary("s" * 500_000),
+            "is no shorter than what it covers: 500,000 characters in place of",
+        ),
         (Fault("auth", message="no"), "no"),
         (7, "a int; return a str"),
     ],
@@ -179,6 +185,47 @@ async def test_a_model_that_never_answers_is_given_up(ports: Ports) -> None:
         await talk(run, 7)
     (event,) = observer.all("session:compaction")
     assert event.error == "the model did not answer within 600 s"
+
+
+async def test_all_attempts_together_have_the_time_of_one_call(ports: Ports) -> None:
+    """A turn waits for its summary no longer than it would for a step."""
+    for answer in (Fault("hang"), Fault("rate_limit", retry_after=100)):
+        talker = Talker(answer)
+        agents = [talker.agent(settings=ModelSettings(timeout=2))]
+        async with Runtime(agents, store="memory", ports=ports) as runtime:
+            observer = Observer(runtime.hub)
+            run = await runtime.start("assistant", "question 0")
+            await talk(run, 6)
+            began = anyio.current_time()
+            await talk(run, 1, 7)
+        (event,) = observer.all("session:compaction")
+        assert event.error == "the model did not answer within 2 s"
+        assert anyio.current_time() - began < 2.5
+
+
+async def test_the_time_of_a_summary_is_that_of_its_own_side(ports: Ports) -> None:
+    def work(request: ModelRequest) -> Any:
+        if request.purpose == "summary":
+            return Fault("hang")
+        own = request.summarised + sum(not hasattr(m, "role") for m in request.messages)
+        return reply("", call("finish", result="ok")) if own == 6 else reply(f"step {own}")
+
+    model = FunctionModel(work, latency=1)
+    helper = child(model, other=model, max_session_turns=20)
+    for side, seconds in (("side_a", 3), ("side_b", 7)):
+        config = getattr(helper, side)
+        prompt = structs.replace(config.prompt, settings=ModelSettings(timeout=seconds))
+        helper = structs.replace(helper, **{side: structs.replace(config, prompt=prompt)})
+    async with Runtime([helper], store="memory", ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        run = await runtime.start("helper", "Do it together.")
+        await anyio.sleep(7.5)
+        runtime.hub.compact(run.run_id)
+        await run.finished()
+    assert [(x.side, x.error) for x in observer.all("session:compaction")] == [
+        ("side_a", "the model did not answer within 3 s"),
+        ("side_b", "the model did not answer within 7 s"),
+    ]
 
 
 # ── by hand ──────────────────────────────────────────────────────────────────────────────────
