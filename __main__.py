@@ -110,8 +110,20 @@ def _command(arguments: Sequence[str]) -> int:
         code = _app()(arguments, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         text = " ".join(str(error).split())
-        raise OperatorError(f"{text} See: hubbub --help") from None
+        raise OperatorError(f"{text} {_way(arguments)}") from None
     return code if isinstance(code, int) else 0
+
+
+def _way(arguments: Sequence[str]) -> str:
+    """Where to find what a command line that was not understood is likely to mean."""
+    match arguments:
+        case ["approve", *_]:
+            return "To approve a call: hubbub reply PROMPT --approve"
+        case ["deny", *_]:
+            return "To deny a call: hubbub reply PROMPT --deny REASON"
+        case ["export", *options] if "--json" in options:
+            return "An export is JSON lines, without an option"
+    return "See: hubbub --help"
 
 
 def _complain(error: BaseException) -> int:

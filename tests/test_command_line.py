@@ -202,6 +202,9 @@ def test_the_installed_command_is_this_one() -> None:
     ("arguments", "code", "message"),
     [
         (["nope"], 2, 'Unknown command "nope"'),
+        (["approve", "12ab"], 2, "hubbub reply PROMPT --approve"),
+        (["deny", "12ab", "no"], 2, "hubbub reply PROMPT --deny REASON"),
+        (["export", "12ab", "--json"], 2, "An export is JSON lines"),
         (["demo", "--nope"], 2, "Unknown option"),
         (["demo", "--backend", "curio"], 2, "asyncio"),
         (["demo", "a", "b"], 2, "b"),

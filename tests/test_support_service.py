@@ -190,6 +190,18 @@ def test_its_own_channel_answers_on_the_line_and_remembers_the_customer(tmp_path
         assert service.over_tcp("bob: where is B8") == ["B8 was delivered yesterday."]
 
 
+def test_a_port_that_is_taken_ends_its_start(tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(PROGRAM)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = subprocess.run(
+            [sys.executable, "-m", "uvicorn", "service:app", "--port", "0"],
+            cwd=tmp_path, env={**os.environ, "SUPPORT_TCP_PORT": str(taken.getsockname()[1])},
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert "Address already in use" in done.stderr and "startup failed" in done.stderr
+
+
 def test_what_one_connection_does_ends_it_for_nobody_else(tmp_path: Path) -> None:
     with serving(tmp_path) as service:
         with service.connected() as wire:
