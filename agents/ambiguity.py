@@ -1,4 +1,4 @@
-"""``ambiguity_of``: whether a regular expression may take without end to be tried.
+"""What it takes to try a regular expression: ``ambiguity_of`` a pattern, ``Effort`` on a text.
 
     ``^(a+)+$``     on 40 letters: hours.  An ``a`` is the inner loop's or begins the outer one anew
     ``^a(-a+)*$``   at once: after an ``a`` one can go on in one way alone
@@ -10,9 +10,10 @@ doubles their number.  This is looked for in the automaton of the pattern's plac
     two ways round           from a place, by the same text, back to it, apart on the way
 
 What is looked at is a bound on what Python does: a pattern that is no danger, since it gives its
-ways up early, may be refused, one that doubles its ways is not accepted.  Ways whose number only
-grows with a power of the text's length are accepted: texts that are tried have an end
-(``MAX_MATCHED_CHARS``).
+ways up early, may be refused, one that doubles its ways is not accepted.  Of a pattern that is
+accepted, the ways that there are through one text are counted before Python tries them: their
+number may still grow with a power of the text's length (``\\s*\\w+\\s*\\w*``), or double for some
+rounds.
 """
 
 import re
@@ -22,13 +23,21 @@ from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final, TypeAlias
 
-__all__ = ["MAX_MATCHED_CHARS", "ambiguity_of"]
+__all__ = ["MAX_MATCHED_CHARS", "Effort", "ambiguity_of"]
 
 MAX_MATCHED_CHARS: Final = 10_000
 """A longer text is not tried."""
 
+MAX_EFFORT: Final = 5_000_000
+"""Steps on a text, of which Python tries ten millions and more in a second; with more the text is
+not tried."""
+
 MAX_PLACES: Final = 400
 MAX_ROUNDS: Final = 64
+MAX_GROUP_ROUNDS: Final = 8
+"""Rounds of a loop that is gone through round by round; of one place, and of anything else."""
+
+MAX_KNOWN_CHARS: Final = 1_000
 MAX_STEPS: Final = 20_000
 """What is looked at of a pattern; one that has more is refused, if it has loops in loops."""
 
@@ -37,6 +46,8 @@ _CATEGORIES: Final = {
     op.CATEGORY_DIGIT: r"\d", op.CATEGORY_NOT_DIGIT: r"\D", op.CATEGORY_SPACE: r"\s",
     op.CATEGORY_NOT_SPACE: r"\S", op.CATEGORY_WORD: r"\w", op.CATEGORY_NOT_WORD: r"\W",
 }  # fmt: skip
+
+_PLACES: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
 
 _Places: TypeAlias = frozenset[int]
 
@@ -54,6 +65,7 @@ class _Part:
         self.first, self.last, self.is_empty = first, last, is_empty
 
 
+_BEGINNINGS: Final = ((op.AT, op.AT_BEGINNING), (op.AT, op.AT_BEGINNING_STRING))
 _NOTHING: Final = _Part(frozenset(), frozenset(), is_empty=True)
 
 
@@ -70,9 +82,16 @@ class _Automaton:
         self.steps: dict[int, set[int]] = {}
         self.doubled: set[tuple[int, int]] = set()
         self.is_empty_twice = False
-        """Whether a loop has a piece that can be empty in two ways."""
-        self._depth = 0
-        self._sequence(tree)
+        """Whether a piece can be empty in several ways."""
+        self.takes: list[tuple[Any, Any]] = []
+        """What each place takes, as the parser says it."""
+        self.apart: set[int] = set()
+        """Where that begins which is tried apart, at any place."""
+        self.looks_apart = False
+        """Whether there is such a piece of any length, or one that repeats what was read before."""
+        self._repeats = 0
+        self.is_anchored = bool(tree.data) and tree.data[0] in _BEGINNINGS
+        self.first = self._sequence(tree).first
 
     def _sequence(self, items: Iterable[Any]) -> _Part:
         whole = _NOTHING
@@ -96,11 +115,11 @@ class _Automaton:
             known.add(step[1])
 
     def _item(self, code: Any, argument: Any) -> _Part:
-        if code in (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY):
+        if code in _PLACES:
             return self._place(code, argument)
         if code is op.BRANCH:
             parts = [self._sequence(each) for each in argument[1]]
-            if self._depth and sum(each.is_empty for each in parts) > 1:
+            if sum(each.is_empty for each in parts) > 1:
                 self.is_empty_twice = True
             return _Part(
                 frozenset(chain.from_iterable(each.first for each in parts)),
@@ -114,7 +133,12 @@ class _Automaton:
         if code in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
             return self._repeat(*argument)
         if code in (op.ASSERT, op.ASSERT_NOT):
-            self._sequence(argument[1])  # It is tried apart, and nothing of the text is used up.
+            # It is tried apart, and nothing of the text is used up.
+            known = self._repeats
+            self.apart |= self._sequence(argument[1]).first
+            self.looks_apart = self.looks_apart or self._repeats > known
+        if code is op.GROUPREF:
+            self.looks_apart = True
         if code is op.GROUPREF_EXISTS:
             return self._item(op.BRANCH, (None, [argument[1], argument[2] or []]))
         return _NOTHING
@@ -122,18 +146,18 @@ class _Automaton:
     def _repeat(self, least: int, most: int, items: Any) -> _Part:
         """So many in a row.  A loop without end leads from its last round back into it; one with
         many rounds is taken for such a loop."""
-        is_endless = most > MAX_ROUNDS
+        self._repeats += 1
+        is_one = len(items) == 1 and items[0][0] in _PLACES
+        is_endless = most > (MAX_ROUNDS if is_one else MAX_GROUP_ROUNDS)
         least = min(least, MAX_ROUNDS)
-        self._depth += is_endless
         parts = [self._sequence(items)]
         if parts[0].is_empty:
             least = 0
-            self.is_empty_twice = self.is_empty_twice or (self._depth > 0 and not is_endless)
+            self.is_empty_twice = self.is_empty_twice or 1 < most < op.MAXREPEAT
         rounds = max(least, 1) if is_endless else most
         for _ in range(rounds - 1):
             parts.append(self._sequence(items))
             self._link(parts[-2].last, parts[-1].first)
-        self._depth -= is_endless
         if is_endless:
             self._link(parts[-1].last, parts[-1].first)
         ends = parts[max(least, 1) - 1 :]
@@ -144,6 +168,7 @@ class _Automaton:
         if len(self.chars) >= MAX_PLACES:
             raise _TooLarge
         self.chars.append(frozenset(c for c in self._alphabet if self._has(code, argument, c)))
+        self.takes.append((code, argument))
         here = frozenset((len(self.chars) - 1,))
         return _Part(here, here, is_empty=False)
 
@@ -200,6 +225,57 @@ def ambiguity_of(pattern: str) -> str:
         "a loop in the pattern can read the same text in several ways, so that trying it may take "
         "without end; write it with one way, such as 'a+' for '(a+)+'"
     )
+
+
+class Effort:
+    """How much Python may have to try to match one pattern with a text, at most."""
+
+    __slots__ = ("_automaton", "_known")
+
+    def __init__(self, pattern: str) -> None:
+        """Raises ``ValueError`` for a pattern that ``ambiguity_of`` refuses."""
+        if problem := ambiguity_of(pattern):
+            raise ValueError(problem)
+        self._automaton = _Automaton(pattern)
+        self._known: dict[str, _Places] = {}
+
+    def is_too_much(self, text: str) -> bool:
+        """Whether the steps on all ways through ``text`` are more than are tried."""
+        automaton, at, total = self._automaton, dict[int, int](), 0
+        starts = automaton.apart if automaton.is_anchored else automaton.apart | automaton.first
+        factor = len(text) if automaton.looks_apart else 1
+        for number, char in enumerate(text):
+            taken, after = self._taken(char), dict[int, int]()
+            for place, ways in at.items():
+                for to in automaton.steps.get(place, ()):
+                    if to in taken:
+                        after[to] = after.get(to, 0) + ways
+            for place in starts if number else automaton.apart | automaton.first:
+                if place in taken:
+                    after[place] = after.get(place, 0) + 1
+            total += sum(after.values())
+            if total * factor > MAX_EFFORT:
+                return True
+            if not (after or starts):
+                break
+            at = after
+        return False
+
+    def _taken(self, char: str) -> _Places:
+        """The places that take a character, in any case and across lines: it may be told so."""
+        known = self._known.get(char)
+        if known is None:
+            spelled = {char, char.lower(), char.upper()}
+            known = frozenset(
+                place
+                for place, (code, argument) in enumerate(self._automaton.takes)
+                if code is op.ANY
+                or any(_matches(code, argument, each) for each in spelled if len(each) == 1)
+            )
+            if len(self._known) >= MAX_KNOWN_CHARS:
+                self._known.clear()
+            self._known[char] = known
+        return known
 
 
 def _loops(automaton: _Automaton) -> Iterator[frozenset[int]]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, inspect
 
-from hubbub.agents.ambiguity import MAX_MATCHED_CHARS
+from hubbub.agents.ambiguity import MAX_MATCHED_CHARS, Effort
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import parse_arguments
 from hubbub.hub.errors.copied import CopiedWhole
@@ -175,7 +175,7 @@ class _Shape:
     """
 
     __slots__ = (
-        "choices", "fields", "is_matched", "items", "names", "options", "prefix", "required", "tag",
+        "choices", "effort", "fields", "items", "names", "options", "prefix", "required", "tag",
         "values",
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ class _Shape:
         self.items: _Shape | None = None  # a list's
         self.prefix: tuple[_Shape | None, ...] = ()  # a list's first items
         self.choices: tuple[Any, ...] = ()
-        self.is_matched = False  # a text with a pattern
+        self.effort: Effort | None = None  # a text's with a pattern
         self.names: _Shape | None = None  # an open object's, if they are
         self.options: tuple[_Shape, ...] = ()
 
@@ -214,10 +214,10 @@ class _Compiler:
                 return _shape(items=self.compile(type_.item_type))
             case inspect.DictType():
                 names, values = self.compile(type_.key_type), self.compile(type_.value_type)
-                return _shape(values=values, names=names if names and names.is_matched else None)
+                return _shape(values=values, names=names if names and names.effort else None)
             case inspect.StrType() if type_.pattern is not None:
                 self.patterns += 1
-                return _shape(is_matched=True)
+                return _shape(effort=Effort(type_.pattern))
             case inspect.TupleType():
                 parts = tuple(self.compile(each) for each in type_.item_types)
                 return _shape(prefix=parts if any(parts) else ())
@@ -313,14 +313,17 @@ def _compare(shape: _Shape, value: Any, path: str, problems: list[str], *, expla
 
 
 def _find_long(shape: _Shape, value: Any, path: str, problems: list[str]) -> None:
-    """Add to ``problems`` the texts that are too long to be matched with their patterns."""
+    """Add to ``problems`` the texts that would take too long to be matched with their patterns."""
     for option in shape.options:
         _find_long(option, value, path, problems)
     if isinstance(value, str):
-        if shape.is_matched and len(value) > MAX_MATCHED_CHARS:
-            problems.append(
-                _at(path, f"{len(value):,} characters; at most {MAX_MATCHED_CHARS:,} are matched")
-            )
+        if shape.effort is None:
+            return
+        size = f"{len(value):,} characters"
+        if len(value) > MAX_MATCHED_CHARS:
+            problems.append(_at(path, f"{size}; at most {MAX_MATCHED_CHARS:,} are matched"))
+        elif shape.effort.is_too_much(value):
+            problems.append(_at(path, f"{size} that the pattern can read in too many ways"))
     elif isinstance(value, dict):
         for key, part in value.items():
             inner = f"{path}.{key[:50]}" if path else key[:50]

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from support.profiles import examples
 
 from hubbub import PromptDefinition, ScriptedModel, external_tool, tool
-from hubbub.agents.ambiguity import MAX_MATCHED_CHARS, ambiguity_of
+from hubbub.agents.ambiguity import MAX_MATCHED_CHARS, Effort, ambiguity_of
 from hubbub.agents.definitions.answers import AnswerReader
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.definitions.external import given_tool
@@ -24,6 +24,7 @@ CATASTROPHIC = (
     r"^(a+)+$", r"(a*)*b", r"^(a|a)*$", r"^(a|aa)+$", r"^(\w+\s?)*$", r"^(\d+|\w+)*$",
     r"^(.*,)*$", r"^((a+)b?)+$", r"(x+x+)+y", r"(?=(a+)+$)x", r"((ab)*)*c", r"(a|b|ab)*c",
     r"^([a-z])(([\-.]|[_]+)?([a-z0-9]+))*@$", r"^(?:(?:a|b)+,?)+$",
+    r"^([a-z]+ ?){1,20}$", r"^(a?){60}a{60}$", r"^((a{0,3}){0,3}){9}$", r"^(a?|b?)(a?|b?)$",
 )  # fmt: skip
 HARMLESS = (
     r"^[a-z]+(-[a-z]+)*$", r"^\d{4}-\d{2}-\d{2}$", r"^[^@]+@[^@]+\.[a-z]+$", r"^(\d+,)*\d+$",
@@ -75,6 +76,59 @@ def test_what_is_accepted_is_tried_in_no_time(pieces: list[str]) -> None:
     )
     subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(patterns), text=True, timeout=60,
+        capture_output=True, check=True,
+    )  # fmt: skip
+
+
+SLOW: tuple[tuple[str, str], ...] = (
+    (r"^\s*\w+\s*\w*\s*\w*$", "a" * 2_000 + "!"), (r"^.*a.*a.*a$", "a" * 2_000 + "!"),
+    (r"^\s*(.*?)\s*$", " " * 5_000 + "\n!"), (r"^(((ab|a.){4}){4}){3}$", "ab" * 48),
+    (r"(?=.*a.*b)x*a*$", "a" * 9_000), (r"a*a*a*b", "a" * 900), (r"(a*)(a*)\1\2b", "a" * 600),
+    (r"^a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a{28}$", "a" * 28),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "text"), SLOW)
+def test_a_text_that_a_pattern_reads_in_too_many_ways_is_not_tried(pattern: str, text: str) -> None:
+    assert ambiguity_of(pattern) == ""
+    assert Effort(pattern).is_too_much(text)
+
+
+@pytest.mark.parametrize("pattern", HARMLESS)
+def test_usual_texts_are_tried_with_usual_patterns(pattern: str) -> None:
+    effort = Effort(pattern)
+    texts = ("ann@example.org", "https://example.org/a/b?c=d", "2026-11-23", "1,2,3", "a-b-c", "")
+    long = ("word " * 400, "x" * 3_000, "12." * 900)
+    assert not any(map(effort.is_too_much, (*texts, *long)))
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(
+        st.tuples(PIECES, st.sampled_from(["^{}$", "{}c", "^{0}{0}$", "^({}){{3}}c", "(?={}c)a"])),
+        min_size=20, max_size=20,
+    ),
+    st.lists(st.text("ab", max_size=8), min_size=4, max_size=4),
+)  # fmt: skip
+def test_what_is_no_effort_is_tried_in_no_time(
+    pieces: list[tuple[str, str]], words: list[str]
+) -> None:
+    texts = ["a" * 400 + "!", *((word or "a") * 200 + "!" for word in words)]
+    tried = []
+    for piece, form in pieces:
+        pattern = form.format(piece)
+        if not ambiguity_of(pattern):
+            effort = Effort(pattern)
+            tried += [(pattern, text) for text in texts if not effort.is_too_much(text)]
+    program = (
+        "import json, re, sys, time\n"
+        "for pattern, text in json.load(sys.stdin):\n"
+        "    before = time.process_time()\n"
+        "    re.search(pattern, text)\n"
+        "    assert time.process_time() - before < 5, (pattern, text)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(tried), text=True, timeout=100,
         capture_output=True, check=True,
     )  # fmt: skip
 
