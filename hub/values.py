@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.near_misses import kind_of, shown
+from hubbub.hub.texts import text_problem
 
 __all__ = [
     "NULL",
@@ -130,7 +131,9 @@ def encode_value(
         if encoded.count(b"[") + encoded.count(b"{") > MAX_NESTING:
             _check_nesting(encoded)
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
-        raise BadValue(what, f"{error}; use values that msgspec can encode as JSON") from error
+        half = text_problem(error.object) if isinstance(error, UnicodeEncodeError) else ""
+        problem = half or f"{error}; use values that msgspec can encode as JSON"
+        raise BadValue(what, problem) from error
     return msgspec.Raw(encoded)
 
 

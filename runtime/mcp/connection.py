@@ -22,9 +22,10 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
+from pydantic import ValidationError
 
 from hubbub.agents.definitions.run_state import RunState
-from hubbub.agents.definitions.tools import ToolError, ToolResult, error_text
+from hubbub.agents.definitions.tools import ToolError, ToolResult, alone, error_text
 from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.logs import log
@@ -212,7 +213,7 @@ class ServerConnection:
         except BaseException as error:
             if not is_contained(error):
                 raise
-            problem = error_text(error)
+            problem = _words(error, self._mask)
         finally:
             if self._client is None and self.server.protocol == "auto":
                 self._is_old = not self._is_old  # Some cannot bear to be asked for the newer one.
@@ -361,7 +362,7 @@ class ServerConnection:
         """What the model reads of a call that has failed."""
         if isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:
             return self._mask(f"the server refused the call: {error.message}")
-        return f"{error_text(error, self._mask)}; {MAYBE}"
+        return f"{_words(error, self._mask)}; {MAYBE}"
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -396,6 +397,17 @@ class ServerConnection:
         except (PromptClosed, PromptTimeout) as error:
             return refused(error)
         return answer_of(asked, answer)
+
+
+def _words(error: BaseException, mask: Callable[[str], str]) -> str:
+    """What was raised; of an answer that is none, what is wrong first with it, in one line."""
+    invalid = alone(error)
+    if not isinstance(invalid, ValidationError):
+        return error_text(error, mask)
+    first = invalid.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    problem = f"{place}: {first['msg']}" if place else first["msg"]
+    return f"the server's answer is not valid ({' '.join(mask(problem).split())[:300]})"
 
 
 def _ended() -> ToolError:

@@ -33,3 +33,9 @@ def test_values_are_nested_up_to_one_limit_wherever_they_are_written(
 def test_what_is_written_in_texts_and_side_by_side_is_not_nested(texts: list[str]) -> None:
     value = [{"a": [text * 9]} for text in texts]
     assert decode_value(encode_value("input", value)) == value
+
+
+@pytest.mark.parametrize("value", ["a\ud800", {"a": ["a\ud800"]}, {"a\ud800": 1}])
+def test_half_of_a_surrogate_pair_is_refused_as_in_any_text(value: Any) -> None:
+    with pytest.raises(BadValue, match="at 1 is half of a surrogate pair, no text; decode it"):
+        encode_value("input", value)

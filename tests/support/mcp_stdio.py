@@ -19,6 +19,9 @@ TOOLS = [
 
 def answer(id_: object, name: str, arguments: dict) -> None:
     text = json.dumps(arguments)
+    if "broken" in arguments:
+        say({"jsonrpc": "2.0", "id": id_, "result": {"content": "no list", "isError": "perhaps"}})
+        return
     if name == "die":
         os._exit(3)
     if name == "wait":

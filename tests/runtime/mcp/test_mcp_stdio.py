@@ -111,6 +111,19 @@ async def test_garbage_and_wrong_ids_reach_nobody() -> None:
         assert results.outputs == ['{"n": 1}', '{"n": 2}']
 
 
+async def test_an_answer_that_is_none_is_said_in_one_line() -> None:
+    model = ScriptedModel([call("it_echo", broken=True), "Done."])
+    async with Runtime([mcp_agent(model, command())], store="memory") as rt:
+        results = Results(rt.hub)
+        await rt.run("helper", "Go.")
+    (output,) = results.outputs
+    assert output.startswith("the server's answer is not valid (content: ")
+    assert output.endswith("; it may or may not have had its effect")
+    assert "\n" not in output
+    assert "pydantic" not in output
+    assert results.failures == [True]
+
+
 async def test_a_stalled_call_is_cancelled_and_what_still_comes_is_dropped(
     tmp_path: Path, eventually: Any
 ) -> None:
