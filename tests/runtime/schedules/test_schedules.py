@@ -396,6 +396,21 @@ async def test_missed_ticks_follow_misfire(
     assert len(worker.requests) == 1 + len(fired)
 
 
+@pytest.mark.parametrize(
+    ("late", "fired", "passed"), [(9, [2], []), (58, [2], []), (62, [], [("missed", 1)])]
+)
+async def test_a_tick_of_the_last_minute_is_late_and_not_missed(
+    late: int, fired: list[int], passed: list[tuple[str, int]], journal: Journal, ports: Ports
+) -> None:
+    worker, job = Worker(), cron(misfire="skip")
+    await fire_once_and_sleep(worker, journal, ports, job, 0.9 + late / 3600)
+    runtime = Runtime([worker.agent], store=journal, ports=ports, schedules=[job])
+    observer = Observer(runtime.hub)
+    async with runtime:
+        await anyio.sleep(10)
+    assert (fires(observer), skips(observer)) == (fired, passed)
+
+
 @pytest.mark.spec("P-07")
 async def test_all_missed_ticks_fire_each_when_the_one_before_is_over(
     journal: Journal, ports: Ports
