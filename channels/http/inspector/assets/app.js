@@ -121,8 +121,8 @@ effect(() => {
 async function start() {
   const hasToken = logInByLink();
   await breathe(); // Each in a task of its own, for the browser to paint in between.
+  await hasToken; // What is drawn asks the server at once.
   render(html`<${Page} />`, document.getElementById("app"));
-  await hasToken;
   begin();
 }
 start();
