@@ -33,7 +33,7 @@ class Capacity:
     """
 
     __slots__ = (
-        "_by_id", "_keeping_nobody", "_let_go", "_loading", "_most", "_on_wait", "idle", "waits",
+        "_by_id", "_keeping_nobody", "_let_go", "_loading", "_on_wait", "idle", "most", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -45,7 +45,7 @@ class Capacity:
         on_wait: Callable[[str], object],
         keeping_nobody: Callable[[IsHeard], AbstractContextManager[None]],
     ) -> None:
-        self._most = most
+        self.most = most
         self._by_id = live.by_id
         self._loading = loading
         """The runs that are on their way into memory."""
@@ -62,12 +62,12 @@ class Capacity:
     def has_room(self) -> bool:
         """Whether one more run may come into memory; one that only waits leaves it for that."""
         there = len(self._by_id) + len(self._loading)
-        return there < self._most or self._free() or self._is_stuck()
+        return there < self.most or self._free() or self._is_stuck()
 
     @property
     def is_full(self) -> bool:
         """Whether as many runs are in memory, or on their way there, as may be."""
-        return len(self._by_id) + len(self._loading) >= self._most
+        return len(self._by_id) + len(self._loading) >= self.most
 
     def _free(self) -> bool:
         """Let a run that only waits leave memory, unrecorded: its journal says all of it."""

@@ -19,6 +19,7 @@ from hubbub.agents.state.commands import command_of
 from hubbub.hub import events as e
 from hubbub.hub.events import InLane
 from hubbub.hub.hub import Hub
+from hubbub.hub.logs import log
 from hubbub.hub.store.journal import LoadedRun
 from hubbub.runtime.supervision.capacity import Capacity
 
@@ -69,8 +70,8 @@ class ReadyRuns:
     """The runs of one runtime that wait for their activation."""
 
     __slots__ = (
-        "_activate", "_became_ready", "_callers", "_capacity", "_hub", "_task", "breath", "ending",
-        "held",
+        "_activate", "_became_ready", "_callers", "_capacity", "_has_told", "_hub", "_task",
+        "breath", "ending", "held",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +93,8 @@ class ReadyRuns:
         """Those that end something: the first ones of them."""
         self.breath = 0
         """How many more may be activated before others get their turn; none before ``open``."""
+        self._has_told = False
+        """Whether it was said that runs wait for room, since the last time that none did."""
         self._became_ready: anyio.Event | None = None
         self._task: TaskHandle[Any, None] | None = None
 
@@ -160,5 +163,11 @@ class ReadyRuns:
                 if not activated % BREATH:
                     await anyio.lowlevel.checkpoint()
             self.breath = BREATH
+            if self.held and not self._has_told:
+                log.warning(
+                    "runs.wait_for_room", waiting=len(self.held), max_live=self._capacity.most,
+                    remedy="raise max_live; code that waits for messages keeps its place",
+                )  # fmt: skip
+            self._has_told = bool(self.held)
             self._became_ready = anyio.Event()
             await self._became_ready.wait()

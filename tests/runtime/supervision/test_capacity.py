@@ -132,7 +132,7 @@ async def test_one_at_a_time_is_let_in_beyond_the_limit_and_only_while_everybody
 
 
 async def test_who_works_or_waits_for_people_keeps_others_out(
-    journal: Journal, ports: Ports
+    journal: Journal, ports: Ports, caplog: pytest.LogCaptureFixture
 ) -> None:
     @agent("patient")
     async def patient(input: Any, ctx: RunContext) -> list[str]:
@@ -153,6 +153,8 @@ async def test_who_works_or_waits_for_people_keeps_others_out(
         fourth = await runtime.start("patient")
         await anyio.sleep(1)
         assert runtime.runs.get(fourth.run_id) is None  # Anybody may write to those two.
+        told = [x.getMessage() for x in caplog.records if "runs.wait_for_room" in x.getMessage()]
+        assert len(told) == 2  # Once for each time that there was no room.
         for run in (first, third, fourth):
             run.close()
             assert (await run.result()).output == []
