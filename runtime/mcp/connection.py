@@ -22,7 +22,6 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
-from pydantic import ValidationError
 
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import ToolError, ToolResult, alone, error_text
@@ -401,8 +400,9 @@ class ServerConnection:
 
 def _words(error: BaseException, mask: Callable[[str], str]) -> str:
     """What was raised; of an answer that is none, what is wrong first with it, in one line."""
-    invalid = alone(error)
-    if not isinstance(invalid, ValidationError):
+    invalid: Any = alone(error)
+    # pydantic's, by which the SDK reads answers.
+    if not (isinstance(invalid, ValueError) and hasattr(invalid, "errors")):
         return error_text(error, mask)
     first = invalid.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))

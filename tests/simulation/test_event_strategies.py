@@ -201,7 +201,7 @@ def test_importing_hypothesis_loads_the_events_and_no_more():
         "hubbub.hub.events.agents", "hubbub.hub.events.event", "hubbub.hub.events.catalogue",
         "hubbub.hub.events.limits",
         "hubbub.hub.events.sessions", "hubbub.hub.exports", "hubbub.hub.near_misses",
-        "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",
+        "hubbub.hub.texts", "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",
         "hubbub.runtime.simulation.strategies",
         "hubbub.runtime.simulation.strategies.event_types",
     }  # fmt: skip

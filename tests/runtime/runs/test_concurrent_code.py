@@ -77,14 +77,15 @@ class Lives:
 
                 async def go() -> None:
                     nonlocal outcome
-                    rt.hub.subscribe(
+                    with rt.hub.subscribe(
                         e.SessionPrompt, lambda x: group.start_soon(_answer, rt.hub, x)
-                    )
-                    for prompt in await _open(rt.hub):
-                        group.start_soon(_answer, rt.hub, prompt)
-                    await rt.hub.open("worker", Message("Go.", key="m"), run_id=RUN, source="web")
-                    outcome = await rt.finished(RUN)
-                    group.cancel_scope.cancel()
+                    ):
+                        for prompt in await _open(rt.hub):
+                            group.start_soon(_answer, rt.hub, prompt)
+                        first = Message("Go.", key="m")
+                        await rt.hub.open("worker", first, run_id=RUN, source="web")
+                        outcome = await rt.finished(RUN)
+                        group.cancel_scope.cancel()
 
                 group.start_soon(go)
                 with anyio.move_on_after(seconds):
