@@ -35,7 +35,7 @@ class Alarm:
         self._clock = clock
         self._sleepers: list[_Sleeper] = []
         # No waiter is due as long as the clock is between these two.
-        self._earliest = 0
+        self._earliest = -_NEVER
         self._latest = _NEVER
         self._nap = anyio.CancelScope()
         self._next_look = 0
@@ -72,5 +72,5 @@ class Alarm:
         self._set_bounds()
 
     def _set_bounds(self) -> None:
-        self._earliest = max((x.earliest for x in self._sleepers), default=0)
+        self._earliest = max((x.earliest for x in self._sleepers), default=-_NEVER)
         self._latest = min((x.latest for x in self._sleepers), default=_NEVER)

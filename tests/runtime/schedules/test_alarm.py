@@ -94,3 +94,15 @@ async def test_who_waits_no_longer_is_forgotten() -> None:
         group.start_soon(bell.wait, "stays", 90.0)
         await anyio.sleep(100)
     assert bell.woken == {"stays": 90}
+
+
+async def test_a_clock_before_1970_lets_others_have_their_turn() -> None:
+    bell = Bell()
+    bell.clock.offset = -2 * EPOCH
+    async with anyio.create_task_group() as group:
+        group.start_soon(bell.alarm.run)
+        await anyio.sleep(10)
+        group.start_soon(bell.wait, "due", None, -5.0 * EPOCH)
+        await anyio.sleep(10)
+        group.cancel_scope.cancel()
+    assert bell.clock.looks < 10
