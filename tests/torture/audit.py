@@ -271,7 +271,8 @@ def _unfinished(run: _Run) -> list[str]:
     if run.agent == "clerk":
         return [] if run.status == "ended" else [f"{run.run_id} (clerk) is {run.status}"]
     thread = fold_all(EMPTY, run.own)
-    if thread.open is not None or thread.in_session or thread.unseen:
+    unseen = thread.unseen and run.status != "ended"  # One killed too often is shown nothing more.
+    if thread.open is not None or thread.in_session or unseen:
         return [f"{run.run_id} ({run.agent}) was left in the middle"]
     return []
 
