@@ -191,6 +191,35 @@ async def test_a_link_to_a_folder_is_told_of_and_not_followed(made: Made, tmp_pa
     assert made.chat not in places_of(folder) and made.child in places_of(folder)
 
 
+@pytest.mark.spec("G-04", "P-03")
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_nothing_is_written_through_a_link_in_the_place_of_a_folder(
+    is_empty: bool, tmp_path: Path
+) -> None:
+    """The database is there: the folder would be healed, and grow."""
+    folder, elsewhere = tmp_path / "store", tmp_path / "else"
+    async with Runtime(agents(), store=f"sqlite:{folder}", grace=0) as rt:
+        run = await rt.start("bot", "hello", session_key="chat_1_2")
+        await run.result()
+    shutil.rmtree(folder / "agents" / run.run_id)
+    elsewhere.mkdir()
+    if not is_empty:
+        (elsewhere / "files").mkdir()
+        (elsewhere / "state.json").write_text("mine")
+    (folder / "agents" / run.run_id).symlink_to(elsewhere)
+    before = {path: path.is_file() and path.read_bytes() for path in elsewhere.rglob("*")}
+    store = sqlite_store(folder)
+    async with Runtime(agents(), store=store, grace=0) as rt:
+        other = await rt.start("bot", "hello", session_key="chat_other")
+        await (await rt.handle(run.run_id)).ask("again")
+        await other.result()
+        await store.projected()
+        assert (folder / "agents" / other.run_id / "state.json").exists()
+        assert [x for x in store.problems if run.run_id in x and "link" in x]
+    after = {path: path.is_file() and path.read_bytes() for path in elsewhere.rglob("*")}
+    assert after == before
+
+
 @pytest.mark.spec("G-05", "P-03")
 async def test_what_a_project_keeps_in_a_folder_of_that_name_is_nobodys_broken_agent(
     made: Made, tmp_path: Path

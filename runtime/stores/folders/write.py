@@ -235,7 +235,7 @@ class AgentFolders:
     def _find(self, info: RunInfo, events: Sequence[Event]) -> _Folder | None:
         """The folder as it stands, or a new one; ``None`` for one that must be looked into."""
         path = self._path(info.run_id)
-        if self._disk.mkdir(path) and is_first(events):
+        if self._make(path) and is_first(events):
             data = bytes(encode_descriptor(info.descriptor)) + b"\n"
             self._disk.write_new(f"{path}/descriptor.json", data)
             folder: _Folder | None = _Folder(info, path, begin(info), 0, {})
@@ -295,7 +295,7 @@ class AgentFolders:
         if (runs := self._runs) is None:
             return
         for run_id in run_ids:
-            self._try(run_id, partial(runs.write_missing, self._path(run_id), run_id))
+            self._try(run_id, partial(self._write_missing, runs, run_id))
 
     def check(self, info: RunInfo) -> list[str]:
         """What is wrong with a folder, one line each; changes nothing."""
@@ -336,7 +336,7 @@ class AgentFolders:
         self._open.pop(info.run_id, None)
         found = self._look(info)
         path = self._path(info.run_id)
-        is_new = self._disk.mkdir(path)
+        is_new = self._make(path)
         if found.descriptor is not None:
             self._disk.replace(f"{path}/descriptor.json", found.descriptor)
         kept = reconcile(self._disk, path, "history.jsonl", found.history, keeps=keeps)
@@ -356,6 +356,20 @@ class AgentFolders:
         return [] if is_new else list(dict.fromkeys([*found.problems, *kept]))
 
     # ── words ────────────────────────────────────────────────────────────────────────────────
+
+    def _write_missing(self, runs: RunFiles, run_id: str) -> None:
+        path = self._path(run_id)
+        self._refuse_link(path)
+        runs.write_missing(path, run_id)
+
+    def _make(self, path: str) -> bool:
+        """Make an agent's folder; whether there was none."""
+        self._refuse_link(path)
+        return self._disk.mkdir(path)
+
+    def _refuse_link(self, path: str) -> None:
+        if self._disk.is_link(path):  # Somebody else's files are behind it.
+            raise OSError(f"{path}: a link, which is not followed; put the folder itself there")
 
     def _path(self, run_id: str) -> str:
         return f"{self._root}/{folder_name(run_id)}"
