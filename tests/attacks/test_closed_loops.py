@@ -36,8 +36,8 @@ async def code(input, ctx):
     async for message in ctx.messages():
         return message.content
 
-def make():
-    return Runtime([code, Agent("model", "", model=Slow())], store=store, grace=5)
+def make(grace=5):
+    return Runtime([code, Agent("model", "", model=Slow())], store=store, grace=grace)
 
 async def begin():
     rt = await make().__aenter__()
@@ -79,7 +79,7 @@ for each in threading.enumerate():
         assert not each.is_alive(), each
 
 async def again():
-    async with make() as rt:
+    async with make(grace=0) as rt:
         runs = await rt.hub.journal.runs(live=False)
         return [await (await rt.handle(run.run_id)).result() for run in runs if run.agent == "code"]
 
