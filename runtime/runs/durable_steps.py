@@ -138,7 +138,7 @@ class DurableSteps:
         self.refuse_inside_step(f"ctx.step({name!r})")
         if problem := key_problem(name):
             raise BadValue("name of a step", problem)
-        self._task.is_alone()
+        self._task.notice()
         if self._resumes and not self._step_tasks.may_make(name):
             raise BadValue(f"step {name!r}", _AT_ONCE)
         number = self._steps[name] = self._steps.get(name, 0) + 1
@@ -163,7 +163,7 @@ class DurableSteps:
         self._check_live()
         run_id, step, number = _AT_WORK.get()
         place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""
-        self._task.is_alone()
+        self._task.notice()
         questions = self._questions.get(place)
         if questions is None:
             prompt_ids = f"{self._run.lane.run_id}.ask_{place}"

@@ -1,8 +1,9 @@
 """``RunMeter``: which limit a model run has reached, and when its time at work is over."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.spending import NOTHING_SPENT
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.stop import Worked, limit_reached
 from hubbub.hub import events as e
@@ -14,6 +15,12 @@ from hubbub.runtime.kernel.timers import Timer
 from hubbub.runtime.spending.accounts import TreeAccount, Work, is_working
 
 __all__ = ["RunMeter"]
+
+RESOLUTION: Final = 1_000
+"""Microseconds by which a timer may be early."""
+
+MIN_WAIT: Final = 0.001
+"""Seconds after which it is looked again, at the earliest."""
 
 
 class MeteredRun(Protocol):
@@ -71,10 +78,8 @@ class RunMeter:
         """The name of the limit that is reached."""
         turn, own, tree = self._limits()
         account = self._account
-        return limit_reached(
-            self._run.thread, turn, own, tree, worked=self._worked(0),
-            **({} if account is None else {"tree_spent": account.spent}),
-        )  # fmt: skip
+        spent = NOTHING_SPENT if account is None else account.spent
+        return limit_reached(self._run.thread, turn, own, tree, spent, self._worked(0))
 
     def _limits(self) -> tuple[Limits | None, Limits | None, Limits | None]:
         """Of the turn, of the run, of the tree."""
@@ -148,10 +153,3 @@ class RunMeter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-RESOLUTION = 1_000
-"""Microseconds by which a timer may be early."""
-
-MIN_WAIT = 0.001
-"""Seconds after which it is looked again, at the earliest."""

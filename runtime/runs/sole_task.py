@@ -21,10 +21,14 @@ class SoleTask:
         """The code begins, here."""
         self._id = _current()
 
-    def is_alone(self) -> bool:
-        """Whether no other task has been noticed so far, the one at work included."""
+    def notice(self) -> None:
+        """The code does something, in the task at work."""
         if self._id and self._id != _current():
             self._id = 0
+
+    def is_alone(self) -> bool:
+        """Whether no other task has been noticed so far, the one at work included."""
+        self.notice()
         return self._id != 0
 
 
