@@ -22,6 +22,9 @@ __all__ = [
 MIN_COVERED: Final = 2
 """A summary of one message would be a message, too."""
 
+PART: Final = 4_000
+"""Characters that an image, a document or a recording counts for: it is about a thousand tokens."""
+
 
 class Compacted(Struct, frozen=True, gc=False, omit_defaults=True):
     """The compactions of one side's view."""
@@ -107,6 +110,9 @@ def boundary_of(view: Sequence[ModelMessage], keep: float) -> int:
     does that message with its calls, whose results it may not have seen.  So the boundary stands
     still until the next step, whatever arrives.  It stands before something that was said to the
     model, where that is possible.
+
+    Of what is before that message ``keep`` bounds what stays, not what is covered: a first message
+    that outweighs all the rest is covered, together with the one behind it.
     """
     last = len(view) - 1
     while last >= 0 and not is_own(view[last]):
@@ -114,16 +120,15 @@ def boundary_of(view: Sequence[ModelMessage], keep: float) -> int:
     if last < MIN_COVERED:
         return 0
     lengths = [length_of(message) for message in view[: last + 1]]
-    room = keep * sum(lengths) - lengths[last]
-    start = last
-    while start and lengths[start - 1] <= room:
+    whole = sum(lengths)
+    if not whole:
+        return 0
+    start, kept = last, lengths[last]
+    while start > MIN_COVERED and kept + lengths[start - 1] <= keep * whole:
         start -= 1
-        room -= lengths[start]
-    for place in range(start, last):
-        if isinstance(view[place], UserMessage):
-            start = place
-            break
-    return start if start >= MIN_COVERED else 0
+        kept += lengths[start]
+    said = (place for place in range(start, last) if isinstance(view[place], UserMessage))
+    return next(said, start)
 
 
 def is_own(message: ModelMessage) -> bool:
@@ -132,11 +137,11 @@ def is_own(message: ModelMessage) -> bool:
 
 
 def length_of(message: ModelMessage) -> int:
-    """How many characters of it the model is shown."""
+    """How many characters of it the model is shown; a part that is no text counts as ``PART``."""
     if isinstance(message, UserMessage):
-        return len(message.content) + sum(map(len, message.notes))
+        return len(message.content) + sum(map(len, message.notes)) + PART * len(message.parts)
     length = len(message.text) + sum(len(each.text) for each in message.thinking)
     for call in message.calls:
         length += len(call.name) + len(call.arguments) + len(call.output)
-        length += sum(map(len, call.notes))
+        length += sum(map(len, call.notes)) + PART * len(call.parts)
     return length

@@ -147,10 +147,6 @@ def with_misfit(thread: Thread, event: e.AgentRetry) -> Thread:
 SUMMARY = "Summary of the conversation so far, in place of its older messages:\n\n{}"
 
 
-PART: Final = 4_000
-"""Characters that an image, a document or a recording counts for: it is about a thousand tokens."""
-
-
 def summary_message(summary: str) -> UserMessage:
     """A summary as the model is shown it."""
     return UserMessage(content=SUMMARY.format(summary), role="system")
@@ -161,20 +157,13 @@ def summary_problem(summary: str, covered: Iterable[ModelMessage]) -> str:
 
     One that is no shorter would not help, and it would be summarised again and again.
     """
-    covered = tuple(covered)
     if not summary:
         return "the model's summary was empty"
-    before = sum(map(length_of, covered)) + PART * sum(map(_parts_in, covered))
+    before = sum(map(length_of, covered))
     if len(summary) < before:
         return ""
     sizes = f"{len(summary):,} characters in place of {before:,}"
     return f"the model's summary is no shorter than what it covers: {sizes}"
-
-
-def _parts_in(message: ModelMessage) -> int:
-    if isinstance(message, UserMessage):
-        return len(message.parts)
-    return sum(len(call.parts) for call in message.calls)
 
 
 def with_wish(thread: Thread, item: e.SessionCompact) -> Thread:

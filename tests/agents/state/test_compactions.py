@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from hubbub.agents.compaction import Compaction
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, UserMessage
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.state.compactions import NO_COMPACTIONS, boundary_of, is_own, tokens_shown
+from hubbub.agents.state.compactions import (
+    NO_COMPACTIONS,
+    boundary_of,
+    is_own,
+    length_of,
+    tokens_shown,
+)
 from hubbub.agents.state.context_limit import NO_LIMIT, ContextLimit, Summarize, summary_due
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.steps import summary_problem
@@ -86,6 +92,47 @@ def test_what_is_not_answered_and_the_last_answer_always_stay(
     # It stands still, whatever arrives, until the model says something.
     arrived = [each for each in more if not is_own(each)]
     assert boundary_of([*view, *arrived], keep) == covers
+
+
+@given(view=messages, keep=st.sampled_from([0.01, 0.25, 0.5, 0.99]))
+def test_where_two_messages_are_answered_there_is_something_to_summarise(
+    view: list[Any], keep: float
+) -> None:
+    """Whichever of them is the long one; and what stays is the most that ``keep`` allows."""
+    last = max((n for n, each in enumerate(view) if is_own(each)), default=0)
+    whole = sum(map(length_of, view[: last + 1]))
+    covers = boundary_of(view, keep)
+    assert (covers > 0) == (last >= 2 and whole > 0)
+    if covers == 0:
+        return
+
+    def is_kept(start: int) -> bool:
+        return start == last or sum(map(length_of, view[start : last + 1])) <= keep * whole
+
+    fitting = [place for place in range(2, last + 1) if is_kept(place)]
+    asked = [place for place in fitting if place < last and isinstance(view[place], UserMessage)]
+    assert covers == min(asked or fitting)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        (user("u" * 9_000), *[own("", "x" * 30) for _ in range(9)]),  # One long turn.
+        (user("s" * 9_000), user(), user(), own(), own(), user()),  # A summary, and more.
+        (own("g" * 9_000, given=True), user(), own(), user()),  # A history that was given.
+        (UserMessage(content="", parts=(ContentPart(kind="image"),) * 3), user(), own(), user()),
+    ],
+    ids=["a turn", "a summary", "a history", "pictures"],
+)
+def test_a_first_message_that_outweighs_the_rest_is_summarised(view: tuple[Any, ...]) -> None:
+    assert boundary_of(view, 0.25) == 2
+
+
+def test_pictures_count_for_what_stays() -> None:
+    picture = UserMessage(content="", parts=(ContentPart(kind="image"),))
+    view = (user("u" * 4_000), own("a" * 4_000), picture, own(), user(), own())
+    assert boundary_of(view, 0.3) == 4  # A third of it.
+    assert boundary_of(view, 0.4) == 2
 
 
 def test_the_newest_part_stays_from_a_message_of_the_users_on() -> None:
