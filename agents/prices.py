@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Usage
+from hubbub.hub.events.limits import MOST
 from hubbub.hub.near_misses import shown, told_fields
 
 __all__ = ["Price"]
@@ -13,7 +14,8 @@ class Price(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     """What a model costs per million tokens, in a currency of your own choice.
 
     ``cache_read`` is for input that the provider finds in its cache, ``cache_write`` for input that
-    it puts there; without them it costs what other input does.  Raises ``DefinitionError``.
+    it puts there; without them it costs what other input does.  Each is below 10**18.  Raises
+    ``DefinitionError``.
     """
 
     input: float
@@ -23,7 +25,7 @@ class Price(Struct, metaclass=told_fields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name}: expected a number, at least 0, not {shown(value)}"
+            f"{name}: expected a number, at least 0 and below 10**18, not {shown(value)}"
             for name in Price.__struct_fields__
             if not _is_price(value := getattr(self, name), may_miss=name.startswith("cache"))
         ]
@@ -51,4 +53,4 @@ def _is_price(value: object, *, may_miss: bool) -> bool:
         return may_miss
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 <= value < 2**53
+    return 0 <= value < MOST

@@ -8,14 +8,16 @@ takes a runtime:
                                     values by name, each a ``Secret``
     content RUN_ID PATH             the bytes of a file; null
     put RUN_ID PATH                 sends a run a file; ``given`` is its content
+    limit RUN_ID {JSON}             what a root and all below it may use: the fields of ``Limits``;
+                                    null: what the runtime says
 
 A file that is sent comes as a message that triggers no turn: the run has it as soon as it takes
 what waits, under this name, or under the next free one where it has made such a file meanwhile.
 """
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -26,8 +28,16 @@ from hubbub.agents.state.area import (
     place_problem,
     without_root,
 )
-from hubbub.hub.errors import BadPath, BadValue, CallerError, LimitExceeded, NoSuchFile
-from hubbub.hub.events import FileRef, SessionMessage
+from hubbub.hub.errors import (
+    BadPath,
+    BadValue,
+    CallerError,
+    DefinitionError,
+    LimitExceeded,
+    NoSuchFile,
+)
+from hubbub.hub.events import FileRef, Limits, SessionMessage
+from hubbub.hub.near_misses import shown
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import Secret
@@ -38,6 +48,9 @@ from hubbub.runtime.kernel.services import Services
 
 __all__ = ["RuntimeAnswers"]
 
+SetLimits: TypeAlias = Callable[[str, Limits | None], Awaitable[Receipt]]
+"""``RunAccess.limit``."""
+
 SOURCE = "files"
 """The source of files that are sent: by it and by name and content they are the same again."""
 
@@ -45,11 +58,14 @@ SOURCE = "files"
 class RuntimeAnswers:
     """Answers questions, some of which have something done."""
 
-    def __init__(self, finder: Finder, services: Services, look_at: LookAt) -> None:
+    def __init__(
+        self, finder: Finder, services: Services, look_at: LookAt, limit: SetLimits
+    ) -> None:
         self._finder = finder
         self._services = services
         self._hub = services.hub
         self._look_at = look_at
+        self._limit = limit
 
     async def answer(self, question: str, given: object = None) -> Any:
         """The answer, as JSON has it, but for contents and receipts.
@@ -73,6 +89,8 @@ class RuntimeAnswers:
                 return await self._content(one, other)
             case "put":
                 return await self._put(one, other, given)
+            case "limit":
+                return await self._limit(one, _limits(other))
             case _:
                 return await self._finder.answer(question)
 
@@ -122,3 +140,19 @@ def _values(given: object) -> dict[str, str]:
     if not isinstance(given, Mapping) or not all(isinstance(x, Secret) for x in given.values()):
         raise BadValue("given", "expected a mapping from names to secrets")
     return {str(name): value.reveal() or "" for name, value in given.items()}
+
+
+def _limits(text: str) -> Limits | None:
+    """The limits that a JSON text says."""
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadValue("limits", f"expected JSON: {error}") from None
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise BadValue("limits", f"expected an object or null, not {shown(given)}")
+    try:
+        return Limits(**given)
+    except (TypeError, DefinitionError) as error:
+        raise BadValue("limits", str(error)) from None

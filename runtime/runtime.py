@@ -220,7 +220,7 @@ class Runtime(RunAccess):
             for warning in self.definitions.agent(name).warnings:
                 log.warning("definition.warned", agent=name, warning=warning)
         self._ownership.begin()
-        answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at)
+        answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at, self.limit)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
         timing = self.services.timers.run()
         self._timing = self.hub.tasks.start(timing, name="hubbub timers", steady=True)

@@ -16,6 +16,7 @@ from hubbub.channels.http.api import (
     conversations,
     files,
     health,
+    limits,
     messages,
     prompts,
     records,
@@ -49,8 +50,8 @@ def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple
 
 
 _API: Final[tuple[tuple[Route, ...], ...]] = (
-    health.ROUTES, agents.ROUTES, runs.ROUTES, records.ROUTES, messages.ROUTES, files.ROUTES,
-    conversations.ROUTES, prompts.ROUTES, schedules.ROUTES, variables.ROUTES,
+    health.ROUTES, agents.ROUTES, runs.ROUTES, records.ROUTES, messages.ROUTES, limits.ROUTES,
+    files.ROUTES, conversations.ROUTES, prompts.ROUTES, schedules.ROUTES, variables.ROUTES,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from hubbub.hub.near_misses import shown, told_fields
 __all__ = ["Limits"]
 
 MOST: Final = 10**18
+"""All limits are below it: more means nothing, and sums of what is used stay exact."""
 
 _Count = Annotated[int, Meta(gt=0, lt=MOST)]
 _Amount = Annotated[float, Meta(gt=0, lt=MOST)]
@@ -29,7 +30,8 @@ class Limits(Struct, metaclass=told_fields, frozen=True, kw_only=True, omit_defa
     is used up, such as ``turn.output_tokens`` or ``tree.cost``.  It is looked at between the steps
     of a turn, so that calls under way may use more; ``seconds`` cuts them short.
 
-    Raises ``DefinitionError``.
+    Each is a number above 0 and below 10**18; leave out what is not to be limited.  Raises
+    ``DefinitionError``.
     """
 
     input_tokens: _Count | None = None
@@ -40,12 +42,12 @@ class Limits(Struct, metaclass=told_fields, frozen=True, kw_only=True, omit_defa
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name}: expected a whole number, at least 1, not {shown(value)}"
+            f"{name}: expected a whole number, at least 1 and below 10**18, not {shown(value)}"
             for name in ("input_tokens", "output_tokens", "model_calls")
             if not _is_count(value := getattr(self, name))
         ]
         problems += [
-            f"{name}: expected a number above 0, not {shown(value)}"
+            f"{name}: expected a number above 0 and below 10**18, not {shown(value)}"
             for name in ("seconds", "cost")
             if not _is_amount(value := getattr(self, name))
         ]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from hubbub.channels.http.api.limits import LimitsBody, limits_of
 from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import ReportView, StateView, TreesView
 from hubbub.channels.http.wire.host import SOURCE
@@ -49,7 +50,7 @@ class OpenBody(SafeRepr, Struct, frozen=True, kw_only=True, forbid_unknown_field
     bounds it.  ``env`` gives it values of variables, which appear nowhere: a run that is found gets
     those that it lacks, and the opening is refused if it has another value of one.  ``history`` is
     what was said before (chat completions form), ``tools`` are external ones that it has beside its
-    agent's.
+    agent's.  ``limits`` are what it and all runs below it may use, together.
 
     With the header ``Idempotency-Key`` the same opening again is a duplicate, also when the run is
     over, and another one is refused.
@@ -68,6 +69,7 @@ class OpenBody(SafeRepr, Struct, frozen=True, kw_only=True, forbid_unknown_field
     descriptor: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
+    limits: LimitsBody | None = None
 
 
 async def list_runs(call: HttpCall) -> HttpAnswer:
@@ -93,7 +95,7 @@ async def open_run(call: HttpCall) -> HttpAnswer:
         descriptor=body.descriptor, source=SOURCE,
         env={name: value.reveal() or "" for name, value in body.env.items()} or None,
         history=body.history or None, tools=_tools(body.tools) or None,
-        request=call.request("runs"),
+        limits=limits_of(body.limits), request=call.request("runs"),
     )  # fmt: skip
     return await answer_of(receipt)
 

@@ -67,6 +67,7 @@ STORY = (
     ("GET", "/api/variables", {}, 200),
     ("POST", "/api/runs/RUN/interrupt", {}, 202),
     ("POST", "/api/runs/RUN/compact", {}, 202),
+    ("POST", "/api/runs/RUN/limits", {"json": {"limits": {"model_calls": 99}}}, 202),
     ("POST", "/api/runs/RUN/reset", {}, 202),
     ("POST", "/api/runs/RUN/close", {}, 202),
     ("POST", "/api/runs", {"json": {"agent": "support", "input": "x"}}, 202),

@@ -473,17 +473,24 @@ async def test_a_limit_of_cost_without_a_price_is_refused_when_opened(ports: Por
 # ── what is refused ──────────────────────────────────────────────────────────────────────────
 
 
+COUNT: Final = "expected a whole number, at least 1 and below 10**18"
+AMOUNT: Final = "expected a number above 0 and below 10**18"
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"model_calls": 0}, "model_calls: expected a whole number, at least 1, not 0"),
-        ({"input_tokens": 1.5}, "input_tokens: expected a whole number, at least 1, not 1.5"),
-        ({"output_tokens": True}, "output_tokens: expected a whole number, at least 1, not True"),
-        ({"seconds": 0}, "seconds: expected a number above 0, not 0"),
-        ({"seconds": float("nan")}, "seconds: expected a number above 0, not nan"),
-        ({"cost": float("inf")}, "cost: expected a number above 0, not inf"),
-        ({"cost": "1"}, "cost: expected a number above 0, not '1'"),
-        ({"model_calls": 10**400}, "model_calls: expected a whole number"),
+        ({"model_calls": 0}, f"model_calls: {COUNT}, not 0"),
+        ({"input_tokens": 1.5}, f"input_tokens: {COUNT}, not 1.5"),
+        ({"output_tokens": True}, f"output_tokens: {COUNT}, not True"),
+        ({"model_calls": 10**18}, f"model_calls: {COUNT}, not 1000000000000000000"),
+        ({"model_calls": 10**400}, f"model_calls: {COUNT}, not 1000"),
+        ({"seconds": 0}, f"seconds: {AMOUNT}, not 0"),
+        ({"seconds": float("nan")}, f"seconds: {AMOUNT}, not nan"),
+        ({"cost": float("inf")}, f"cost: {AMOUNT}, not inf"),
+        ({"cost": 1e308}, f"cost: {AMOUNT}, not 1e+308"),
+        ({"cost": 10**400}, f"cost: {AMOUNT}, not 1000"),
+        ({"cost": "1"}, f"cost: {AMOUNT}, not '1'"),
     ],
 )
 def test_what_is_no_limit_is_refused(fields: Any, problem: str) -> None:
@@ -492,9 +499,27 @@ def test_what_is_no_limit_is_refused(fields: Any, problem: str) -> None:
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), None, "3", True, float("inf")])
+async def test_the_largest_limits_hold_nothing_up(ports: Ports) -> None:
+    most, amount = 10**18 - 1, 9e17
+    large = Limits(
+        input_tokens=most, output_tokens=most, model_calls=most, seconds=amount, cost=amount
+    )
+    agents = [Busy().agent(limits=large, run_limits=large)]
+    async with Runtime(
+        agents,
+        store="memory",
+        ports=ports,
+        limits=large,
+        prices={"function": Price(input=amount, output=0)},
+    ) as runtime:
+        outcome = await runtime.run("assistant", "stop")
+        assert (outcome.output, outcome.tree.cost) == ("Stopped.", 100 * amount / 10**6)
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), None, "3", True, float("inf"), 10**18, 1e308])
 def test_what_is_no_price_is_refused(value: Any) -> None:
-    with pytest.raises(DefinitionError, match="input: expected a number, at least 0"):
+    problem = r"input: expected a number, at least 0 and below 10\*\*18, not"
+    with pytest.raises(DefinitionError, match=problem):
         Price(input=value, output=1)
 
 
