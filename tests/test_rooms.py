@@ -33,7 +33,8 @@ KERNEL: Final = (
     "runtime/spending", "runtime/kernel",
 )  # fmt: skip
 STORES: Final = (
-    "runtime/stores", "runtime/stores/sqlite", "runtime/stores/exchange", "runtime/stores/folders",
+    "runtime/stores", "runtime/stores/sql", "runtime/stores/sqlite", "runtime/stores/postgres",
+    "runtime/stores/exchange", "runtime/stores/folders",
 )  # fmt: skip
 SIMULATION: Final = "runtime/simulation"
 
@@ -85,12 +86,16 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "runtime/models/conformance": ("ground", "agents", "runtime/models/http"),
     "runtime/loading": ("ground", "agents", "agents/definitions", "runtime/text"),
-    "runtime/stores/sqlite": HUB,
+    "runtime/stores/sql": HUB,
+    "runtime/stores/sqlite": (*HUB, "runtime/stores/sql"),
+    "runtime/stores/postgres": (*HUB, "runtime/stores/sql"),
     "runtime/stores/exchange": (*HUB, "agents/state", "agents/code"),
     "runtime/stores/folders": (
         *HUB, "agents/state", "agents/folders", "runtime/stores/sqlite", "runtime/stores/exchange",
     ),
-    "runtime/stores": (*HUB, "runtime/stores/sqlite", "runtime/stores/folders"),
+    "runtime/stores": (
+        *HUB, "runtime/stores/sqlite", "runtime/stores/postgres", "runtime/stores/folders",
+    ),
     "runtime/spending": (*HUB, *TURN, "agents/code"),
     "runtime/kernel": (*HUB, *TURN, "agents/code", "runtime/models", "runtime/spending"),
     "runtime/mcp": KERNEL,
@@ -165,6 +170,8 @@ THIRD_PARTIES: Final = {
     "jsonschema": {"runtime/mcp"},
     "referencing": {"runtime/mcp"},
     "sqlite3": {"runtime/stores/sqlite"},
+    "psycopg": {"runtime/stores/postgres"},
+    "cryptography": {"runtime/stores/postgres"},
     "starlette": {
         "channels/http",
         "channels/http/api",

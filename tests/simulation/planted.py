@@ -34,7 +34,7 @@ from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.schedules.scheduler import _Loop
-from hubbub.runtime.stores.sqlite.rows import StoredRows
+from hubbub.runtime.stores.sql.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
 from hubbub.runtime.supervision.ready import ReadyRuns
 

@@ -41,7 +41,8 @@ from hubbub.runtime.simulation.injection.power_loss import HEADER, Tear, TornSto
 from hubbub.runtime.simulation.story import faults as fault_classes
 from hubbub.runtime.simulation.story.faults import AnyFault
 from hubbub.runtime.simulation.strategies.worlds import MAX_SECTORS, faults
-from hubbub.runtime.stores.sqlite.writer import Applied, SqliteWriter
+from hubbub.runtime.stores.sql.writer import Applied
+from hubbub.runtime.stores.sqlite.writer import SqliteWriter
 
 SOME = range(MAX_SECTORS + 1)
 

@@ -25,8 +25,9 @@ from hubbub.hub.events import (
     SessionTaken,
 )
 from hubbub.hub.store.journal import Commit, Delivery, NewRun
+from hubbub.runtime.stores.sql.writer import Operation, SecretChange
 from hubbub.runtime.stores.sqlite.schema import prepare
-from hubbub.runtime.stores.sqlite.writer import Operation, SecretChange, SqliteWriter
+from hubbub.runtime.stores.sqlite.writer import SqliteWriter
 from torture.audit import doubled_items, inbox_problems, lane_problems, read_runs
 
 __all__ = ["Loss", "PowerCount", "Weakness", "lose_power"]

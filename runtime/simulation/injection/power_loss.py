@@ -32,10 +32,10 @@ from msgspec import Struct
 
 from hubbub.hub.ports import SystemIds
 from hubbub.hub.store.journal import Commit
+from hubbub.runtime.stores.sql.writer import Applied, Operation
 from hubbub.runtime.stores.sqlite.private_files import open_private
 from hubbub.runtime.stores.sqlite.schema import HeldLog
 from hubbub.runtime.stores.sqlite.store import SqliteStore
-from hubbub.runtime.stores.sqlite.writer import Applied, Operation
 
 __all__ = ["Tear", "TornStore", "torn_log"]
 

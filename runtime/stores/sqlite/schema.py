@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
+from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.folder import BESIDE
 from hubbub.runtime.stores.sqlite.lock import identity_of
@@ -36,7 +37,7 @@ from hubbub.runtime.stores.sqlite.migrations import (
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "IS_SPOKEN_TO", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "connect",
+    "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "connect",
     "connect_read_only", "is_damage", "is_io_error", "mark_failed", "prepare", "store_failure",
 ]  # fmt: skip
 
@@ -261,9 +262,6 @@ KEEP_NOTE: Final = (
     "WHERE value <> excluded.value"
 )
 """Keeps a text by its key; writes nothing where it stands there."""
-
-IS_SPOKEN_TO: Final = "parent_run_id IS NULL AND kind IN ('', 'user')"
-"""Roots of people and programs."""
 
 _ADDED: Final = (
     """

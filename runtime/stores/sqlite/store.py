@@ -1,19 +1,14 @@
 """``SqliteStore``: the store that ships, one SQLite file in a folder.  No server.
 
-    submit ─► queue ─► one batch a turn ─► the writing thread: one transaction, flushed to disk
-                                                        │
-    done, in order of submission  ◄────────────────────┘   then dispatched
-
 * Durable means: written and flushed to the disk (``synchronous=FULL``) before it is reported.
-* What is submitted while a batch is written makes up the next one: many runs share a flush.
+  Many runs share a flush (``runtime/stores/sql/queued.py``).
 * One runtime at a time is at work on a database; others are refused, readers are not.
 * An error of the disk is final: everything after it is refused with its words; nothing that was
   acknowledged is lost.  Nothing written into a removed or replaced file is acknowledged.
 """
 
 import sqlite3
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from os import PathLike
@@ -24,18 +19,16 @@ import anyio.lowlevel
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
-from hubbub.hub.ports import Ports, Worker
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.ports import Ports
 from hubbub.hub.store.mirror import Mirror
 from hubbub.hub.store.reader import StoreReader
-from hubbub.hub.task_host import TaskHost
-from hubbub.hub.tasks.raised import exit_in
+from hubbub.runtime.stores.sql.queued import QueuedStore
+from hubbub.runtime.stores.sql.writer import Applied, Operation
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder
 from hubbub.runtime.stores.sqlite.damage import check_indexes, opening, reading_on
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.intake import SqliteIntake
 from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.reader import SqliteReads
 from hubbub.runtime.stores.sqlite.schema import (
     KEEP_NOTE,
     connect,
@@ -43,10 +36,9 @@ from hubbub.runtime.stores.sqlite.schema import (
     mark_failed,
     store_failure,
 )
-from hubbub.runtime.stores.sqlite.secrets import StoredSecrets
 from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader, open_sqlite_reader
 from hubbub.runtime.stores.sqlite.watch import StoreFileLost, StoreWatch
-from hubbub.runtime.stores.sqlite.writer import Applied, Depths, Operation, SqliteWriter
+from hubbub.runtime.stores.sqlite.writer import SqliteWriter
 
 __all__ = ["MakeMirror", "SqliteStore"]
 
@@ -54,12 +46,6 @@ T = TypeVar("T")
 
 MakeMirror: TypeAlias = Callable[[DataFolder, Ports], Mirror]
 """Makes what shows the runs of one opening of the store in a folder."""
-
-GATHER: Final = 2
-"""Turns of the event loop for which a batch is gathered once there is something to write."""
-
-MAX_BATCH: Final = 1000
-"""Operations in one transaction."""
 
 CHECKPOINT: Final = 1_500
 """Events after which the log is moved into the file, as soon as nothing else is to be done."""
@@ -71,7 +57,7 @@ LOOK: Final = 1.0
 """Seconds of idleness after which the writing thread looks whether its files are there."""
 
 
-class SqliteStore(SqliteReads):
+class SqliteStore(QueuedStore):
     """A ``Journal`` in a folder, which also keeps values of variables and contents of files.
 
     ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
@@ -87,30 +73,15 @@ class SqliteStore(SqliteReads):
         ports: Ports | None = None,
         mirror: MakeMirror | None = None,
     ) -> None:
+        super().__init__(ports)
         self.folder = DataFolder(path)
-        self._ports = ports or Ports()
         self._make_mirror = mirror
         self._mirror: Mirror | None = None
-        self.secrets = StoredSecrets(self._enqueue)
         self.blobs = BlobFolder(self.folder.blobs)
         self.name = "sqlite"
-        self.failure = ""
-        self.problems: Sequence[str] = ()
-        self.tip = 0
-        self._depths: Depths = (0, 0, 0)
         self._lock = StoreLock(self.folder.database)
-        self._tasks = TaskHost()
-        self._queue: deque[Operation] = deque()
-        self._under_way = 0
-        """Operations that have left the queue, and whose submitters are not told yet."""
-        self._over = 0
-        """Operations that were written, refused or forgotten since the store was made."""
-        self._is_attended = False
-        self._is_forgetful = False
-        self._is_open = False
-        self._published: dict[str, str] = {}
-        self._work = anyio.Event()
-        self._told: anyio.Event | None = None
+        self._moved = 0
+        """The position up to which the log was moved into the file last."""
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.folder.database)!r})"
@@ -121,7 +92,7 @@ class SqliteStore(SqliteReads):
         """Take the folder, make or check the database, and begin to write."""
         if self._is_open:
             return
-        self._workers: list[Worker] = []
+        self._workers = []
         for name in ("_db", "_reader"):  # Those of an earlier opening are closed.
             vars(self).pop(name, None)
         self._work, self._begun = anyio.Event(), anyio.Event()
@@ -154,11 +125,6 @@ class SqliteStore(SqliteReads):
             await self._mirror.begun.wait()
         await self._begun.wait()
 
-    def _make_worker(self) -> Worker:
-        worker = self._ports.make_worker()
-        self._workers.append(worker)
-        return worker
-
     def _open_writer(self, new_name: str) -> None:
         self.folder.make()
         self.folder.check_file_system()
@@ -176,6 +142,7 @@ class SqliteStore(SqliteReads):
             self._writer = SqliteWriter(self._db, self.blobs.take_in)
         self._watch = StoreWatch(path, self._lock)
         self.tip, self._depths = self._writer.tip, self._writer.depths
+        self._moved = self.tip
         log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
 
     def _open_reader(self) -> None:
@@ -233,27 +200,6 @@ class SqliteStore(SqliteReads):
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, commit: Commit) -> None:
-        """Have a commit written.  A store that has failed refuses it at once, with its words."""
-        if self.failure:
-            commit.error = self.failure
-            if commit.done is not None:
-                commit.done(commit)
-            return
-        self._enqueue(commit)
-
-    def publish(self, notes: Mapping[str, str]) -> None:
-        """Keep texts for who only reads the store; before it is open, with the opening."""
-        if self._is_open:
-            self._enqueue(Commit(notes=notes))
-        self._published |= notes
-
-    def forget_submitted(self) -> None:
-        """Drop what is submitted, or will be, and is not being written yet, without a callback."""
-        self._over += len(self._queue)
-        self._queue.clear()
-        self._is_forgetful = True
-
     def write(self, batch: Sequence[Operation]) -> Applied:
         """Write a batch, all or nothing, durably.  In the writing thread."""
         self._demand_files()  # Else it would be written where it cannot be found,
@@ -279,88 +225,22 @@ class SqliteStore(SqliteReads):
             except StoreFileLost as error:
                 self._failed(error)
 
-    def _enqueue(self, operation: Operation) -> None:
-        if self._is_forgetful:
-            return
-        self._queue.append(operation)
-        self._work.set()
+    async def _tidy(self) -> None:
+        if self.tip - self._moved > (MAX_LOG if self._queue else CHECKPOINT):
+            self._moved = self.tip
+            await self._checkpoint()
 
-    async def _write(self) -> None:
-        """Write, for as long as the store is open."""
-        self._is_attended = True
-        self._begun.set()
-        try:
-            await self._write_on()
-        finally:  # Cut off or done: nobody waits for it any more.
-            self._is_attended = False
-            self._tell_written()
+    async def _prepare(self) -> None:
+        if self._mirror is not None and self._mirror.is_far_behind:
+            await self._mirror.catch_up()
 
-    def _tell_written(self) -> None:
-        if self._told is not None:
-            self._told.set()
-            self._told = None
-
-    async def _write_on(self) -> None:
-        """Write batch after batch."""
-        unchecked = 0
-        while True:
-            if unchecked > (MAX_LOG if self._queue else CHECKPOINT):
-                unchecked = 0
-                await self._checkpoint()
-                continue
-            if not self._queue:
-                self._work = anyio.Event()
-                await self._work.wait()
-            # Who has just been told something says the rest of it in these turns.
-            for _ in range(GATHER):
-                await anyio.lowlevel.checkpoint()
-            if self._mirror is not None and self._mirror.is_far_behind:
-                await self._mirror.catch_up()
-            before = self.tip
-            await self._write_batch()
-            unchecked += self.tip - before
-
-    async def _write_batch(self) -> None:
-        count = min(len(self._queue), MAX_BATCH)
-        batch = [self._queue.popleft() for _ in range(count)]
-        self._under_way += count
-        try:
-            await self._apply(batch)
-            self._tell_submitters(batch)
-        finally:  # Cut off or done: who flushes waits for no other batch.
-            self._under_way -= count
-            self._over += count
-            self._tell_written()
-
-    async def _apply(self, batch: Sequence[Operation]) -> None:
-        """Have a batch written, unless the store has failed or fails by it."""
-        if self.failure:
-            return
-        try:
-            if self._mirror is not None:
-                self._writer.safe = self._mirror.safe
-            applied = await self._writing.run(partial(self.write, batch))
-            self._depths = applied.depths
-            if applied.described and self._mirror is not None:
-                self._mirror.committed(applied.described, applied.tip)
-        except Exception as error:
-            await self._fail(error)
-
-    def _tell_submitters(self, batch: Sequence[Operation]) -> None:
-        for operation in batch:
-            if not isinstance(operation, Commit):
-                continue
-            if self.failure:
-                operation.written = []
-                operation.error = self.failure
-            self.tip += len(operation.written)
-            if operation.done is not None:
-                try:
-                    operation.done(operation)
-                except BaseException as error:  # Others wait to be told of theirs.
-                    if exit_in(error) is not None:
-                        raise
-                    log.error("commit.untold", run_id=operation.run_id, exc_info=error)
+    async def _put(self, batch: Sequence[Operation]) -> None:
+        if self._mirror is not None:
+            self._writer.safe = self._mirror.safe
+        applied = await self._writing.run(partial(self.write, batch))
+        self._depths = applied.depths
+        if applied.described and self._mirror is not None:
+            self._mirror.committed(applied.described, applied.tip)
 
     async def _checkpoint(self) -> None:
         try:
@@ -384,19 +264,6 @@ class SqliteStore(SqliteReads):
             self.failure = f"{path}: {type(error).__name__}: {error}; please report it"
         log.error("store.failed", problem=self.failure, exc_info=error)
 
-    async def flush(self) -> None:
-        """Return when everything submitted so far is written; what comes later is not waited for.
-
-        Where the writing task has ended, the caller does what it has left.
-        """
-        last = self._over + self._under_way + len(self._queue)
-        while self._over < last:
-            if not self._is_attended:
-                await self._write_batch()
-                continue
-            self._told = self._told or anyio.Event()
-            await self._told.wait()
-
     async def projected(self) -> None:
         """Return when the mirror shows everything that was committed before."""
         await self.flush()
@@ -404,10 +271,6 @@ class SqliteStore(SqliteReads):
             await self._mirror.catch_up()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
-
-    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
-        """What ``look`` finds in the whole record, in the reading thread."""
-        return await self._read(lambda: look(self._record))
 
     def reader(self) -> StoreReader:
         """A reader with a connection of its own."""
@@ -417,15 +280,3 @@ class SqliteStore(SqliteReads):
         """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""
         with reading_on(self.folder.database):
             return await self._read(read)
-
-    async def _read(self, read: Callable[[], T]) -> T:
-        found = await self._reading.run(read)
-        if self._under_way:
-            # Subscribers do not have the batch under way yet; readers must not be ahead.
-            self._told = self._told or anyio.Event()
-            await self._told.wait()
-        return found
-
-    def depths(self) -> Depths:
-        """Live runs, parked runs, and items waiting in all inboxes."""
-        return self._depths

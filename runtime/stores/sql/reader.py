@@ -3,7 +3,6 @@
 Runs in the store's reading thread, or, for the command line, wherever it is called.
 """
 
-import sqlite3
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +14,11 @@ from hubbub.hub.events import Event
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
-from hubbub.runtime.stores.sqlite.addresses import candidates
-from hubbub.runtime.stores.sqlite.rows import check_row
+from hubbub.runtime.stores.sql.addresses import candidates
+from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
+from hubbub.runtime.stores.sql.rows import check_row
 
-__all__ = ["SqliteReader", "SqliteReads"]
+__all__ = ["SqlReader", "SqlReads"]
 
 T = TypeVar("T")
 
@@ -26,11 +26,11 @@ PAGE: Final = 20_000
 """Events that one read looks at, at most."""
 
 
-class SqliteReads(ABC):
+class SqlReads(ABC):
     """What a store is asked while it is open (``Journal``), found in its reading thread."""
 
     tip: int
-    _reader: "SqliteReader"
+    _reader: "SqlReader"
 
     @abstractmethod
     async def _ask(self, read: Callable[[], T]) -> T:
@@ -80,15 +80,16 @@ class SqliteReads(ABC):
         return await self._ask(partial(self._reader.position, run_id, lane, seq))
 
 
-class SqliteReader:
+class SqlReader:
     """Reads runs and events."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: SqlConnection, dialect: SqlDialect) -> None:
         self._db = db
+        self._dialect = dialect
 
     def load(self, run_id: str, after: int = 0) -> LoadedRun | None:
         """A run with its own lane (after a number) and its untaken items, as of one moment."""
-        self._db.execute("BEGIN")
+        self._db.execute(self._dialect.begin_reading)
         try:
             return self.look(run_id, after)
         finally:
@@ -162,7 +163,7 @@ class SqliteReader:
         return _sound(run_id, found) if found is not None else None
 
     def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
-        where = "status <> 'ended'" if live else "1"
+        where = "status <> 'ended'" if live else "1 = 1"
         values: tuple[str, ...] = ()
         if root_run_id is not None:
             where, values = f"{where} AND {_OF_TREE}", (root_run_id, root_run_id)
@@ -248,7 +249,7 @@ class _Chains:
 
     __slots__ = ("_db", "_last")
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         self._db = db
         self._last: dict[int, int] = {}
 

@@ -1,6 +1,5 @@
 """The rows of runs in the store, as its writer holds them."""
 
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -14,15 +13,21 @@ from hubbub.hub.events.descriptors import (
 )
 from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
-from hubbub.runtime.stores.sqlite.addresses import candidates, found_for, is_key_free
+from hubbub.runtime.stores.sql.addresses import candidates, found_for, is_key_free
+from hubbub.runtime.stores.sql.connection import SqlConnection
 
-__all__ = ["REQUESTS", "Depths", "Row", "StoredRows", "check_row", "depths_of"]
+__all__ = ["PUT_NOTE", "REQUESTS", "Depths", "Row", "StoredRows", "check_row", "depths_of"]
 
 Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
 
 REQUESTS: Final = "request/"
 """Begins the keys of notes of requests."""
+
+PUT_NOTE: Final = (
+    "INSERT INTO note VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+"""Keeps a text by its key, in the place of what stood there."""
 
 KEPT_ROWS: Final = 256
 """Rows of runs with nothing to do that are kept in memory; those of runs at work always are."""
@@ -54,7 +59,7 @@ class StoredRows:
     ``keep`` gives the database what has been decided so far: what is searched there must be.
     """
 
-    def __init__(self, db: sqlite3.Connection, keep: Callable[[], None]) -> None:
+    def __init__(self, db: SqlConnection, keep: Callable[[], None]) -> None:
         self._db = db
         self._keep = keep
         self._rows: dict[str, Row] = {}
@@ -112,12 +117,9 @@ class StoredRows:
         number = self._numbers.get(run_id)
         if number is None:
             insert = "INSERT INTO address (run_id) VALUES (?) ON CONFLICT DO NOTHING"
-            if self._db.execute(insert, (run_id,)).rowcount:
-                number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
-            else:
-                select = "SELECT number FROM address WHERE run_id = ?"
-                number = self._db.execute(select, (run_id,)).fetchone()[0]
-            self._numbers[run_id] = number
+            self._db.execute(insert, (run_id,))
+            select = "SELECT number FROM address WHERE run_id = ?"
+            number = self._numbers[run_id] = self._db.execute(select, (run_id,)).fetchone()[0]
         assert number is not None
         return number
 
@@ -138,7 +140,7 @@ def depths_of(row: Row) -> Depths:
     return row.status != "ended", row.status in _PARKED, len(row.waiting)
 
 
-def _read_row(db: sqlite3.Connection, run_id: str, number_of: Callable[[str], int]) -> Row | None:
+def _read_row(db: SqlConnection, run_id: str, number_of: Callable[[str], int]) -> Row | None:
     """The row of a run, with what waits.  Raises ``BadValue`` for one that is damaged."""
     found = db.execute(_SELECT_ROW, (run_id,)).fetchone()
     if found is None:

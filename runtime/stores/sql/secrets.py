@@ -7,7 +7,7 @@ submitted after it.
 from collections.abc import Callable
 
 from hubbub.hub.ports import MemorySecrets
-from hubbub.runtime.stores.sqlite.writer import SecretChange
+from hubbub.runtime.stores.sql.writer import SecretChange
 
 __all__ = ["StoredSecrets"]
 

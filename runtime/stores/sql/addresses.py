@@ -1,6 +1,5 @@
 """Whom an address is meant for: the address book of the store."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Final, assert_never
 
@@ -12,6 +11,7 @@ from hubbub.hub.events.descriptors import (
     read_descriptor,
 )
 from hubbub.hub.store.journal import Addressing, NewRun
+from hubbub.runtime.stores.sql.connection import SqlConnection
 
 __all__ = ["HAS_KEY", "candidates", "found_for", "is_key_free"]
 
@@ -19,7 +19,7 @@ HAS_KEY: Final = "session_key <> '' AND inbox = 'open' AND kind NOT IN ('cron', 
 """Which runs are found by their session key (``is_addressed``)."""
 
 
-def found_for(db: sqlite3.Connection, new: NewRun) -> str | None:
+def found_for(db: SqlConnection, new: NewRun) -> str | None:
     """The open run that an opening is for, by its key or its descriptor."""
     found: Sequence[str] = ()
     if new.session_key and not new.by_descriptor:
@@ -29,12 +29,12 @@ def found_for(db: sqlite3.Connection, new: NewRun) -> str | None:
     return found[0] if found else None
 
 
-def is_key_free(db: sqlite3.Connection, session_key: str) -> bool:
+def is_key_free(db: SqlConnection, session_key: str) -> bool:
     """Whether no open run has the key."""
     return not _keyed(db, session_key)
 
 
-def candidates(db: sqlite3.Connection, to: str, by: Addressing) -> Sequence[str]:
+def candidates(db: SqlConnection, to: str, by: Addressing) -> Sequence[str]:
     """The runs that an address is meant for (see ``Addressing``)."""
     match by:
         case "run":
@@ -64,15 +64,15 @@ def candidates(db: sqlite3.Connection, to: str, by: Addressing) -> Sequence[str]
             assert_never(by)
 
 
-def _ids(db: sqlite3.Connection, where: str, *values: str) -> Sequence[str]:
+def _ids(db: SqlConnection, where: str, *values: str) -> Sequence[str]:
     return [run_id for (run_id,) in db.execute(f"SELECT run_id FROM run WHERE {where}", values)]
 
 
-def _keyed(db: sqlite3.Connection, session_key: str) -> Sequence[str]:
+def _keyed(db: SqlConnection, session_key: str) -> Sequence[str]:
     return _ids(db, f"session_key = ? AND {HAS_KEY}", session_key)
 
 
-def _standing_for(db: sqlite3.Connection, descriptor: Descriptor) -> Sequence[str]:
+def _standing_for(db: SqlConnection, descriptor: Descriptor) -> Sequence[str]:
     """The open run of a descriptor; the last one heard from, where an older program made several.
 
     What is stored was written by the same encoder, so equal texts are equal descriptors.
@@ -104,11 +104,12 @@ WITH RECURSIVE
     )
   ),
   below (run_id) AS (
-    VALUES (?1)
+    SELECT run_id FROM run WHERE number = (SELECT number FROM address WHERE run_id = ?1)
     UNION
     SELECT tree.run_id FROM tree JOIN below ON tree.parent_run_id = below.run_id
   )
 SELECT run_id FROM tree
-WHERE run_id <> ?1 AND run_id IN below AND status <> 'ended' AND inbox <> 'terminated'
+WHERE run_id <> ?1 AND run_id IN (SELECT run_id FROM below)
+  AND status <> 'ended' AND inbox <> 'terminated'
 ORDER BY born
 """

@@ -1,0 +1,147 @@
+"""``SqlIntake``: ``RunIntake`` of a database, as far as databases do not differ."""
+
+import zlib
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import Event
+from hubbub.hub.store.reader import EventRow, RunRow
+from hubbub.runtime.stores.sql.connection import SqlConnection
+from hubbub.runtime.stores.sql.rows import PUT_NOTE
+from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
+
+__all__ = ["SqlIntake"]
+
+
+class _Lane:
+    """A run on its way in: its last checksum, its first position, those of its in lane."""
+
+    __slots__ = ("born", "chain", "items")
+
+    def __init__(self) -> None:
+        self.born = 0
+        self.chain = 0
+        self.items = array("q")
+
+
+class SqlIntake(ABC):
+    """Puts runs in by the store's writing connection.  See ``RunIntake``."""
+
+    def __init__(self, db: SqlConnection, reader: SqlStoreReader) -> None:
+        self._db = db
+        self.reader = reader
+        self._begin()
+
+    # ── what a database does in its own way ──────────────────────────────────────────────────
+
+    @abstractmethod
+    def _begin_writing(self) -> None:
+        """Begin a transaction that writes."""
+
+    def _commit(self) -> None:
+        """End it."""
+        self._db.execute("COMMIT")
+
+    @abstractmethod
+    def _failure_of(self, error: BaseException) -> OperatorError | None:
+        """What to raise instead of an error of the database."""
+
+    @abstractmethod
+    def _undo(self) -> None:
+        """Release what a transaction that came to nothing has left beside the database."""
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self) -> None:
+        self.reader.forget_names()
+        self._lanes: dict[str, _Lane] = {}
+        self._numbers: dict[str, int] = {}
+        self._tip = 0
+
+    @contextmanager
+    def all_or_nothing(self) -> Generator[None, None, None]:
+        self._begin()
+        try:
+            self._begin_writing()
+            # What is replaced gives no position free: cursors may point there.
+            self._tip = self.reader.tip
+            yield
+            self._commit()
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            self._undo()
+            self._begin()
+            if (failure := self._failure_of(error)) is not None:
+                raise failure from error
+            raise
+        self._begin()
+
+    def remove(self, run_id: str) -> None:
+        number = self._number(run_id)
+        for statement in _REMOVE:
+            self._db.execute(statement, (number,))
+        self._lanes.pop(run_id, None)
+
+    def put_event(self, event: Event, body: bytes) -> EventRow:
+        run_id, root = event.run_id, event.root_run_id
+        lane = self._lanes.setdefault(run_id, _Lane())
+        self._tip += 1
+        lane.chain = zlib.crc32(body, lane.chain)
+        lane.born = lane.born or self._tip
+        if event.lane == "in":
+            lane.items.append(self._tip)
+        self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (
+            self._tip, self._number(run_id), self._number(root), event.lane, event.seq, event.type,
+            lane.chain, body.decode(),
+        ))  # fmt: skip
+        return EventRow(
+            self._tip, run_id, root, event.lane, event.seq, event.type, lane.chain, body
+        )
+
+    def put_run(self, row: RunRow, waiting: Sequence[int]) -> None:
+        number, lane = self._number(row.run_id), self._lanes[row.run_id]
+        places = [(number, seq, lane.items[seq - 1]) for seq in waiting]
+        self._db.executemany("INSERT INTO waiting VALUES (?, ?, ?)", places)
+        self._db.execute(_INSERT_RUN, (
+            number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
+            row.session_key, row.kind, row.descriptor, row.status, row.inbox, int(row.ready),
+            row.seq, row.in_seq, lane.chain, row.waiting, row.messages, lane.born, row.created_at,
+            row.wake_at, row.recent,
+        ))  # fmt: skip
+
+    def put_key(self, run_id: str, source: str, key: str, seq: int) -> bool:
+        position = self._lanes[run_id].items[seq - 1]
+        insert = "INSERT INTO accepted VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+        values = (self._number(run_id), source, key, position)
+        return self._db.execute(insert, values).rowcount > 0
+
+    def put_note(self, key: str, value: str) -> None:
+        self._db.execute(PUT_NOTE, (key, value))
+
+    def _number(self, run_id: str) -> int:
+        number = self._numbers.get(run_id)
+        if number is None:
+            insert = "INSERT INTO address (run_id) VALUES (?) ON CONFLICT DO NOTHING"
+            self._db.execute(insert, (run_id,))
+            select = "SELECT number FROM address WHERE run_id = ?"
+            (number,) = self._db.execute(select, (run_id,)).fetchone()
+            self._numbers[run_id] = number
+        return int(number)
+
+
+_REMOVE: Final = (
+    "DELETE FROM event WHERE run = ? AND lane <> 'hub'",
+    "DELETE FROM waiting WHERE run = ?",
+    "DELETE FROM accepted WHERE run = ?",
+    "DELETE FROM run WHERE number = ?",
+)
+_INSERT_RUN: Final = (
+    "INSERT INTO run (number, run_id, root_run_id, parent_run_id, agent, name, session_key, kind, "
+    "descriptor, status, inbox, ready, seq, in_seq, chain, waiting, messages, born, created_at, "
+    f"wake_at, recent) VALUES ({', '.join('?' * 21)})"
+)

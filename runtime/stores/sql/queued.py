@@ -1,0 +1,213 @@
+"""``QueuedStore``: a store that writes what is submitted in batches, in a thread of its own.
+
+    submit ─► queue ─► one batch a turn ─► the writing thread: one transaction, durable
+                                                        │
+    done, in order of submission  ◄────────────────────┘   then dispatched
+
+What is submitted while a batch is written makes up the next one: many runs share a transaction.
+"""
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.raised import exit_in
+from hubbub.runtime.stores.sql.reader import SqlReads
+from hubbub.runtime.stores.sql.rows import Depths
+from hubbub.runtime.stores.sql.secrets import StoredSecrets
+from hubbub.runtime.stores.sql.writer import Operation
+
+__all__ = ["QueuedStore"]
+
+T = TypeVar("T")
+
+GATHER: Final = 2
+"""Turns of the event loop for which a batch is gathered once there is something to write."""
+
+MAX_BATCH: Final = 1000
+"""Operations in one transaction."""
+
+
+class QueuedStore(SqlReads):
+    """The queue of a store, and the order in which it reports."""
+
+    _reading: Worker
+    _record: StoreReader
+
+    def __init__(self, ports: Ports | None) -> None:
+        self._ports = ports or Ports()
+        self.secrets = StoredSecrets(self._enqueue)
+        self.name = ""
+        self.failure = ""
+        self.problems: Sequence[str] = ()
+        self.tip = 0
+        self._depths: Depths = (0, 0, 0)
+        self._workers: list[Worker] = []
+        self._tasks = TaskHost()
+        self._queue: deque[Operation] = deque()
+        self._under_way = 0
+        """Operations that have left the queue, and whose submitters are not told yet."""
+        self._over = 0
+        """Operations that were written, refused or forgotten since the store was made."""
+        self._is_attended = False
+        self._is_forgetful = False
+        self._is_open = False
+        self._published: dict[str, str] = {}
+        self._work = anyio.Event()
+        self._begun = anyio.Event()
+        self._told: anyio.Event | None = None
+
+    # ── what a store does in its own way ─────────────────────────────────────────────────────
+
+    @abstractmethod
+    async def _put(self, batch: Sequence[Operation]) -> None:
+        """Have a batch written, all or nothing, durably.  What it raises fails the store."""
+
+    @abstractmethod
+    async def _fail(self, error: Exception) -> None:
+        """Set ``failure``: nothing is accepted from now on."""
+
+    async def _tidy(self) -> None:
+        """What is to be done between two batches."""
+
+    async def _prepare(self) -> None:
+        """What is to be done before the next batch leaves the queue."""
+
+    def _make_worker(self) -> Worker:
+        worker = self._ports.make_worker()
+        self._workers.append(worker)
+        return worker
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        """Have a commit written.  A store that has failed refuses it at once, with its words."""
+        if self.failure:
+            commit.error = self.failure
+            if commit.done is not None:
+                commit.done(commit)
+            return
+        self._enqueue(commit)
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        """Keep texts for who only reads the store; before it is open, with the opening."""
+        if self._is_open:
+            self._enqueue(Commit(notes=notes))
+        self._published |= notes
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted, or will be, and is not being written yet, without a callback."""
+        self._over += len(self._queue)
+        self._queue.clear()
+        self._is_forgetful = True
+
+    def _enqueue(self, operation: Operation) -> None:
+        if self._is_forgetful:
+            return
+        self._queue.append(operation)
+        self._work.set()
+
+    async def _write(self) -> None:
+        """Write, for as long as the store is open."""
+        self._is_attended = True
+        self._begun.set()
+        try:
+            await self._write_on()
+        finally:  # Cut off or done: nobody waits for it any more.
+            self._is_attended = False
+            self._tell_written()
+
+    def _tell_written(self) -> None:
+        if self._told is not None:
+            self._told.set()
+            self._told = None
+
+    async def _write_on(self) -> None:
+        """Write batch after batch."""
+        while True:
+            await self._tidy()
+            if not self._queue:
+                self._work = anyio.Event()
+                await self._work.wait()
+            # Who has just been told something says the rest of it in these turns.
+            for _ in range(GATHER):
+                await anyio.lowlevel.checkpoint()
+            await self._prepare()
+            await self._write_batch()
+
+    async def _write_batch(self) -> None:
+        count = min(len(self._queue), MAX_BATCH)
+        batch = [self._queue.popleft() for _ in range(count)]
+        self._under_way += count
+        try:
+            await self._apply(batch)
+            self._tell_submitters(batch)
+        finally:  # Cut off or done: who flushes waits for no other batch.
+            self._under_way -= count
+            self._over += count
+            self._tell_written()
+
+    async def _apply(self, batch: Sequence[Operation]) -> None:
+        """Have a batch written, unless the store has failed or fails by it."""
+        if self.failure:
+            return
+        try:
+            await self._put(batch)
+        except Exception as error:
+            await self._fail(error)
+
+    def _tell_submitters(self, batch: Sequence[Operation]) -> None:
+        for operation in batch:
+            if not isinstance(operation, Commit):
+                continue
+            if self.failure:
+                operation.written = []
+                operation.error = self.failure
+            self.tip += len(operation.written)
+            if operation.done is not None:
+                try:
+                    operation.done(operation)
+                except BaseException as error:  # Others wait to be told of theirs.
+                    if exit_in(error) is not None:
+                        raise
+                    log.error("commit.untold", run_id=operation.run_id, exc_info=error)
+
+    async def flush(self) -> None:
+        """Return when everything submitted so far is written; what comes later is not waited for.
+
+        Where the writing task has ended, the caller does what it has left.
+        """
+        last = self._over + self._under_way + len(self._queue)
+        while self._over < last:
+            if not self._is_attended:
+                await self._write_batch()
+                continue
+            self._told = self._told or anyio.Event()
+            await self._told.wait()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        """What ``look`` finds in the whole record, in the reading thread."""
+        return await self._read(lambda: look(self._record))
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        found = await self._reading.run(read)
+        if self._under_way:
+            # Subscribers do not have the batch under way yet; readers must not be ahead.
+            self._told = self._told or anyio.Event()
+            await self._told.wait()
+        return found
+
+    def depths(self) -> Depths:
+        """Live runs, parked runs, and items waiting in all inboxes."""
+        return self._depths

@@ -1,0 +1,342 @@
+"""``SqlStoreReader``: ``StoreReader`` of a database, as far as databases do not differ."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from heapq import merge
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from hubbub.hub.events import Event
+from hubbub.hub.store.journal import Addressing, LoadedRun
+from hubbub.hub.store.reader import (
+    AcceptedRow,
+    Backup,
+    EventRow,
+    Recency,
+    RunRow,
+    WaitingRow,
+    decoded,
+)
+from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
+from hubbub.runtime.stores.sql.reader import SqlReader
+
+__all__ = ["IS_SPOKEN_TO", "PAGE", "SqlStoreReader"]
+
+PAGE: Final = 1_000
+"""Rows that are read at a time."""
+
+PAGE_OF_MANY: Final = 5_000
+"""Events that are read at a time where several runs are, of all of them together."""
+
+FIRST: Final = -(1 << 62)
+"""Before every number that stands anywhere, damaged ones included."""
+
+LAST: Final = 1 << 62
+
+IS_SPOKEN_TO: Final = "parent_run_id IS NULL AND kind IN ('', 'user')"
+"""Roots of people and programs."""
+
+_Lane: TypeAlias = Iterator[tuple[Any, ...]]
+
+
+class SqlStoreReader(ABC):
+    """Reads by a connection of its own, which it closes.  See ``StoreReader``."""
+
+    def __init__(self, db: SqlConnection, dialect: SqlDialect) -> None:
+        self._db = db
+        self._dialect = dialect
+        self.runs = SqlReader(db, dialect)
+        """What a runtime reads, by the same connection."""
+        self._names: dict[Any, str] = {0: ""}
+        """Runs by the numbers that stand for them."""
+
+    # ── what a database says in its own way ──────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """What messages call the store."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[None]:
+        """Whatever the database complains of inside is a ``StoreUnreadable``."""
+
+    @abstractmethod
+    def content(self, digest: str) -> bytes: ...
+
+    @abstractmethod
+    def place_of(self, digest: str) -> str: ...
+
+    @abstractmethod
+    def is_at_work(self) -> bool: ...
+
+    @abstractmethod
+    def faults(self, *, thorough: bool = False) -> Iterator[str]: ...
+
+    @abstractmethod
+    def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup: ...
+
+    # ── the store ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        found = self._all("SELECT value FROM meta WHERE key = 'store'")
+        return str(found[0][0]) if found else ""
+
+    @property
+    def tip(self) -> int:
+        ((tip,),) = self._all("SELECT coalesce(max(position), 0) FROM event")
+        return int(tip)
+
+    @contextmanager
+    def one_moment(self) -> Generator[None, None, None]:
+        if self._db.in_transaction:  # Of a writer that uses the same connection.
+            yield
+            return
+        with self._reading():
+            self._db.execute(self._dialect.begin_reading)
+        try:
+            # A transaction begins with its first read.
+            self._all("SELECT count(*) FROM meta")
+            yield
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def forget_names(self) -> None:
+        """Ask again for what numbers stand for: those of a writer that gave up may change."""
+        self._names = {0: ""}
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────
+
+    def row(self, run_id: str) -> RunRow | None:
+        found = self._all(f"{_SELECT_RUN} WHERE run.{_BY_ID}", (run_id,))
+        return _row(found[0]) if found else None
+
+    def rows(self) -> Iterator[RunRow]:
+        number = FIRST
+        select = f"{_SELECT_RUN} WHERE run.number > ? ORDER BY run.number LIMIT {PAGE}"
+        while rows := self._all(select, (number,)):
+            yield from map(_row, rows)
+            number = rows[-1][0]
+
+    def roots(self) -> Mapping[str, str]:
+        return dict(self._all("SELECT run_id, root_run_id FROM run"))
+
+    def tree(self, root_run_id: str, *, live: bool = False) -> Sequence[RunRow]:
+        select = (
+            f"{_SELECT_RUN} WHERE run.number IN (SELECT number FROM address WHERE run_id = ?1 "
+            "UNION ALL SELECT number FROM run WHERE root_run_id = ?1 AND parent_run_id IS NOT NULL)"
+            f"{' AND status <> ?2' if live else ''} ORDER BY born"
+        )
+        values = (root_run_id, "ended") if live else (root_run_id,)
+        return [_row(found) for found in self._all(select, values)]
+
+    def spoken_to(
+        self, limit: int, *, before: Recency | None = None, after: Recency | None = None
+    ) -> Sequence[RunRow]:
+        where, values = IS_SPOKEN_TO, [*(before or ()), *(after or ()), limit]
+        where += " AND (recent, born) < (?, ?)" if before else ""
+        where += " AND (recent, born) > (?, ?)" if after else ""
+        order = "ASC" if after else "DESC"
+        select = f"{_SELECT_RUN} WHERE {where} ORDER BY recent {order}, born {order} LIMIT ?"
+        found = [_row(row) for row in self._all(select, values)]
+        return found[::-1] if after else found
+
+    def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
+        where = "status <> 'ended'" if live else "1 = 1"
+        ((count,),) = self._all(f"SELECT count(DISTINCT root_run_id) FROM run WHERE {where}")
+        select = (
+            f"SELECT root_run_id FROM run WHERE {where} GROUP BY root_run_id "
+            "ORDER BY min(born) DESC LIMIT ?"
+        )
+        return [root for (root,) in self._all(select, (limit,))], count
+
+    def described(self, after: int | None = None) -> Sequence[str]:
+        where, values = "descriptor IS NOT NULL", ()
+        if after is not None:
+            # Run by run: not even a look at the events of all the others.
+            where += (
+                f" AND EXISTS (SELECT 1 FROM {self._dialect.event_of_run} "
+                "WHERE event.run = run.number AND position > ?)"
+            )
+            values = (after,)  # type: ignore[assignment]
+        found = self._all(f"SELECT run_id FROM run WHERE {where} ORDER BY born", values)
+        return [run_id for (run_id,) in found]
+
+    def matching(self, part: str, limit: int) -> Sequence[str]:
+        select = (
+            "SELECT run_id FROM run WHERE run_id >= ?1 AND run_id < ?2 "
+            "UNION SELECT run_id FROM run "
+            "WHERE substr(run_id, length(run_id) - length(?1) + 1) = ?1 "
+            "ORDER BY run_id LIMIT ?3"
+        )
+        found = self._all(select, (part, f"{part}\U0010ffff", limit))
+        return [str(run_id) for (run_id,) in found]
+
+    def find(self, to: str, by: Addressing) -> Sequence[str]:
+        with self._reading():
+            return self.runs.find(to, by)
+
+    def load(self, run_id: str) -> LoadedRun | None:
+        with self._reading():
+            if self._db.in_transaction:
+                return self.runs.look(run_id)
+            return self.runs.load(run_id)
+
+    def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
+        select = (
+            f"SELECT position, {self._dialect.body} FROM event WHERE {_OF_RUN} AND lane = 'own' "
+            f"AND type IN ({', '.join('?' * len(types))}) ORDER BY position DESC LIMIT 1"
+        )
+        found = self._all(select, (run_id, *types))
+        return decoded(self, *found[0]) if found else None
+
+    def lanes(self, run_id: str, limit: int, *, backwards: bool = False) -> Sequence[Event]:
+        select = (
+            f"SELECT position, {self._dialect.body} FROM event WHERE {_OF_RUN} AND lane <> 'hub' "
+            f"ORDER BY position {'DESC' if backwards else 'ASC'} LIMIT ?"
+        )
+        return [decoded(self, *found) for found in self._all(select, (run_id, limit))]
+
+    # ── events and inboxes ───────────────────────────────────────────────────────────────────
+
+    def event_rows(
+        self,
+        run_ids: Collection[str] | None = None,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        backwards: bool = False,
+    ) -> Iterator[EventRow]:
+        if until is None:
+            until = self.tip if backwards else LAST
+        if run_ids is None:
+            lanes = [self._lane(None, after, until, PAGE, backwards)]
+        else:
+            page = max(10, min(PAGE, PAGE_OF_MANY // max(1, len(run_ids))))
+            numbers = filter(None, map(self._number, run_ids))
+            lanes = [self._lane(number, after, until, page, backwards) for number in numbers]
+        rows = lanes[0] if len(lanes) == 1 else merge(*lanes, key=_position, reverse=backwards)
+        for position, run, root, *rest in rows:
+            yield EventRow(position, self._name(run), self._name(root), *rest)
+
+    def _lane(self, run: int | None, after: int, until: int, page: int, backwards: bool) -> _Lane:
+        """Rows of a run, or of the whole store, page by page."""
+        of_run = "" if run is None else "run = ? AND "
+        order = "DESC" if backwards else "ASC"
+        select = (
+            f"SELECT position, run, root, lane, seq, type, crc, {self._dialect.body} FROM event "
+            f"WHERE {of_run}position > ? AND position <= ? ORDER BY position {order} LIMIT {page}"
+        )
+        while rows := self._all(select, (*(() if run is None else (run,)), after, until)):
+            yield from rows
+            if backwards:
+                until = rows[-1][0] - 1
+            else:
+                after = rows[-1][0]
+
+    def item(self, run_id: str, seq: int) -> Event | None:
+        select = (
+            f"SELECT position, {self._dialect.body} FROM event "
+            f"WHERE {_OF_RUN} AND lane = 'in' AND seq = ?"
+        )
+        found = self._all(select, (run_id, seq))
+        return decoded(self, *found[0]) if found else None
+
+    def waiting(self, run_id: str | None = None) -> Iterator[WaitingRow]:
+        select, values = _SELECT_WAITING.format(body=self._dialect.body_of_e), ()
+        if run_id is not None:
+            select += " WHERE w.run = (SELECT number FROM address WHERE run_id = ?)"
+            values = (run_id,)  # type: ignore[assignment]
+        for run, *rest in self._each(f"{select} ORDER BY w.run, w.seq", values):
+            yield WaitingRow(self._name(run), *rest)
+
+    def accepted(
+        self, run_id: str | None = None, *, after: int | None = None
+    ) -> Iterator[AcceptedRow]:
+        where, values = "a.position > ?", [FIRST if after is None else after]
+        if run_id is not None:
+            where += " AND a.run = (SELECT number FROM address WHERE run_id = ?)"
+            values.append(run_id)  # type: ignore[arg-type]
+        accepted = _SELECT_ACCEPTED.format(body=self._dialect.body_of_e)
+        select = f"{accepted} WHERE {where} ORDER BY a.run, a.source, a.key"
+        for run, *rest in self._each(select, values):
+            yield AcceptedRow(self._name(run), *rest)
+
+    def notes(self, prefix: str = "") -> Mapping[str, str]:
+        with self._reading():
+            return self.runs.notes(prefix)
+
+    # ── the database ─────────────────────────────────────────────────────────────────────────
+
+    def _all(self, select: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._reading():
+            return self._db.execute(select, values).fetchall()
+
+    def _each(self, select: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """The same, where there may be many: a page at a time."""
+        with self._reading():
+            cursor = self._db.execute(select, values)
+        while True:
+            with self._reading():
+                rows = cursor.fetchmany(PAGE)
+            if not rows:
+                return
+            yield from rows
+
+    def _number(self, run_id: str) -> int | None:
+        found = self._all("SELECT number FROM address WHERE run_id = ?", (run_id,))
+        return found[0][0] if found else None
+
+    def _name(self, number: Any) -> str:
+        """The run that a number stands for; damage is shown as what it is."""
+        name = self._names.get(number)
+        if name is None:
+            found = self._all("SELECT run_id FROM address WHERE number = ?", (number,))
+            name = str(found[0][0]) if found else f"number {number}"
+            self._names[number] = name
+        return name
+
+
+_position = itemgetter(0)
+
+_BY_ID: Final = "number = (SELECT number FROM address WHERE run_id = ?)"
+"""Finds the row of a run by its id, with the one index that there is for that."""
+
+_OF_RUN: Final = "run = (SELECT number FROM address WHERE run_id = ?)"
+
+_SELECT_RUN: Final = (
+    "SELECT run.number, address.run_id, run.run_id, root_run_id, parent_run_id, agent, name, "
+    "session_key, kind, descriptor, status, inbox, ready, seq, in_seq, chain, waiting, messages, "
+    "born, created_at, wake_at, recent FROM run LEFT JOIN address ON address.number = run.number"
+)
+_SELECT_WAITING: Final = (
+    "SELECT w.run, w.seq, w.position, {body} FROM waiting AS w "
+    "LEFT JOIN event AS e ON e.position = w.position AND e.run = w.run AND e.lane = 'in' "
+    "AND e.seq = w.seq"
+)
+_SELECT_ACCEPTED: Final = (
+    "SELECT a.run, a.source, a.key, a.position, coalesce(e.seq, 0), {body} "
+    "FROM accepted AS a "
+    "LEFT JOIN event AS e ON e.position = a.position AND e.run = a.run AND e.lane = 'in'"
+)
+
+
+def _row(found: Sequence[Any]) -> RunRow:
+    (
+        number, address, run_id, root, parent, agent, name, session_key, kind, descriptor, status,
+        inbox, ready, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent,
+    ) = found  # fmt: skip
+    return RunRow(
+        address=f"number {number}" if address is None else address, run_id=run_id,
+        root_run_id=root, parent_run_id=parent, agent=agent, name=name, session_key=session_key,
+        kind=kind, descriptor=descriptor, status=status, inbox=inbox, ready=ready, seq=seq,
+        in_seq=in_seq, chain=chain, waiting=waiting, messages=messages, born=born,
+        created_at=created_at, wake_at=wake_at, recent=recent,
+    )  # fmt: skip
