@@ -1,5 +1,5 @@
 // The page: its head, the list of runs, what is shown beside it.
-import { breathe, effect, html, render, useEffect } from "./lib.js";
+import { Later, breathe, effect, html, render, useEffect } from "./lib.js";
 import { logInByLink } from "./api.js";
 import { counts, forestVersion } from "./forest.js";
 import { Notes } from "./controls.js";
@@ -64,8 +64,8 @@ function Page() {
   const View = views[page] || Home;
   return html`<${Head} /><${CutBanner} />
     <div class=${`body on-${page}`}>
-      <nav class="side" aria-label="Runs"><${Tree} /></nav>
-      <main id="main" tabindex="-1"><${View} /></main>
+      <nav class="side" aria-label="Runs"><${Later}><${Tree} /><//></nav>
+      <main id="main" tabindex="-1"><${Later}><${View} /><//></main>
     </div>
     <${Notes} /><${Dialogs} />`;
 }

@@ -3,12 +3,11 @@
 // EventSource hands out only events whose types were named beforehand, and cannot tell a missing
 // token from a dead server; types of the user's own would be lost.  What it does besides is done
 // here: it goes on after the last position, and tries again until it is closed.
-import { breathe, signal } from "./lib.js";
+import { Slice, signal } from "./lib.js";
 import { Problem, request } from "./api.js";
 
 const SILENCE = 45_000; // Three pings were missed.
 const MAX_DELAY = 5_000;
-const SLICE = 8; // ms of work before the browser gets its turn.
 
 /** What is known of the line: `state` is connecting, live or cut. */
 export const line = signal({ state: "connecting", since: Date.now(), reason: "", tries: 0 });
@@ -98,14 +97,11 @@ export class EventStream {
       text += decoder.decode(value, { stream: true });
       const frames = text.split("\n\n");
       text = frames.pop();
-      let since = performance.now();
+      const slice = new Slice();
       for (const frame of frames) {
         const ending = this.#take(frame);
         if (ending) reason = ending;
-        if (performance.now() - since > SLICE) {
-          await breathe();
-          since = performance.now();
-        }
+        if (slice.isSpent) await slice.next();
       }
     }
   }

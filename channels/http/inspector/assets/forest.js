@@ -1,5 +1,5 @@
 // All runs of the hub as trees: what the server listed, kept up to date by events.
-import { batch, oncePerFrame, signal } from "./lib.js";
+import { Slice, batch, oncePerFrame, signal } from "./lib.js";
 
 const MAX_RUNS = 6_000;
 
@@ -41,24 +41,30 @@ export function counts() {
   return found;
 }
 
-/** Take in what the server lists; runs that it does not name stay as they are. */
-export function listed(rows) {
-  batch(() => {
-    for (const row of rows) {
-      const known = runs.get(row.run_id);
-      if (!known) {
-        add(new Run(row));
-        continue;
-      }
-      known.agent.value = row.agent;
-      known.name.value = row.name;
-      known.status.value = row.status;
-      known.outcome.value = row.outcome;
-      known.inbox.value = row.inbox;
-      known.waiting.value = row.waiting;
-    }
-  });
+/** Take in what the server lists, in slices; runs that it does not name stay as they are. */
+export async function listed(rows) {
+  const slice = new Slice();
+  for (const row of rows) {
+    takeRow(row);
+    if (slice.isSpent) await slice.next();
+  }
   changed();
+}
+
+function takeRow(row) {
+  const known = runs.get(row.run_id);
+  if (!known) {
+    add(new Run(row));
+    return;
+  }
+  batch(() => {
+    known.agent.value = row.agent;
+    known.name.value = row.name;
+    known.status.value = row.status;
+    known.outcome.value = row.outcome;
+    known.inbox.value = row.inbox;
+    known.waiting.value = row.waiting;
+  });
 }
 
 /** Forget all: the store behind the server is another one. */

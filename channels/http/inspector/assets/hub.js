@@ -144,15 +144,18 @@ function afterGap(gap) {
 
 async function listAll(fromScratch = false) {
   const live = await get(`api/runs?limit=${TREES}`);
+  if (fromScratch) {
+    isListed.value = false;
+    clearForest();
+  }
+  await listed(live.runs);
   batch(() => {
-    if (fromScratch) clearForest();
-    listed(live.runs);
     treesLeftOut.value = live.more || 0;
     prompts.value = new Map(live.prompts.map((each) => [each.prompt_id, each]));
     isListed.value = true;
   });
   // What has ended can wait until what lives is seen.
-  get(`api/runs?ended=true&limit=${ENDED_TREES}`).then((all) => batch(() => listed(all.runs)), fault);
+  get(`api/runs?ended=true&limit=${ENDED_TREES}`).then((all) => listed(all.runs)).catch(fault);
   get("api/agents").then((found) => { agents.value = found.agents; }, fault);
   get("api/variables").then((found) => batch(() => found.requests.forEach(wanted)), fault);
 }

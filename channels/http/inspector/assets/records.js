@@ -1,5 +1,5 @@
 // The records of the run that is shown, in the order of the store.
-import { breathe, oncePerFrame, signal } from "./lib.js";
+import { Slice, oncePerFrame, signal } from "./lib.js";
 import { get, part } from "./api.js";
 
 const PAGE = 500;
@@ -34,15 +34,19 @@ export class Records {
   /** Read all that is kept; what comes meanwhile is put behind it. */
   async load() {
     let after = "start";
+    const slice = new Slice();
     try {
       for (;;) {
         const path = `api/runs/${part(this.runId)}/records?limit=${PAGE}&after=${part(after)}`;
         const page = await get(path, { signal: this.#abort.signal });
-        for (const event of page.records) this.#append(event);
+        for (const event of page.records) {
+          this.#append(event);
+          if (slice.isSpent) await slice.next();
+        }
         this.#changed();
         if (!page.next || page.next === after || page.records.length < PAGE) break;
         after = page.next;
-        await breathe();
+        await slice.next();
       }
     } catch (error) {
       if (this.#abort.signal.aborted) return;

@@ -1,5 +1,5 @@
 // The run that is shown: its head, its tabs, the pane to talk to it, what is known beside.
-import { html, signal } from "./lib.js";
+import { Later, html, signal } from "./lib.js";
 import { part, send, urlOf } from "./api.js";
 import { pathTo } from "./forest.js";
 import { Copyable, Curl, Fault, Status, fault, note, statusWord } from "./controls.js";
@@ -31,17 +31,17 @@ export function RunView() {
   return html`<div class=${`run at-${at} ${withRecord ? "with-record" : ""}`}>
     <${Head} view=${view} run=${run} />
     <${Tabs} />
-    <div class="run-main" id="panel" role="tabpanel" aria-label=${TITLES[at]}>
+    <div class="run-main" id="panel" role="tabpanel" aria-label=${TITLES[at]}><${Later}>
       ${at === "conversation" && html`<${Conversation} key=${view.id} view=${view} />`}
       ${at === "timeline" && html`<${Timeline} key=${view.id} view=${view} />`}
       ${at === "details" && html`<div class="scroll"><${Details} view=${view} /></div>`}
       ${at === "plots" && html`<div class="scroll"><${Plots} key=${view.id} view=${view} /></div>`}
       ${view.records.problem.value && html`<${Fault} error=${view.records.problem.value} />`}
-    </div>
-    <aside class="run-side" aria-label=${withRecord ? "Record" : "Details"}>
+    <//></div>
+    <aside class="run-side" aria-label=${withRecord ? "Record" : "Details"}><${Later}>
       ${withRecord ? html`<${RecordPanel} key=${view.id} view=${view} />`
         : at !== "details" && html`<${Details} view=${view} withAsked=${at !== "conversation"} />`}
-    </aside>
+    <//></aside>
     <${Composer} key=${`talk-${view.id}`} run=${run} runId=${view.id} />
   </div>`;
 }

@@ -1,11 +1,10 @@
 // A run's records, line by line, with the scrubber that moves through them.
-import { breathe, computed, html, oncePerFrame, signal, useEffect, useMemo, useRef } from "./lib.js";
+import { Slice, computed, html, oncePerFrame, signal, useEffect, useMemo, useRef } from "./lib.js";
 import { go, recordHere, runLink } from "./router.js";
 import { KIND_NAMES, callKey, count, headline, kindOf, millis, span, time } from "./words.js";
 import { VirtualList } from "./virtual_list.js";
 
 const LINE = 28;
-const SLICE = 8; // ms
 const MAX_MADE = 1_000;
 
 /** The place in the list of records, by run; -1 is behind the last one. */
@@ -34,15 +33,14 @@ class Sieve {
   async sift() {
     if (this.#busy || this.isOpen) return;
     this.#busy = true;
-    let since = performance.now();
+    const slice = new Slice();
     const list = this.records.list;
     for (; this.#upTo < list.length; this.#upTo += 1) {
       const event = list[this.#upTo];
       if (this.#lets(event)) this.indexes.push(this.#upTo);
-      if (performance.now() - since > SLICE) {
+      if (slice.isSpent) {
         this.#changed();
-        await breathe();
-        since = performance.now();
+        await slice.next();
       }
     }
     this.#busy = false;

@@ -20,6 +20,19 @@ function fold(id, closed) {
   folded.value = set;
 }
 
+const made = new WeakMap();
+
+/** The line of a run: the same one as before, which costs nothing, where nothing has changed. */
+function lineOf({ run, depth, kids, isFolded }) {
+  const before = made.get(run);
+  if (before?.depth === depth && before.kids === kids && before.isFolded === isFolded) {
+    return before.content;
+  }
+  const content = html`<${Line} run=${run} depth=${depth} kids=${kids} isFolded=${isFolded} />`;
+  made.set(run, { depth, kids, isFolded, content });
+  return content;
+}
+
 function Line({ run, depth, kids, isFolded }) {
   const word = statusWord(run.status.value, run.outcome.value);
   const isAsking = asking.value.has(run.id);
@@ -80,7 +93,7 @@ export function Tree() {
         "data-here": run.id === here ? "" : undefined,
         "data-ended": word !== run.status.peek() ? "" : undefined,
       },
-      content: html`<${Line} run=${run} depth=${depth} kids=${kids} isFolded=${isFolded} />`,
+      content: lineOf(lines[index]),
     };
   };
   return html`<div class="runs-pane">

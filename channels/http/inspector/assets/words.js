@@ -1,15 +1,16 @@
 // How times, sizes and events are put into words.
 
-const clockTime = new Intl.DateTimeFormat(undefined, {
-  hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
-});
-const dayTime = new Intl.DateTimeFormat(undefined, {
-  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit",
-  second: "2-digit", hour12: false,
-});
-const plain = new Intl.NumberFormat("en-US");
+// The browser's formatters (Intl) load the rules of all languages: that took longer than any other
+// task of the page, before anything was drawn.
+const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
+const padded = (number, length = 2) => String(number).padStart(length, "0");
+const dateOf = (at) => new Date(at / 1_000);
+const clock = (date) =>
+  `${padded(date.getHours())}:${padded(date.getMinutes())}:${padded(date.getSeconds())}`;
+const day = (date) => `${date.getDate()} ${MONTHS[date.getMonth()]} ${date.getFullYear()}`;
 
-export const count = (number) => plain.format(number || 0);
+/** 12345 as 12,345. */
+export const count = (number) => String(number || 0).replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** 12345 as 12.3k: where there is little room. */
 export function short(number) {
@@ -25,9 +26,9 @@ export const partWords = (part) => {
 };
 
 /** Times are µs since the Unix epoch, as the hub has them. */
-export const time = (at) => (at ? clockTime.format(new Date(at / 1_000)) : "");
-export const millis = (at) => (at ? String(Math.floor(at / 1_000) % 1_000).padStart(3, "0") : "");
-export const moment = (at) => (at ? dayTime.format(new Date(at / 1_000)) : "");
+export const time = (at) => (at ? clock(dateOf(at)) : "");
+export const millis = (at) => (at ? padded(Math.floor(at / 1_000) % 1_000, 3) : "");
+export const moment = (at) => (at ? `${day(dateOf(at))}, ${clock(dateOf(at))}` : "");
 
 export function span(us) {
   const ms = us / 1_000;
