@@ -4,7 +4,9 @@
     connection.py  one server: opened, followed and closed in one task, and opened again
     server_call.py one call, between the run that makes it and the connection
     opening.py     a client of the SDK for a command, an address, or an object
-    listing.py     what a server lists, made into tools
+    watching.py    what the server says, heard before the SDK hears it; told.py: what is told of it
+    answers.py     an answer without what is malformed in it
+    pages.py, listing.py: what a server lists, made into tools
     schema_check.py, results.py, elicitation.py: arguments, results, questions to users
 
 Only this room imports the SDK, ``mcp``, and not before a runtime that has such servers is entered.

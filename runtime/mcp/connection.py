@@ -32,12 +32,14 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.ports import Ports
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
+from hubbub.runtime.mcp.answers import first_problem
 from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused
 from hubbub.runtime.mcp.listing import ServerListing, listing_of
-from hubbub.runtime.mcp.opening import Told, opened
+from hubbub.runtime.mcp.opening import opened
 from hubbub.runtime.mcp.pages import listed_tools
 from hubbub.runtime.mcp.results import result_of
 from hubbub.runtime.mcp.server_call import ServerCall
+from hubbub.runtime.mcp.told import Told
 
 __all__ = ["ServerConnection", "State"]
 
@@ -54,6 +56,9 @@ _CALL: ContextVar[ServerCall] = ContextVar("hubbub_mcp_call")
 """The call that a task of the SDK works for."""
 
 LIST_CHANGED: Final = "notifications/tools/list_changed"
+_NO_REFUSALS: Final = (types.CONNECTION_CLOSED, types.PARSE_ERROR)
+"""Codes of errors by which no server has said that it did not make a call."""
+
 MAYBE: Final = "it may or may not have had its effect"
 
 
@@ -273,7 +278,8 @@ class ServerConnection:
 
     async def _list(self, client: Client) -> None:
         doubts = self._doubts
-        found = listing_of(self.server, await listed_tools(client), self.call)
+        listed, left_out = await listed_tools(client)
+        found = listing_of(self.server, listed, self.call, left_out)
         self._settled_doubts = doubts
         if found.problems != self.listing.problems:
             for problem in found.problems[:20]:
@@ -355,11 +361,12 @@ class ServerConnection:
             if self._is_exclusive:
                 await stack.enter_async_context(self._lock)
             call.is_sent = True
-            return result_of(await client.call_tool(call.tool, dict(call.arguments)))
+            answer = await client.call_tool(call.tool, dict(call.arguments))
+        return result_of(answer, self.listing.promises.get(call.tool))
 
     def _failed(self, error: BaseException) -> str:
         """What the model reads of a call that has failed."""
-        if isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:
+        if isinstance(error, MCPError) and error.code not in _NO_REFUSALS:
             return self._mask(f"the server refused the call: {error.message}")
         return f"{_words(error, self._mask)}; {MAYBE}"
 
@@ -401,12 +408,13 @@ class ServerConnection:
 def _words(error: BaseException, mask: Callable[[str], str]) -> str:
     """What was raised; of an answer that is none, what is wrong first with it, in one line."""
     invalid: Any = alone(error)
-    # pydantic's, by which the SDK reads answers.
-    if not (isinstance(invalid, ValueError) and hasattr(invalid, "errors")):
+    if isinstance(invalid, MCPError) and invalid.code == types.PARSE_ERROR:
+        problem = invalid.message
+    elif isinstance(invalid, ValueError) and hasattr(invalid, "errors"):
+        # pydantic's, by which the SDK reads answers.
+        problem = first_problem(invalid)
+    else:
         return error_text(error, mask)
-    first = invalid.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    problem = f"{place}: {first['msg']}" if place else first["msg"]
     return f"the server's answer is not valid ({' '.join(mask(problem).split())[:300]})"
 
 

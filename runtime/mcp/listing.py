@@ -41,6 +41,8 @@ class ListedTool(Struct, frozen=True):
     schema: Any
     repeatable: bool
     """Whether the server says that a call may be made again."""
+    promise: Any = None
+    """The schema that its structured results fit, as the server says."""
 
 
 class ServerListing(Struct, frozen=True, eq=False):
@@ -50,11 +52,18 @@ class ServerListing(Struct, frozen=True, eq=False):
     source: tuple[ListedTool, ...] = ()
     """What the tools are made of."""
     problems: tuple[str, ...] = ()
+    promises: Mapping[str, Any] = {}
+    """The schemas of structured results, by the server's names of the tools."""
 
 
-def listing_of(server: McpServer, listed: Iterable[ListedTool], call: Call) -> ServerListing:
-    """The tools of a list.  Two lists of the same tools have the same ``source``."""
-    problems: list[str] = []
+def listing_of(
+    server: McpServer, listed: Iterable[ListedTool], call: Call, left_out: Iterable[str] = ()
+) -> ServerListing:
+    """The tools of a list.  Two lists of the same tools have the same ``source``.
+
+    ``left_out``: what was not usable as it was read.
+    """
+    problems = list(left_out)
     chosen: dict[str, ListedTool] = {}
 
     def order(tool: ListedTool) -> tuple[bool, str]:
@@ -82,6 +91,7 @@ def listing_of(server: McpServer, listed: Iterable[ListedTool], call: Call) -> S
         tools=tuple(_tool(server, name, chosen[name], call) for name in names),
         source=tuple(chosen[name] for name in names),
         problems=tuple(problems),
+        promises={x.name: x.promise for x in chosen.values() if x.promise is not None},
     )
 
 

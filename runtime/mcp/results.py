@@ -13,6 +13,8 @@ import mcp_types as types
 from hubbub.agents.definitions.tools import ToolResult
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.parts import MAX_PARTS, Audio, Document, Image
+from hubbub.hub.near_misses import shown
+from hubbub.runtime.mcp.schema_check import misfit
 
 __all__ = ["result_of"]
 
@@ -23,8 +25,12 @@ _KINDS: Final[dict[str, type[Shown]]] = {
 }  # fmt: skip
 
 
-def result_of(answer: types.CallToolResult) -> ToolResult:
-    """The result of a call: its texts and parts; what is structured, where there are none."""
+def result_of(answer: types.CallToolResult, promise: Any = None) -> ToolResult:
+    """The result of a call: its texts and parts; what is structured, where there are none.
+
+    ``promise``: the schema that the server has given for what is structured.  A result that does
+    not fit it is an error, which says so beside what there is.
+    """
     texts: list[str] = []
     parts: list[Shown] = []
     for block in answer.content:
@@ -35,10 +41,14 @@ def result_of(answer: types.CallToolResult) -> ToolResult:
                 parts.append(found)
             else:
                 texts.append(f"[one part too many is left out: {found.part.words}]")
+    structured, is_error = answer.structured_content, answer.is_error
+    if structured is not None and not is_error and (problem := misfit(promise, structured)):
+        texts.append(f"[Invalid structured content: {problem}]")
+        is_error = True
     content: Any = "\n\n".join(texts)
     if not texts and not parts:
-        content = answer.structured_content
-    return ToolResult(content, is_error=answer.is_error, parts=parts)
+        content = structured
+    return ToolResult(content, is_error=is_error, parts=parts)
 
 
 def _found_in(block: types.ContentBlock) -> Iterator[str | Shown]:
@@ -47,7 +57,7 @@ def _found_in(block: types.ContentBlock) -> Iterator[str | Shown]:
         case types.TextContent():
             yield block.text
         case types.ImageContent() | types.AudioContent():
-            yield _shown(block.data, block.mime_type)
+            yield _shown(block.data, block.mime_type, _KINDS[block.type])
         case types.ResourceLink():
             yield f"[{block.name}: {block.uri}]"
         case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
@@ -56,14 +66,21 @@ def _found_in(block: types.ContentBlock) -> Iterator[str | Shown]:
             yield f"[{resource.uri}]"
             yield _shown(resource.blob, resource.mime_type or "")
         case _:
-            yield f"[a part of the kind {block.type!r} is left out]"
+            yield f"[a part of the type {block.type!r} was left out]"
 
 
-def _shown(data: str, media_type: str) -> str | Shown:
-    """A part of the kind that the server says, or what stands for it."""
-    kind = _KINDS.get(media_type.partition("/")[0].strip().lower(), Document)
+def _shown(data: str, media_type: str, kind: type[Shown] = Document) -> str | Shown:
+    """A part of the kind that the server says, by its media type or else by the part's own type, or
+    what stands for it."""
+    said = _KINDS.get(media_type.partition("/")[0].strip().lower(), kind)
     try:
-        return kind(b64decode(data, validate=True))
+        content = b64decode(data, validate=True)
+        try:
+            return said(content)
+        except BadValue:
+            if said is kind:
+                raise
+            return kind(content)
     except (BadValue, ValueError) as problem:
-        size, what = len(data) * 3 // 4, media_type or "an unknown kind"
+        size, what = len(data) * 3 // 4, shown(media_type)[1:-1] or "an unknown kind"
         return f"[{size:,} bytes of {what} that the tool has returned are left out: {problem}]"

@@ -16,7 +16,7 @@ from referencing import Registry
 from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, BadArguments
 from hubbub.agents.model import parse_arguments
 
-__all__ = ["ServerArguments"]
+__all__ = ["ServerArguments", "misfit"]
 
 MAX_STEPS: Final = 20_000
 MAX_PROBLEMS: Final = 20
@@ -61,6 +61,17 @@ class ServerArguments:
 
     def _bad(self, problem: str) -> BadArguments:
         return BadArguments(self._tool, [problem])
+
+
+def misfit(schema: Any, value: Any) -> str:
+    """Why a value does not fit the schema that a server gave; empty where it fits, as well as can
+    be told within the limits of this module."""
+    if schema is None:
+        return ""
+    try:
+        return next((_said(each) for each in _finder(_without_patterns(schema))(value)), "")
+    except Exception:  # It takes too long, or is no schema.
+        return ""
 
 
 def _said(error: Any) -> str:

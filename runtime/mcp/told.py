@@ -1,0 +1,26 @@
+"""``Told``: what a client tells its connection."""
+
+from collections.abc import Callable
+
+from mcp.client.session import ElicitationFnT
+
+__all__ = ["Told"]
+
+
+class Told:
+    """What a client tells its connection."""
+
+    __slots__ = ("ask", "ended", "has_forgotten", "notified", "tail")
+
+    def __init__(
+        self, ended: Callable[[], None], notified: Callable[[str], None], ask: ElicitationFnT
+    ) -> None:
+        self.ended = ended
+        """The server will say nothing more."""
+        self.notified = notified
+        """It has sent a notification of this method."""
+        self.ask = ask
+        self.has_forgotten = False
+        """Whether the server has refused something as of a session that it does not know."""
+        self.tail = ""
+        """The last words of a command on its standard error."""

@@ -1,0 +1,171 @@
+"""``Watched``: a transport whose server is listened to before the SDK is.
+
+what the client asks    noted, by its id
+what the server says    its end is told, and its notifications; its answers are made usable
+"""
+
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from hubbub.runtime.mcp.answers import Unusable, usable_answer
+from hubbub.runtime.mcp.told import Told
+
+__all__ = ["Streams", "Watched"]
+
+Streams = Any
+"""What the SDK calls ``TransportStreams``."""
+
+MAX_ASKED: Final = 10_000
+"""Requests without an answer that are remembered."""
+
+_UNREAD: Final = frozenset(("notifications/message", "notifications/progress"))
+"""Notifications that nobody here reads, of which a server may send any number."""
+
+
+class Watched:
+    """A transport that says when its server has ended."""
+
+    def __init__(
+        self,
+        transport: AbstractAsyncContextManager[Streams],
+        told: Told,
+        errlog: TextIO | None = None,
+    ) -> None:
+        self._transport = transport
+        self._told = told
+        self._errlog = errlog
+
+    async def __aenter__(self) -> Streams:
+        read, write = await self._transport.__aenter__()
+        if self._errlog is not None:
+            self._errlog.close()  # The server has it now, and nobody else: its end is seen.
+        asked = _Asked()
+        return _Heard(read, self._told, asked), _Said(write, asked)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._transport.__aexit__(exc_type, exc, traceback)
+
+
+class _Asked:
+    """What the client has asked and the server has not answered."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, JSONRPCRequest] = {}
+
+    def note(self, message: Any) -> None:
+        """The client has sent this."""
+        if isinstance(message, JSONRPCRequest):
+            self._requests[str(message.id)] = message
+            if len(self._requests) > MAX_ASKED:
+                del self._requests[next(iter(self._requests))]
+        elif isinstance(message, JSONRPCNotification) and message.method.endswith("/cancelled"):
+            self._requests.pop(str((message.params or {}).get("requestId")), None)
+
+    def answered(self, message: JSONRPCResponse | JSONRPCError) -> JSONRPCResponse | JSONRPCError:
+        """The server has sent this: what of it is usable, or what is wrong with it."""
+        if isinstance(message, JSONRPCError) and message.id is None and len(self._requests) == 1:
+            # It could not tell which request it was; there is only one.
+            message.id = next(iter(self._requests.values())).id
+        request = self._requests.pop(str(message.id), None)
+        if request is None or isinstance(message, JSONRPCError):
+            return message
+        is_modern = PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {})
+        try:
+            message.result = usable_answer(request.method, message.result, is_modern=is_modern)
+        except Unusable as problem:
+            error = ErrorData(code=PARSE_ERROR, message=str(problem))
+            return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        return message
+
+
+class _Stream:
+    """One direction of a transport, closed as it is."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        found: bool | None = await self._stream.__aexit__(exc_type, exc, traceback)
+        return found
+
+
+class _Said(_Stream):
+    """What the client says."""
+
+    def __init__(self, stream: Any, asked: _Asked) -> None:
+        super().__init__(stream)
+        self._asked = asked
+
+    async def send(self, item: Any) -> None:
+        self._asked.note(item.message)
+        await self._stream.send(item)
+
+
+class _Heard(_Stream):
+    """What a server says, up to its end."""
+
+    def __init__(self, stream: Any, told: Told, asked: _Asked) -> None:
+        super().__init__(stream)
+        self._told = told
+        self._asked = asked
+
+    @property
+    def last_context(self) -> Any:
+        """The context of the sender of what was received last."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        while True:
+            try:
+                item = await self._stream.receive()
+            except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+                self._told.ended()
+                raise
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, JSONRPCNotification):
+                if message.method in _UNREAD:
+                    continue
+                # Here, in the order in which it was said: before the result that it came with.
+                self._told.notified(message.method)
+            elif isinstance(message, JSONRPCResponse | JSONRPCError):
+                item.message = self._asked.answered(message)
+            return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None

@@ -1,0 +1,98 @@
+"""An MCP server in this process that answers with whatever plain data it is given."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.shared.message import SessionMessage
+
+__all__ = ["RawServer"]
+
+Answer = Callable[[str, dict[str, Any]], Any]
+"""Of a method and its parameters: the result, or an exception whose text is the error's."""
+
+_NONE = {"tools": {"listChanged": True}}
+
+
+class RawServer:
+    """A transport, for ``mcp(…)``, whose server's results nobody has checked.
+
+    ``page`` gives the answer to ``tools/list``, of its cursor; ``result`` that to ``tools/call``,
+    of the tool's name; both may be coroutine functions.
+    """
+
+    def __init__(
+        self,
+        era: str = "2025",
+        *,
+        page: Callable[[str | None], Any],
+        result: Callable[[str], Any] = lambda name: {"content": []},
+    ) -> None:
+        self.era = era
+        self._page = page
+        self._result = result
+        self.lists = 0
+        self.calls: list[str] = []
+        self._stack: AsyncExitStack | None = None
+        self._send: Any = None
+
+    async def __aenter__(self) -> Any:
+        self._stack = stack = AsyncExitStack()
+        group: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
+        self._send, heard = anyio.create_memory_object_stream[Any](0)
+        said, asked = anyio.create_memory_object_stream[Any](0)
+        for each in (self._send, heard, said, asked):
+            stack.push_async_callback(each.aclose)
+        group.start_soon(self._serve, asked, group)
+        stack.callback(group.cancel_scope.cancel)
+        return heard, said
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._stack is not None
+        await self._stack.aclose()
+
+    async def notify(self, method: str) -> None:
+        """Send a notification."""
+        message = types.JSONRPCNotification(jsonrpc="2.0", method=method)
+        await self._send.send(SessionMessage(message))
+
+    async def _serve(self, asked: Any, group: TaskGroup) -> None:
+        async for item in asked:
+            if isinstance(item.message, types.JSONRPCRequest):
+                group.start_soon(self._answer, item.message)
+
+    async def _answer(self, request: types.JSONRPCRequest) -> None:
+        found = self._answer_to(request.method, request.params or {})
+        if isinstance(found, Awaitable):
+            found = await found
+        message: Any
+        if isinstance(found, types.ErrorData):
+            message = types.JSONRPCError(jsonrpc="2.0", id=request.id, error=found)
+        else:
+            message = types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=found)
+        await self._send.send(SessionMessage(message))
+
+    def _answer_to(self, method: str, params: dict[str, Any]) -> Any:
+        match method:
+            case "server/discover" if self.era == "2026":
+                return {
+                    "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                    "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+                }  # fmt: skip
+            case "initialize":
+                info = {"name": "raw", "version": "1"}
+                return {
+                    "protocolVersion": params["protocolVersion"], "capabilities": _NONE,
+                    "serverInfo": info,
+                }  # fmt: skip
+            case "tools/list":
+                self.lists += 1
+                return self._page(params.get("cursor"))
+            case "tools/call":
+                self.calls.append(params["name"])
+                return self._result(params["name"])
+            case _:
+                return types.ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
