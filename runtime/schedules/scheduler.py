@@ -163,6 +163,7 @@ class _Loop:
         now: int,
     ) -> None:
         self._definitions = services.definitions
+        self._phase = services.phase
         self._outcomes = outcomes
         self._hub = services.hub
         self._clock = services.hub.ports.clock
@@ -202,6 +203,8 @@ class _Loop:
             try:
                 await self._serve()
             except Exception as error:
+                if isinstance(error, Closed) and self._phase.is_leaving:
+                    return  # Woken as the runtime was left: the next boot goes on.
                 log.error("schedule.failed", schedule=self._uid, exc_info=error)
                 await self._clock.sleep(MAX_NAP)
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +32,7 @@ from hubbub import (
 )
 from hubbub.agents.model import ModelRequest, UserMessage
 from hubbub.hub.errors import DefinitionError, MissingExtra
-from hubbub.hub.events import ScheduleFire, ScheduleSkip, SessionReset
+from hubbub.hub.events import Event, ScheduleFire, ScheduleSkip, SessionReset
 from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit, Journal, RunInfo
@@ -445,6 +445,48 @@ async def test_all_missed_ticks_are_bounded_and_the_rest_is_on_record(
         await anyio.sleep(1)
     assert skips(observer) == [("missed", 30)]
     assert fires(observer) == list(range(32, 52))
+
+
+async def leave_after(events: int, steps: int, store: str | Journal, ports: Ports) -> int:
+    """Catch up two ticks, leave at an event and some steps; returns how many events came."""
+    worker, job = model_agent(FunctionModel(lambda _: "done"), name="worker"), cron(misfire="all")
+    async with Runtime([worker], store=store, ports=ports, schedules=[job]):
+        await anyio.sleep(1.1 * 3600)
+    await anyio.sleep(2.2 * 3600)
+    seen, is_time = 0, anyio.Event()
+
+    def see(_: Event) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == events:
+            is_time.set()
+
+    async with Runtime([worker], store=store, ports=ports, schedules=[job], grace=0) as runtime:
+        runtime.hub.subscribe("*", see)
+        with anyio.move_on_after(600):
+            await is_time.wait()
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["memory", "late", "sqlite"])
+async def test_leaving_while_ticks_are_caught_up_is_no_failure_of_a_schedule(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores: dict[str, Callable[[str], str | Journal]] = {
+        "memory": lambda _: MemoryJournal(),
+        "late": lambda _: LateJournal(MemoryJournal()),
+        "sqlite": lambda place: f"sqlite:{tmp_path / place}",
+    }
+    events, seen = 0, 0
+    while seen >= events:
+        events += 1
+        for steps in range(3):
+            store = stores[kind](f"{events}-{steps}")
+            seen = await leave_after(events, steps, store, virtual_ports())
+            assert not [x for x in caplog.records if x.levelname == "ERROR"], (events, steps)
+    assert events > 15
 
 
 @pytest.mark.spec("P-07")
