@@ -4,13 +4,13 @@ What entries say, and when they are written: see conversation.py.  All keys are 
 but ``origin``; ``created_at`` is ISO 8601 in UTC, with microseconds and ``Z``.
 """
 
-from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from hubbub.agents.folders.history_lines import decode_line, write_line
+from hubbub.hub.events.moments import LAST_MOMENT, shown_moment
 from hubbub.hub.values import Json
 
 __all__ = [
@@ -106,9 +106,6 @@ Entry: TypeAlias = (
 
 _KINDS: Final = frozenset(str(kind.__struct_config__.tag) for kind in Entry.__args__)
 _decoder: Final = msgspec.json.Decoder(Entry)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST: Final = 253_402_300_799_999_999
-"""The last microsecond of the year 9999, after which the format has no times."""
 
 
 def write_entry(entry: Entry) -> bytes:
@@ -131,9 +128,8 @@ def same_entry(one: Entry, two: Entry) -> bool:
 
 
 def timestamp(at: int) -> str:
-    """``at`` (µs since the epoch) in the form of ``created_at``."""
-    moment = _EPOCH + timedelta(microseconds=min(max(at, 0), _LAST))
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    """``at`` (µs since the epoch) in the form of ``created_at``, which has no other times."""
+    return shown_moment(min(max(at, 0), LAST_MOMENT), "microseconds")
 
 
 def input_of(arguments: str) -> Json:

@@ -4,7 +4,6 @@ Times are UTC.  Whatever comes out of a store is escaped where a terminal would 
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -13,6 +12,7 @@ from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.model import AssistantMessage, ModelMessage
 from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
+from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
@@ -341,13 +341,7 @@ def _size(size: int) -> str:
 
 
 def _moment(at: int | None, precision: str = "seconds") -> str:
-    if not at:
-        return "-"
-    try:
-        text = datetime.fromtimestamp(at / 1_000_000, UTC).isoformat(timespec=precision)
-    except (ValueError, OverflowError, OSError):  # No time that a calendar has.
-        return str(at)
-    return text.replace("+00:00", "Z")
+    return shown_moment(at, precision) if at else "-"
 
 
 def _ago(at: int, now: int) -> str:

@@ -40,6 +40,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
+from hubbub.hub.events.moments import EPOCH, LAST_MOMENT
 from hubbub.hub.near_misses import shown
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ MAX_SPANS: Final = 8
 ON_TIME: Final = 60_000_000
 """µs by which a tick may be late and is not missed."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = (datetime.min.replace(tzinfo=UTC) + timedelta(days=2) - EPOCH) // timedelta(
+    microseconds=1
+)
+_LAST: Final = LAST_MOMENT - 2 * 86_400_000_000
+"""Between these two, in µs, every timezone has a date for each moment.  No tick lies outside."""
+
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
@@ -150,12 +156,12 @@ class CronTicks:
             )
 
     def after(self, at: int) -> int | None:
-        """The first tick later than ``at``; ``None`` when 50 years have none."""
-        start = self._local(at)
-        for local in _simulate(self._expression, start):
-            if (tick := self._instant(local)) > at:
-                return tick
-        return None
+        """The first tick later than ``at``; ``None`` when 50 years, or those that the calendar
+        still has, have none."""
+        if at >= _LAST:
+            return None
+        ticks = self._simulated(self._local(max(at, _FIRST)))
+        return next((tick for tick in ticks if tick > at), None)
 
     def coming(self, past: Past) -> int | None:
         """The first tick that is not over; ``None`` when 50 years have none."""
@@ -197,26 +203,35 @@ class CronTicks:
 
     def _back_from(self, until: int) -> Iterator[int]:
         """The ticks up to ``until``, the latest first."""
-        start = self._local(until).replace(microsecond=0) + _SECOND
+        if until < _FIRST:
+            return
+        start = self._local(min(until, _LAST)).replace(microsecond=0) + _SECOND
         if start.tzinfo is None:  # The time may be one that is repeated: what is later counts, too.
             start += _MAX_REPEATED
         last = until + 1
-        for local in _simulate(self._expression, start, reverse=True):
-            tick = self._instant(local)
+        for tick in self._simulated(start, reverse=True):
             if tick < last:
                 last = tick
                 yield tick
 
+    def _simulated(self, start: datetime, *, reverse: bool = False) -> Iterator[int]:
+        """The expression's times from ``start`` on, up to where the calendar ends."""
+        try:
+            for local in _simulate(self._expression, start, reverse=reverse):
+                yield self._instant(local)
+        except (OverflowError, ValueError):  # The year 0, or 10000.
+            return
+
     def _local(self, at: int) -> datetime:
         """``at`` as the expression reads it: local time on the wall, or, where every hour counts,
         time that knows its distance from UTC."""
-        local = (_EPOCH + at * _MICROSECOND).astimezone(self._zone)
+        local = (EPOCH + at * _MICROSECOND).astimezone(self._zone)
         return local if self._every_hour else local.replace(tzinfo=None)
 
     def _instant(self, local: datetime) -> int:
         if local.tzinfo is None:
             local = self._existing(local)
-        return (local - _EPOCH) // _MICROSECOND
+        return (local - EPOCH) // _MICROSECOND
 
     def _existing(self, wall: datetime) -> datetime:
         """The first instant at which clocks show ``wall``, or have passed over it."""
@@ -280,7 +295,7 @@ def _check(expression: str) -> None:
     except ImportError:
         raise MissingExtra("Cron", "schedules") from None
     try:
-        _simulate(expression, _EPOCH)
+        _simulate(expression, EPOCH)
     except CronSimError as error:
         problem = f"{shown(expression)}: {str(error).lower()}; write one such as '30 2 * * *'"
         raise BadValue("expression", problem) from None

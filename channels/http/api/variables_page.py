@@ -6,13 +6,13 @@ No script, nothing from elsewhere, no value in it; the browser is told to keep n
 import base64
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 
 from hubbub.channels.http.wire.problem_kinds import KINDS
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import HttpAnswer
+from hubbub.hub.events.moments import date_of, shown_moment
 
 __all__ = ["page"]
 
@@ -63,12 +63,17 @@ def page(
 
 def _form(found: Mapping[str, Any]) -> str:
     fields = "".join(_field(each, each["name"] in found["missing"]) for each in found["variables"])
-    until = datetime.fromtimestamp(found["expires_at"] / 1e6, UTC)
+    until = _moment(found["expires_at"])
     return (
         f"<p>It needs these values to begin.</p>"
         f'<form method="post" autocomplete="off">{fields}<button>Start</button></form>'
-        f"<p><small>Until {until:%Y-%m-%d %H:%M} UTC.</small></p>"
+        f"<p><small>Until {until}.</small></p>"
     )
+
+
+def _moment(at: int) -> str:
+    date = date_of(at)
+    return shown_moment(at) if date is None else f"{date:%Y-%m-%d %H:%M} UTC"
 
 
 def _field(variable: Mapping[str, Any], is_missing: bool) -> str:

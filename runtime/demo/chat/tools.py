@@ -6,12 +6,12 @@ They read through ``Offload``, and the time comes from ``Clock``.
 """
 
 import os
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from hubbub.agents.definitions.tools import Tool, ToolError, tool
+from hubbub.hub.events.moments import date_of, shown_moment
 from hubbub.hub.ports import Ports
 from hubbub.runtime.demo.documents import list_documents, read_text
 
@@ -28,8 +28,9 @@ def clock_tool(ports: Ports) -> Tool[..., Any]:
     @tool
     async def current_time() -> str:
         """The current date and time, in UTC."""
-        now = datetime.fromtimestamp(ports.clock.now() / 1_000_000, UTC)
-        return now.strftime("%A, %Y-%m-%d %H:%M:%S UTC")
+        at = ports.clock.now()
+        now = date_of(at)
+        return shown_moment(at) if now is None else now.strftime("%A, %Y-%m-%d %H:%M:%S UTC")
 
     return current_time
 

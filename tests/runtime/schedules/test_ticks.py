@@ -140,6 +140,42 @@ def test_counting_what_was_missed_is_bounded() -> None:
     assert missed.ticks[-1] == at("2026-01-01")
 
 
+YEAR = 365 * 86_400 * SECOND
+BEGINNING, END = -62_135_596_800 * SECOND, 253_402_300_800 * SECOND
+"""Of the calendar: the years 1 and 10000."""
+MOMENTS = st.one_of(
+    st.integers(-(2**63), 2**63),
+    st.integers(BEGINNING - YEAR, BEGINNING + YEAR),
+    st.integers(-YEAR, YEAR),
+    st.integers(END - 60 * YEAR, END + YEAR),
+    st.sampled_from([0, -1, BEGINNING, BEGINNING - 1, END, END - 1]),
+)
+SELDOM = st.sampled_from(["0 0 29 2 1", "* * * * *", "*/7 * * * * *", "59 23 31 12 *", "0 0 1 1 *"])
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(EXPRESSIONS | SELDOM, ZONES, MOMENTS, st.integers(0, 400 * YEAR))
+def test_there_are_no_ticks_where_the_calendar_has_no_dates(
+    expression: str, zone: str, now: int, later: int
+) -> None:
+    ticks = CronTicks(expression, zone)
+    past = Past.begin(now).handled(now, now)
+    for tick in (ticks.after(now), ticks.coming(past)):
+        assert tick is None or (now < tick and BEGINNING < tick < END)
+    due = ticks.due(past, now + later, keep=3)
+    assert all(now < tick <= now + later for tick in due.ticks)
+    assert ticks.missed(now, now + later, keep=3).ticks == due.ticks
+
+
+def test_the_last_ticks_of_the_calendar_fire_and_none_follow() -> None:
+    ticks = CronTicks("0 12 * * *", "Pacific/Kiritimati")
+    tick, found = END - 5 * 86_400 * SECOND, list[int]()
+    while (after := ticks.after(tick)) is not None:
+        found.append(tick := after)
+    assert 2 <= len(found) <= 4
+    assert ticks.due(Past.begin(tick).handled(tick, tick), END + YEAR, keep=3).ticks == ()
+
+
 @pytest.mark.parametrize("expression", ["", "* * * *", "61 * * * *", "a b c d e", "* * * * * * *"])
 def test_an_expression_that_cannot_be_read_is_refused(expression: str) -> None:
     with pytest.raises(BadValue, match="write one such as"):
