@@ -24,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
 from hubbub.agents.definitions.run_state import RunState
-from hubbub.agents.definitions.tools import ToolError, ToolResult, alone, error_text
+from hubbub.agents.definitions.tools import ToolError, ToolResult, error_text
 from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.logs import log
@@ -32,8 +32,8 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.ports import Ports
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
-from hubbub.runtime.mcp.answers import first_problem
 from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused
+from hubbub.runtime.mcp.failures import ended_call, failed_call, problem_of
 from hubbub.runtime.mcp.listing import ServerListing, listing_of
 from hubbub.runtime.mcp.opening import opened
 from hubbub.runtime.mcp.pages import listed_tools
@@ -47,6 +47,10 @@ State = Literal["new", "starting", "open", "ending", "down", "closed"]
 
 LIST_SECONDS: Final = 10.0
 LISTEN_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0
+MAX_VAIN_LISTS: Final = 10
+"""How often in a row a list that stays the same is read at once; then once in so many seconds."""
+
 MIN_PAUSE: Final = 1.0
 MAX_PAUSE: Final = 60.0
 LASTING: Final = 60.0
@@ -56,10 +60,6 @@ _CALL: ContextVar[ServerCall] = ContextVar("hubbub_mcp_call")
 """The call that a task of the SDK works for."""
 
 LIST_CHANGED: Final = "notifications/tools/list_changed"
-_NO_REFUSALS: Final = (types.CONNECTION_CLOSED, types.PARSE_ERROR)
-"""Codes of errors by which no server has said that it did not make a call."""
-
-MAYBE: Final = "it may or may not have had its effect"
 
 
 class SessionGone(ToolError):
@@ -96,6 +96,9 @@ class ServerConnection:
         """How often the list may have changed, or the server may have gone."""
         self._settled_doubts = 0
         """How many of these the last list has answered."""
+        self._listed_at = 0.0
+        self._vain_lists = 0
+        """How often the list was read since it has changed."""
         self._has_ended = False
         self._told = Told(self._ended, self._notified, self._elicit)
         self._closing = anyio.Event()
@@ -112,18 +115,14 @@ class ServerConnection:
 
     async def settled(self) -> None:
         """Return when what the server lists is known, or that it is not there."""
+        doubts = self._doubts  # What is doubted later is for a later step to know.
         with anyio.move_on_after(self.server.start_timeout):
-            while self._is_unsettled:
+            while self._is_unsettled(doubts):
                 await self._moved.wait()
 
-    @property
-    def _is_stale(self) -> bool:
-        return self._doubts > self._settled_doubts
-
-    @property
-    def _is_unsettled(self) -> bool:
+    def _is_unsettled(self, doubts: int) -> bool:
         if self.state == "open":
-            return self._is_stale
+            return doubts > self._settled_doubts
         return self.state in ("new", "starting") and not self._has_tried
 
     async def call(self, tool: str, arguments: Mapping[str, Any], state: RunState) -> ToolResult:
@@ -217,14 +216,16 @@ class ServerConnection:
         except BaseException as error:
             if not is_contained(error):
                 raise
-            problem = _words(error, self._mask)
+            problem = problem_of(error, self._mask)
         finally:
             if self._client is None and self.server.protocol == "auto":
                 self._is_old = not self._is_old  # Some cannot bear to be asked for the newer one.
             self._client = self._group = None
             for call in self._calls:
-                call.finish(_ended())
+                call.finish(self._ended_call())
             self._calls.clear()
+        if said := told.fault or told.noise:
+            problem = f"{problem}: {said}"
         return f"{problem}\n{told.tail}".strip()
 
     async def _serve(self, client: Client, starting: anyio.CancelScope) -> None:
@@ -241,11 +242,12 @@ class ServerConnection:
             self._move("open")
             try:
                 while not (self._has_ended or self._closing.is_set()):
-                    if self._is_stale:
+                    if self._doubts > self._settled_doubts and not self._is_too_soon:
                         with anyio.fail_after(LIST_SECONDS):
                             await self._list(client)
                         self._move("open")
-                    else:
+                        continue
+                    with anyio.move_on_after(AGAIN_SECONDS if self._is_too_soon else math.inf):
                         await self._woken.wait()
                         self._woken = anyio.Event()
             finally:
@@ -281,15 +283,24 @@ class ServerConnection:
         listed, left_out = await listed_tools(client)
         found = listing_of(self.server, listed, self.call, left_out)
         self._settled_doubts = doubts
+        self._listed_at = self._ports.clock.monotonic()
+        self._vain_lists += 1
         if found.problems != self.listing.problems:
             for problem in found.problems[:20]:
                 log.warning("mcp.tool_left_out", server=self.server.name, problem=problem)
         if found.source != self.listing.source:
             self.listing = found
+            self._vain_lists = 0
             self._changed()
         elif found.problems != self.listing.problems:
             # The same tools as before: what models are shown does not change.
             self.listing = structs.replace(self.listing, problems=found.problems)
+
+    @property
+    def _is_too_soon(self) -> bool:
+        """Whether the list is left alone for a moment, as it is said to change and does not."""
+        since = self._ports.clock.monotonic() - self._listed_at
+        return self._vain_lists > MAX_VAIN_LISTS and since < AGAIN_SECONDS
 
     def _doubt(self) -> None:
         """The list is to be read again, which shows whether the server is there, too."""
@@ -348,7 +359,7 @@ class ServerConnection:
                     call.finish(SessionGone(self._failed(error)))
                 call.finish(ToolError(self._failed(error)))
             finally:
-                call.finish(_ended())
+                call.finish(self._ended_call())
                 if call in self._calls:
                     self._calls.remove(call)
 
@@ -366,9 +377,10 @@ class ServerConnection:
 
     def _failed(self, error: BaseException) -> str:
         """What the model reads of a call that has failed."""
-        if isinstance(error, MCPError) and error.code not in _NO_REFUSALS:
-            return self._mask(f"the server refused the call: {error.message}")
-        return f"{_words(error, self._mask)}; {MAYBE}"
+        return failed_call(self.server.name, error, self._mask, self._told.fault)
+
+    def _ended_call(self) -> ToolError:
+        return ToolError(ended_call(self.server.name, self._mask(self._told.fault)))
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -403,20 +415,3 @@ class ServerConnection:
         except (PromptClosed, PromptTimeout) as error:
             return refused(error)
         return answer_of(asked, answer)
-
-
-def _words(error: BaseException, mask: Callable[[str], str]) -> str:
-    """What was raised; of an answer that is none, what is wrong first with it, in one line."""
-    invalid: Any = alone(error)
-    if isinstance(invalid, MCPError) and invalid.code == types.PARSE_ERROR:
-        problem = invalid.message
-    elif isinstance(invalid, ValueError) and hasattr(invalid, "errors"):
-        # pydantic's, by which the SDK reads answers.
-        problem = first_problem(invalid)
-    else:
-        return error_text(error, mask)
-    return f"the server's answer is not valid ({' '.join(mask(problem).split())[:300]})"
-
-
-def _ended() -> ToolError:
-    return ToolError(f"the connection has ended during the call; {MAYBE}")

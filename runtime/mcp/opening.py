@@ -21,6 +21,7 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import Secret
+from hubbub.runtime.mcp.stdio import command_streams
 from hubbub.runtime.mcp.told import Told
 from hubbub.runtime.mcp.watching import Streams, Watched
 
@@ -81,15 +82,24 @@ async def _reached(server: McpServer, told: Told, offload: Offload) -> AsyncIter
         async with http:
             yield Watched(streamable_http_client(server.url, http_client=http), told)
     elif server.command:
-        command, *words = server.command
         env = {name: _plain(value) for name, value in server.env.items()}
-        parameters = StdioServerParameters(command=command, args=words, env=env, cwd=server.cwd)
         async with _errors(told) as errlog:
-            yield Watched(stdio_client(parameters, errlog), told, errlog)
+            yield Watched(_started(server, env, errlog, told), told, errlog)
     elif isinstance(server.target, Server | MCPServer):
         yield server.target
     else:
         yield Watched(cast("AbstractAsyncContextManager[Streams]", server.target), told)
+
+
+def _started(
+    server: McpServer, env: dict[str, str], errlog: TextIO, told: Told
+) -> AbstractAsyncContextManager[Streams]:
+    """The transport of a command."""
+    if sys.platform == "win32":  # Only the SDK knows how to end there what a process has started.
+        command, *words = server.command
+        parameters = StdioServerParameters(command=command, args=words, env=env, cwd=server.cwd)
+        return stdio_client(parameters, errlog)
+    return command_streams(server.command, env, server.cwd, errlog, told)
 
 
 async def _look(told: Told, response: httpx2.Response) -> None:

@@ -10,7 +10,7 @@ __all__ = ["Told"]
 class Told:
     """What a client tells its connection."""
 
-    __slots__ = ("ask", "ended", "has_forgotten", "notified", "tail")
+    __slots__ = ("ask", "ended", "fault", "has_forgotten", "noise", "notified", "tail")
 
     def __init__(
         self, ended: Callable[[], None], notified: Callable[[str], None], ask: ElicitationFnT
@@ -22,5 +22,9 @@ class Told:
         self.ask = ask
         self.has_forgotten = False
         """Whether the server has refused something as of a session that it does not know."""
+        self.fault = ""
+        """Why the server is listened to no longer, where that is so."""
+        self.noise = ""
+        """What it has said last that is no message."""
         self.tail = ""
         """The last words of a command on its standard error."""

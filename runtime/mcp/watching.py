@@ -31,6 +31,9 @@ Streams = Any
 MAX_ASKED: Final = 10_000
 """Requests without an answer that are remembered."""
 
+MAX_QUESTIONS: Final = 1_000
+"""Requests of a server that may wait for an answer: one that asks and does not listen is left."""
+
 _UNREAD: Final = frozenset(("notifications/message", "notifications/progress"))
 """Notifications that nobody here reads, of which a server may send any number."""
 
@@ -69,6 +72,12 @@ class _Asked:
 
     def __init__(self) -> None:
         self._requests: dict[str, JSONRPCRequest] = {}
+        self._questions = 0
+
+    def questioned(self) -> bool:
+        """The server asks something; whether that is not too much at once."""
+        self._questions += 1
+        return self._questions <= MAX_QUESTIONS
 
     def note(self, message: Any) -> None:
         """The client has sent this."""
@@ -78,6 +87,8 @@ class _Asked:
                 del self._requests[next(iter(self._requests))]
         elif isinstance(message, JSONRPCNotification) and message.method.endswith("/cancelled"):
             self._requests.pop(str((message.params or {}).get("requestId")), None)
+        elif isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._questions -= 1
 
     def answered(self, message: JSONRPCResponse | JSONRPCError) -> JSONRPCResponse | JSONRPCError:
         """The server has sent this: what of it is usable, or what is wrong with it."""
@@ -127,8 +138,12 @@ class _Said(_Stream):
         self._asked = asked
 
     async def send(self, item: Any) -> None:
-        self._asked.note(item.message)
-        await self._stream.send(item)
+        if isinstance(item.message, JSONRPCRequest | JSONRPCNotification):
+            self._asked.note(item.message)
+            await self._stream.send(item)
+        else:  # An answer counts as given once the server has taken it.
+            await self._stream.send(item)
+            self._asked.note(item.message)
 
 
 class _Heard(_Stream):
@@ -159,6 +174,10 @@ class _Heard(_Stream):
                 self._told.notified(message.method)
             elif isinstance(message, JSONRPCResponse | JSONRPCError):
                 item.message = self._asked.answered(message)
+            elif isinstance(message, JSONRPCRequest) and not self._asked.questioned():
+                self._told.fault = f"it asks more than {MAX_QUESTIONS:,} things at once"
+                self._told.ended()
+                raise anyio.EndOfStream
             return item
 
     def __aiter__(self) -> Self:

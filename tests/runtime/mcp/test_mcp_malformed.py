@@ -98,7 +98,7 @@ async def test_a_list_that_is_none_is_said_in_one_line_and_stops_no_run(
         began = anyio.current_time()
         assert (await rt.run("helper", "Go.")).output == "Done."
         assert anyio.current_time() - began < 5
-        assert rt.mcp_servers[0].problem.startswith("the server's answer is not valid (tools: ")
+        assert rt.mcp_servers[0].problem.startswith("its answer is not valid (tools: ")
 
 
 async def test_pages_that_never_end_are_read_as_far_as_they_say_something_new(
@@ -221,7 +221,7 @@ async def test_a_result_with_nothing_usable_is_an_error_in_one_line(
 ) -> None:
     found = await told(era, ports, result)
     assert found.is_error
-    assert found.output.startswith("the server's answer is not valid (content: ")
+    assert found.output.startswith("the answer of the MCP server 'it' is not valid (content: ")
     assert "\n" not in found.output
 
 

@@ -117,7 +117,7 @@ async def test_an_answer_that_is_none_is_said_in_one_line() -> None:
         results = Results(rt.hub)
         await rt.run("helper", "Go.")
     (output,) = results.outputs
-    assert output.startswith("the server's answer is not valid (content: ")
+    assert output.startswith("the answer of the MCP server 'it' is not valid (content: ")
     assert output.endswith("; it may or may not have had its effect")
     assert "\n" not in output
     assert "pydantic" not in output

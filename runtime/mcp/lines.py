@@ -1,0 +1,136 @@
+"""``Lines``: what a command prints, as messages of the protocol, within bounds.
+
+a message                      read, also where its texts or numbers are not quite JSON
+meant as an answer, but none   an error for the request that it answers, which need not wait
+anything else                  skipped, and counted: many servers print what is no message
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+
+from hubbub.hub.near_misses import shown
+from hubbub.runtime.mcp.answers import finite
+
+__all__ = ["MAX_LINE", "Lines"]
+
+MAX_LINE: Final = 64 << 20
+"""Bytes of one line: the largest document that providers take, in base64, and half as much."""
+
+MAX_NOISE: Final = 10_000
+"""Lines that are no messages, one after another, until nothing more is expected of the server."""
+
+MAX_NOISE_BYTES: Final = 16 << 20
+
+_EDGE: Final = 2_000
+"""Bytes at either end of a line that is no JSON among which the id of a request is looked for."""
+
+_ID: Final = re.compile(rb'"id"\s*:\s*("?)([0-9]{1,15})\1\s*[,}]')
+
+
+class Lines:
+    """Cuts a stream of bytes into lines, and reads each."""
+
+    __slots__ = ("_noise", "_noise_bytes", "_pieces", "_size", "fault", "noise")
+
+    def __init__(self) -> None:
+        self.fault = ""
+        """Why nothing more is read; empty as long as it is."""
+        self.noise = ""
+        """The last line that was no message, and how many were none since the last one that was."""
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._noise = 0
+        self._noise_bytes = 0
+
+    def read(self, chunk: bytes) -> Iterator[JSONRPCMessage]:
+        """The messages that end in this chunk; none once there is a ``fault``."""
+        *ended, rest = chunk.split(b"\n")
+        for each in ended:
+            if not self._took(each):
+                return
+            line = b"".join(self._pieces)
+            self._pieces, self._size = [], 0
+            if (message := _message_of(line)) is not None:
+                self._noise = self._noise_bytes = 0
+                self.noise = ""
+                yield message
+            elif not self._skipped(line):
+                return
+        self._took(rest)
+
+    def _took(self, piece: bytes) -> bool:
+        self._size += len(piece)
+        if self._size > MAX_LINE:
+            self._pieces.clear()
+            self.fault = f"it has printed a line of more than {MAX_LINE >> 20} MB"
+        elif piece:
+            self._pieces.append(piece)
+        return not self.fault
+
+    def _skipped(self, line: bytes) -> bool:
+        if line.isspace() or not line:
+            return True
+        self._noise += 1
+        self._noise_bytes += len(line)
+        text = shown(line[:200].decode(errors="replace").strip())
+        many = "a line that is" if self._noise == 1 else f"{self._noise:,} lines that are"
+        self.noise = f"it has printed {many} no message: {text}"
+        if self._noise >= MAX_NOISE or self._noise_bytes >= MAX_NOISE_BYTES:
+            self.fault = self.noise
+        return not self.fault
+
+
+def _message_of(line: bytes) -> JSONRPCMessage | None:
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return _mended(line) if line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else None
+
+
+def _mended(line: bytes) -> JSONRPCMessage | None:
+    """The message that a line was meant to be, or an error for the request that it answers."""
+    try:
+        # This reader takes halves of surrogate pairs.
+        given = finite(json.loads(line.decode("utf-8-sig", "replace").strip()))
+    except (ValueError, RecursionError) as problem:
+        return _unreadable(line, problem)
+    if isinstance(number := given.get("id"), float) and number.is_integer():
+        given["id"] = int(number)
+    try:
+        # By its text, as this refuses what is nested too deeply.
+        return jsonrpc_message_adapter.validate_json(json.dumps(given), by_name=False)
+    except ValueError:
+        return None if "method" in given else _failed(given.get("id"), _problem(given))
+
+
+def _problem(answer: dict[str, Any]) -> str:
+    if answer.get("jsonrpc") != "2.0":
+        return f"jsonrpc: expected '2.0', not {shown(answer.get('jsonrpc'))}"
+    if "error" in answer:
+        return f"error: expected a code and a message, not {shown(answer['error'])}"
+    if "result" in answer and isinstance(answer["result"], dict):
+        return "its values are nested too deeply"
+    if "result" in answer:
+        return f"result: expected an object, not {shown(answer['result'])}"
+    return "it has neither a result nor an error"
+
+
+def _unreadable(line: bytes, problem: Exception) -> JSONRPCMessage | None:
+    """An error for the request that a line answers which is no JSON, where its id can be found."""
+    ends = line[:_EDGE], line[-_EDGE:]
+    if not any(b'"jsonrpc"' in each for each in ends) or any(b'"method"' in x for x in ends):
+        return None
+    found = next((match for each in ends if (match := _ID.search(each))), None)
+    why = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+    return None if found is None else _failed(int(found[2]), f"it is no JSON: {why}")
+
+
+def _failed(request: Any, problem: str) -> JSONRPCMessage | None:
+    if isinstance(request, bool) or not isinstance(request, int | str):
+        return None
+    error = ErrorData(code=PARSE_ERROR, message=problem)
+    return JSONRPCError(jsonrpc="2.0", id=request, error=error)
