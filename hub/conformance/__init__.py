@@ -13,9 +13,13 @@ __all__ = [
     "EVERYTHING",
     "INBOX_CHECKS",
     "READER_CHECKS",
+    "SHARING_CHECKS",
     "TAKEOVER_CHECKS",
     "Check",
     "MakeJournal",
+    "MakeSharedStore",
+    "SharedStore",
+    "SharingCheck",
     "commit_of",
     "deliver",
     "identity",
@@ -38,6 +42,12 @@ _EXPORTS: Final = {
     ),
     "hubbub.hub.conformance.takeover": ("TAKEOVER_CHECKS",),
     "hubbub.hub.conformance.reader": ("READER_CHECKS",),
+    "hubbub.hub.conformance.sharing": (
+        "MakeSharedStore",
+        "SHARING_CHECKS",
+        "SharedStore",
+        "SharingCheck",
+    ),
     "hubbub.hub.conformance.steps": (
         "A_RUN",
         "B_RUN",
@@ -70,6 +80,12 @@ if TYPE_CHECKING:
     )
     from hubbub.hub.conformance.reader import (
         READER_CHECKS,
+    )
+    from hubbub.hub.conformance.sharing import (
+        SHARING_CHECKS,
+        MakeSharedStore,
+        SharedStore,
+        SharingCheck,
     )
     from hubbub.hub.conformance.steps import (
         A_RUN,

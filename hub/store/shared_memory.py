@@ -1,0 +1,280 @@
+"""``SharedMemory``: one store in memory for several processes of a simulated world.
+
+    SharedMemoryJournal ─ Link ─┐
+    SharedMemoryJournal ─ Link ─┼─► SharedMemory: leases, trees and their owners ─► MemoryJournal
+    SharedMemoryJournal ─ Link ─┘
+
+It stands where a database server would: each of its methods is one transaction, and its clock
+alone decides about leases.
+
+* A *lease* is held by each process, renewed by whatever it writes and by its beats, and over when
+  another one that beats finds it to be.
+* The trees of a lease that is over, and those that nobody owns, are claimed by those that beat,
+  each up to its share.  Each claim begins a new epoch of the tree.
+* A group of commits has a number: the same one again, after an answer that was lost, is not
+  written again.
+
+Secrets and contents of files are not kept here: the processes share the ports that keep them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import SessionOpen
+from hubbub.hub.ports import Clock, IdSource
+from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.memory import MemoryJournal
+
+__all__ = ["TTL", "Hinted", "SharedMemory", "Written"]
+
+TTL: Final = 6.0
+"""Seconds that a lease lasts when it is not renewed."""
+
+KEEP: Final = 1_000_000
+"""Ended runs, and events of the hub's lane, that stay: what is dropped could not be heard."""
+
+
+class Hinted(Protocol):
+    """A process that is told when there is something new; it looks by itself all the same."""
+
+    def hint(self, *, is_free: bool = False) -> None:
+        """Something was written; ``is_free``: trees may be claimed."""
+        ...
+
+
+class Lease(Struct, eq=False):
+    """One process's, until it is over."""
+
+    number: int
+    expires: float
+    is_worker: bool
+    drains: bool = False
+    is_over: bool = False
+    group: int = 0
+    """The number of the last group of commits that was written under it."""
+    written: "Sequence[Written]" = ()
+    """What that came to."""
+    trees: "dict[str, Tree]" = {}
+    """What is owned under it, by root."""
+
+
+class Tree(Struct, eq=False):
+    """A tree of which some run lives."""
+
+    root_run_id: str
+    owner: int
+    """The number of a lease; 0 for nobody's."""
+    run_ids: list[str] = []
+    live: int = 0
+    epoch: int = 1
+
+
+class Written(Struct, frozen=True):
+    """What a commit came to, beside what it says itself."""
+
+    before: int
+    """The position before its first event."""
+    opened: tuple[str, ...] = ()
+    """The roots of the trees that it has opened and the writer owns."""
+    over: str = ""
+    """The root of the tree that is over with it."""
+
+
+class SharedMemory:
+    """The store.  ``clock`` decides about leases, which last ``ttl`` seconds."""
+
+    def __init__(self, clock: Clock, *, ttl: float = TTL, ids: IdSource | None = None) -> None:
+        if not ttl > 0:
+            raise BadValue("ttl", f"expected more than 0 seconds, not {ttl}")
+        self.clock = clock
+        self.ttl = ttl
+        self.kept = MemoryJournal(keep=KEEP, keep_hub_events=KEEP, ids=ids)
+        self._leases: dict[int, Lease] = {}
+        self._trees: dict[str, Tree] = {}
+        self._free: dict[str, Tree] = {}
+        """Those that nobody owns."""
+        self._root_of: dict[str, str] = {}
+        """The root of each run whose tree is not over."""
+        self._processes: dict[Hinted, None] = {}
+        self._last = 0
+
+    @property
+    def tip(self) -> int:
+        """The position of the last event."""
+        return self.kept.tip
+
+    def root_of(self, run_id: str) -> str:
+        """The root of a run whose tree is not over; of any other one its own id."""
+        return self._root_of.get(run_id, run_id)
+
+    def owner_of(self, root_run_id: str) -> tuple[int, int]:
+        """The number of the lease under which a tree is owned, and the epoch; zeros for none."""
+        tree = self._trees.get(root_run_id)
+        return (tree.owner, tree.epoch) if tree is not None else (0, 0)
+
+    # ── leases ───────────────────────────────────────────────────────────────────────────────
+
+    def join(self, process: Hinted, *, is_worker: bool, former: int = 0) -> int:
+        """Begin a lease, after the ``former`` one is over; returns its number.
+
+        ``is_worker``: it owns trees.
+        """
+        self._leases.pop(former, None)
+        self._last += 1
+        self._processes[process] = None
+        self._leases[self._last] = Lease(
+            self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker
+        )
+        return self._last
+
+    def leave(self, process: Hinted) -> None:
+        """Hint a process no more; its lease ends by itself."""
+        self._processes.pop(process, None)
+
+    def end(self, number: int) -> None:
+        """End a lease: its trees are free at once."""
+        lease = self._leases.get(number)
+        if lease is not None and not lease.is_over:
+            self._end(lease)
+            self._hint_all(is_free=True)
+
+    def beat(self, number: int) -> Mapping[str, int] | None:
+        """Renew a lease, and claim what is free, up to a share.
+
+        Returns the epochs of all trees that are owned under it; ``None`` where it is over.
+        """
+        lease = self._renewed(number)
+        if lease is None:
+            return None
+        now = self.clock.monotonic()
+        for other in tuple(self._leases.values()):
+            if other.expires < now and not other.is_over:
+                self._end(other)
+        if self._free and lease.is_worker and not lease.drains:
+            self._claim(lease)
+        return _epochs(lease)
+
+    def drain(self, number: int) -> None:
+        """Claim nothing more under a lease, and own nothing that is opened under it."""
+        lease = self._leases.get(number)
+        if lease is not None:
+            lease.drains = True
+
+    def hand_over(self, number: int, root_run_ids: Collection[str]) -> Mapping[str, int] | None:
+        """Let others claim trees.  Returns what is owned still; ``None`` if the lease is over."""
+        lease = self._renewed(number)
+        if lease is None:
+            return None
+        for root in root_run_ids:
+            if (tree := lease.trees.pop(root, None)) is not None:
+                self._set_free(tree)
+        self._hint_all(is_free=True)
+        return _epochs(lease)
+
+    def _renewed(self, number: int) -> Lease | None:
+        lease = self._leases.get(number)
+        if lease is None or lease.is_over:
+            return None
+        lease.expires = self.clock.monotonic() + self.ttl
+        return lease
+
+    def _end(self, lease: Lease) -> None:
+        lease.is_over = True
+        for tree in lease.trees.values():
+            self._set_free(tree)
+        lease.trees.clear()
+
+    def _set_free(self, tree: Tree) -> None:
+        tree.owner = 0
+        self._free[tree.root_run_id] = tree
+
+    def _claim(self, lease: Lease) -> None:
+        """As many free trees as are missing to an equal share; together those take all."""
+        workers = sum(x.is_worker and not (x.is_over or x.drains) for x in self._leases.values())
+        missing = -(-len(self._trees) // workers) - len(lease.trees)
+        for root in tuple(self._free)[: max(0, missing)]:
+            tree = self._free.pop(root)
+            tree.owner = lease.number
+            tree.epoch += 1
+            lease.trees[root] = tree
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self, number: int, group: int, commits: Sequence[tuple[Commit, int]]
+    ) -> Sequence[Written] | None:
+        """Write a group of commits, each with the epoch under which its own lane was owned.
+
+        ``None`` where the lease is over, and nothing of it is written.  The same group again
+        returns what it came to.
+        """
+        lease = self._leases.get(number)
+        if lease is not None and lease.group == group:
+            return lease.written
+        if self._renewed(number) is None:
+            return None
+        assert lease is not None
+        tip = self.tip
+        lease.written = [self._write(lease, commit, epoch) for commit, epoch in commits]
+        lease.group = group
+        if self.tip > tip:
+            self._hint_all(is_free=bool(self._free))
+        return lease.written
+
+    def _write(self, lease: Lease, commit: Commit, epoch: int) -> Written:
+        before = self.tip
+        tree = self._trees.get(self._root_of.get(commit.run_id, "")) if commit.run_id else None
+        if tree is not None and (tree.owner, tree.epoch) != (lease.number, epoch or 1):
+            commit.error = "conflict"
+            return Written(before)
+        done, commit.done = commit.done, None  # It is the journal that says so.
+        self.kept.submit(commit)
+        commit.done = done
+        opened = tuple(
+            event.run_id
+            for event in commit.written
+            if isinstance(event, SessionOpen)
+            and event.lane == "in"
+            and event.seq == 1
+            and self._opened(lease, event)
+        )
+        over = ""
+        if tree is not None and commit.status == "ended" and not commit.error:
+            tree.live -= 1
+            if not tree.live:
+                over = tree.root_run_id
+                self._over(tree)
+        return Written(before, opened, over)
+
+    def _opened(self, lease: Lease, event: SessionOpen) -> bool:
+        """A run was opened; whether that is a tree of the writer's own."""
+        root = event.root_run_id
+        is_new = root not in self._trees
+        is_own = is_new and lease.is_worker and not lease.drains
+        if is_new:
+            tree = self._trees[root] = Tree(root, lease.number if is_own else 0)
+            (lease.trees if is_own else self._free)[root] = tree
+        tree = self._trees[root]
+        tree.live += 1
+        tree.run_ids.append(event.run_id)
+        self._root_of[event.run_id] = root
+        return is_own
+
+    def _over(self, tree: Tree) -> None:
+        """No run of the tree lives any more: nobody owns it."""
+        root = tree.root_run_id
+        del self._trees[root]
+        del (self._leases[tree.owner].trees if tree.owner else self._free)[root]
+        for run_id in tree.run_ids:
+            del self._root_of[run_id]
+
+    def _hint_all(self, *, is_free: bool) -> None:
+        for process in tuple(self._processes):
+            process.hint(is_free=is_free)
+
+
+def _epochs(lease: Lease) -> Mapping[str, int]:
+    return {root: tree.epoch for root, tree in lease.trees.items()}

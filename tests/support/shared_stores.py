@@ -1,0 +1,26 @@
+"""A store in memory that several processes share, as tests make one."""
+
+from hubbub.hub.ports import Clock
+from hubbub.hub.store.link import Link
+from hubbub.hub.store.shared_journal import SharedMemoryJournal
+from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.virtual import LoopClock
+
+__all__ = ["SharedPlace"]
+
+
+class SharedPlace:
+    """A ``SharedMemory`` with the journals of its processes, each at the end of a link."""
+
+    def __init__(
+        self, clock: Clock | None = None, *, ttl: float = 6.0, seconds: float = 0.0
+    ) -> None:
+        self.clock = clock or LoopClock()
+        self.ttl = ttl
+        self.memory = SharedMemory(self.clock, ttl=ttl)
+        self.links: list[Link] = []
+        self._seconds = seconds
+
+    def journal(self, *, is_worker: bool = True) -> SharedMemoryJournal:
+        self.links.append(Link(self.clock, self._seconds))
+        return SharedMemoryJournal(self.memory, is_worker=is_worker, link=self.links[-1])
