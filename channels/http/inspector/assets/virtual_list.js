@@ -3,7 +3,7 @@ import { html, oncePerFrame, useEffect, useLayoutEffect, useMemo, useRef, useSta
 import { registerList } from "./keyboard.js";
 
 const CHUNK = 8; // Lines that come and go together.
-const MAX_NEW = 2 * CHUNK; // Lines that are drawn anew in one frame; the next one goes on.
+const MAX_NEW = CHUNK; // Lines that are drawn anew in one frame; the next one goes on.
 
 /** Where the list stands in its box: kept, as asking the browser for it forces a layout. */
 class Place {

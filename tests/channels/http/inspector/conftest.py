@@ -22,10 +22,6 @@ FLAGS = [
 ]  # fmt: skip
 
 WATCH = """
-window.longTasks = [];
-new PerformanceObserver((list) => {
-  for (const each of list.getEntries()) window.longTasks.push(Math.round(each.duration));
-}).observe({ type: "longtask", buffered: true });
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);

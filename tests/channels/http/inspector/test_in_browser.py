@@ -49,6 +49,22 @@ def test_a_run_that_begins_elsewhere_appears_and_its_end_is_seen(server, open_ta
     expect(page.locator(".talk")).to_contain_text("The contract wins", timeout=SLOW)
 
 
+def test_numbers_and_times_are_worded_alike_in_every_language(server, open_tab):
+    page = open_tab(server.url, locale="ar-EG", timezone_id="Asia/Kolkata").page
+    said = page.evaluate("""async () => {
+      const words = await import(`${document.baseURI}inspector/words.js`);
+      return [
+        ...[0, 7, 999, 1000, 12345, 1234567, undefined].map(words.count),
+        words.time(1795437005250000), words.millis(1795437005009000),
+        words.moment(1795437005250000), words.moment(0),
+      ];
+    }""")
+    assert said == [
+        "0", "7", "999", "1,000", "12,345", "1,234,567", "0",
+        "18:00:05", "009", "23 Nov 2026, 18:00:05", "",
+    ]  # fmt: skip
+
+
 def test_children_stand_below_their_parent_and_lead_to_their_own_page(server, open_tab):
     run_id = open_run(server, "planner", "Compare.", name="family")
     page = open_tab(f"{server.url}#/runs/{run_id}").page

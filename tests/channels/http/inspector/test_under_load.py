@@ -1,70 +1,35 @@
-"""The page with a thousand runs at work, a hundred events a second, and a long run."""
+"""The page with a thousand runs at work, a hundred events a second, and a long run.
+
+No task of the page may take more than 50 ms of the processor, and the first paint comes within a
+second.  Here its longest tasks take 10 ms; what is left in the longest ones is the browser's own
+(the first layout with a font, the compiling of scripts), and takes as long as the machine is slow.
+So the bounds are measured beside a floor: fixed work in the same browser, before and after, which
+takes 10 ms on the machine that the bounds are meant for.  Where it takes twice as long, by the
+processor's time for tasks and by the clock for the first paint, the bounds are twice as high.  They
+are never lower.
+"""
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api").expect
+from support.page_tasks import DrivenPage, machine
 
 pytestmark = [pytest.mark.long, pytest.mark.spec("W-07")]
 
-SLOW = 60_000
 MOST = 50
 """Milliseconds for which a task may block the page."""
+FIRST_PAINT = 1_000
 RECORDS = 10_000
 
-SCROLL = """async (name) => {
-  const list = document.querySelector(`.list.${name}`);
+SCROLL = """(async () => {
+  const list = document.querySelector(".list.%s");
   for (let step = 0; step < 60; step += 1) {
     list.scrollTop += 400;
     await new Promise((done) => requestAnimationFrame(done));
   }
-}"""
+})()"""
 
-
-RATE = "() => parseInt(document.querySelector('.pulse i').textContent) > 50"
+RATE = "parseInt(document.querySelector('.pulse i').textContent) > 50"
 """Whether the page hears more than so many events a second."""
-
-
-class Tasks:
-    """What the page's thread did: the time that each task took of the processor, in ms.
-
-    The browser's own report of long tasks goes by the clock, and on a machine with much else to do
-    counts what others took meanwhile.  So of the tasks that it reports those are counted that have
-    worked so long.
-    """
-
-    def __init__(self, page):
-        self._page = page
-        self._events = []
-        self._is_complete = False
-        self._session = page.context.new_cdp_session(page)
-        self._session.on("Tracing.dataCollected", lambda each: self._events.extend(each["value"]))
-        self._session.on("Tracing.tracingComplete", self._complete)
-        how = {"categories": "toplevel,devtools.timeline", "transferMode": "ReportEvents"}
-        self._session.send("Tracing.start", how)
-
-    def _complete(self, _):
-        self._is_complete = True
-
-    def longest(self):
-        """The longest ones, if the browser calls any long."""
-        if not self._page.evaluate("window.longTasks.length"):
-            return []
-        self._session.send("Tracing.end")
-        while not self._is_complete:
-            self._page.wait_for_timeout(20)
-        mains = {
-            (each["pid"], each["tid"])
-            for each in self._events
-            if each["name"] == "thread_name" and each["args"]["name"] == "CrRendererMain"
-        }
-        spent = [
-            each["tdur"] / 1_000
-            for each in self._events
-            if "tdur" in each and (each["pid"], each["tid"]) in mains
-            and each["name"].endswith("RunTask")
-        ]  # fmt: skip
-        assert spent
-        return sorted(round(each) for each in spent if each > MOST)
+PAINTS = "Math.max(...performance.getEntriesByType('paint').map((each) => each.startTime))"
 
 
 @pytest.fixture(scope="module")
@@ -80,52 +45,82 @@ def ledger(busy):
     return run_id, len(runs)
 
 
-def first_paint(page):
-    found = page.evaluate("performance.getEntriesByType('paint').map((each) => each.startTime)")
-    return max(found)
+def count_of(selector):
+    return f"document.querySelectorAll({selector!r}).length"
+
+
+def text_of(selector):
+    return f"document.querySelector({selector!r})?.textContent ?? ''"
+
+
+class Look:
+    """A look at a page: how fast the machine is, what the page does, whether that is in bounds."""
+
+    def __init__(self, open_tab):
+        self._open_tab = open_tab
+        self._machine = self._measured()
+        self.page = DrivenPage(open_tab("about:blank").page)
+
+    def _measured(self):
+        return machine(self._open_tab("about:blank").page)
+
+    def check(self, first_paint):
+        tasks = self.page.tasks()
+        now = self._machine.slower(self._measured())
+        print(f"{now}, first paint {first_paint:.0f} ms; the longest:", *tasks[:5], sep="\n  ")
+        assert first_paint <= FIRST_PAINT * now.wall
+        assert [str(each) for each in tasks if each.cpu > MOST * now.cpu] == [], now
 
 
 def test_the_list_of_a_thousand_runs_is_there_at_once_and_stays_fluid(busy, open_tab):
     ledger(busy)
-    page = open_tab("about:blank").page
-    tasks = Tasks(page)
-    page.goto(busy.url)
-    expect(page.locator(".runs .line").first).to_be_visible(timeout=SLOW)
-    assert first_paint(page) <= 1_000
-    page.wait_for_function(RATE, timeout=SLOW)
-    page.evaluate(SCROLL, "runs")
-    page.fill("#filter", "worker")
-    page.keyboard.press("Escape")
-    for _ in range(30):
-        page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    expect(page.locator(".run-head h2")).to_contain_text("worker")
-    page.wait_for_timeout(1_000)
-    assert tasks.longest() == []
+    look = Look(open_tab)
+    page = look.page
+    page.open(busy.url)
+    page.wait_for(f"{count_of('.runs .line')} > 10")
+    first_paint = page.evaluate(PAINTS)
+    page.wait_for(RATE)
+    page.evaluate(SCROLL % "runs")
+    page.wait_for(f"{count_of('.runs .line:not([role=treeitem])')} === 0")
+    page.press("/")
+    page.write("worker")
+    page.press("Escape", *["j"] * 30, "Enter")
+    page.wait_for(f"{text_of('.run-head h2')}.includes('worker')")
+    page.rest(1_000)
+    look.check(first_paint)
 
 
 def test_a_run_of_ten_thousand_records_is_there_at_once_and_stays_fluid(busy, open_tab):
     run_id, count = ledger(busy)
     assert count == 1_000
-    page = open_tab("about:blank").page
-    tasks = Tasks(page)
-    page.goto(f"{busy.url}#/runs/{run_id}/9000")
-    expect(page.locator(".records .line[aria-selected=true]")).to_be_visible(timeout=SLOW)
-    assert first_paint(page) <= 1_000
-    expect(page.locator(".scrub-at i")).to_contain_text("10,0", timeout=SLOW)
-    lines = page.evaluate("document.querySelectorAll('.records .line').length")
+    look = Look(open_tab)
+    page = look.page
+    page.open(f"{busy.url}#/runs/{run_id}/9000")
+    page.wait_for(count_of(".records .line[aria-selected=true]"))
+    first_paint = page.evaluate(PAINTS)
+    page.wait_for(f"{text_of('.scrub-at i')}.includes('10,0')")
+    lines = page.evaluate(count_of(".records .line"))
     assert lines < 200
     page.evaluate("document.querySelector('.records').scrollTop = 0")
-    page.evaluate(SCROLL, "records")
-    page.fill("#seek", "entry 77")
-    expect(page.locator(".records .line")).to_have_count(lines_of("entry 77", lines), timeout=SLOW)
-    page.fill("#seek", "")
-    for key in ("Escape", "1", "3", "4", "2", "k", "k", "["):
-        page.keyboard.press(key)
-        page.wait_for_timeout(100)
-    assert tasks.longest() == []
+    page.evaluate(SCROLL % "records")
+    page.wait_for(f"{count_of('.records .line:not([role=option])')} === 0")
+    page.press("/")
+    page.write("entry 77")
+    page.wait_for(f"{count_of('.records .line[role=option]')} === {lines_of('entry 77', lines)}")
+    page.press("Control+A", "Backspace")
+    page.press("Escape", "1", "3", "4", "2", "k", "k", "[", pause=100)
+    look.check(first_paint)
 
 
 def lines_of(words, most):
     """How many of the entries a search finds, of which so many are in the document."""
     return min(most, sum(f"entry {number}".startswith(words) for number in range(RECORDS)))
+
+
+def test_a_task_that_blocks_the_page_is_found(open_tab):
+    page = DrivenPage(open_tab("about:blank").page)
+    page.evaluate("(() => { const until = performance.now() + 500;"
+                  " while (performance.now() < until); })()")  # fmt: skip
+    (longest, *_) = page.tasks()
+    assert longest.cpu > MOST
+    assert longest.wall >= 500
