@@ -222,7 +222,7 @@ class _Compiler:
                 parts = tuple(self.compile(each) for each in type_.item_types)
                 return _shape(prefix=parts if any(parts) else ())
             case inspect.LiteralType():
-                return _shape(choices=tuple(each for each in type_.values if each is not None))
+                return _shape(choices=tuple(type_.values))
             case inspect.EnumType() if _is_closed(type_.cls):
                 return _shape(choices=tuple(each.value for each in type_.cls))
         return None
@@ -259,6 +259,8 @@ class _Compiler:
         listed = tuple(choice for each in made for choice in each.choices)
         options = [each for each in made if not each.choices]
         if listed:
+            if any(isinstance(each, inspect.NoneType) for each in type_.types):
+                listed = (*listed, None)
             options.append(_shape(choices=listed) or _Shape())
         if len(options) <= 1:
             return options[0] if options else None
@@ -308,8 +310,15 @@ def _compare(shape: _Shape, value: Any, path: str, problems: list[str], *, expla
     elif explain and shape.choices:
         kinds = {type(each) for each in shape.choices}
         if type(value) in kinds and value not in shape.choices:
-            known = ", ".join(repr(each) for each in shape.choices[:_MAX_NAMES])
-            problems.append(_at(path, f"{_clip(repr(value), 100)} is not one of {known}"))
+            known = ", ".join(_listed(each) for each in shape.choices[:_MAX_NAMES])
+            problems.append(_at(path, f"{_clip(_listed(value), 100)} is not one of {known}"))
+
+
+def _listed(value: Any) -> str:
+    """A value of a list of some, in the words of JSON."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _find_long(shape: _Shape, value: Any, path: str, problems: list[str]) -> None:

@@ -114,7 +114,8 @@ class OutputForm(Struct, frozen=True, eq=False, kw_only=True):
 
 
 def unfenced(text: str) -> str:
-    """What an answer is without a code fence around it."""
+    """What an answer is without a byte order mark before it and a code fence around it."""
+    text = text.removeprefix("\ufeff")
     fenced = _FENCE.fullmatch(text)
     return text if fenced is None else fenced[1]
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
+from hubbub import external_tool
 from hubbub.agents.definitions.tools import MAX_ARGUMENTS_CHARS, BadArguments, Tool, tool
 
 pytestmark = pytest.mark.spec("D-04")
@@ -186,6 +187,21 @@ START = '{"start": {"city": "Rome"}, "legs": [], '
 )
 def test_what_is_wrong_is_told_with_its_path(rest: str, expected: str) -> None:
     assert expected in refusal(plan, f"{START}{rest}}}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"enum": ["x", None]}, "y", "`a`: 'y' is not one of 'x', null"),
+        ({"enum": ["x", None, True]}, False, "`a`: false is not one of 'x', null, true"),
+        ({"anyOf": [{"enum": ["x"]}, {"type": "null"}]}, "y", "'y' is not one of 'x', null"),
+    ],
+)
+def test_every_listed_value_is_named_in_the_words_of_json(
+    schema: Any, value: Any, expected: str
+) -> None:
+    whole = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    assert expected in refusal(external_tool("t", whole), json.dumps({"a": value}))
 
 
 def test_open_dicts_take_any_name() -> None:

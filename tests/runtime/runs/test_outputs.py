@@ -164,6 +164,16 @@ async def test_the_record_is_json_with_the_defaults_in_it() -> None:
         assert end.output == {**ROME, "warnings": []}
 
 
+async def test_a_byte_order_mark_before_an_answer_costs_no_repair() -> None:
+    for text in (
+        '{"degrees": 21.5, "city": "Rome"}',
+        '```json\n{"degrees": 21.5, "city": "Rome"}\n```',
+    ):
+        async with Runtime([typed(f"\ufeff{text}")], store="memory") as rt:
+            outcome = await rt.run("typed", "Rome?")
+            assert bytes(outcome.output_json) == b'{"city":"Rome","degrees":21.5,"warnings":[]}'
+
+
 async def test_plain_defaults_are_on_record_at_any_depth() -> None:
     @dataclass
     class Inner:
