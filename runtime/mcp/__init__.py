@@ -5,7 +5,7 @@
     server_call.py one call, between the run that makes it and the connection
     opening.py     a client of the SDK for a command, an address, or an object
     watching.py    what the server says, heard before the SDK hears it; told.py: what is told of it
-    stdio.py, lines.py: a command, and what it prints
+    stdio.py, lines.py, http.py: a command, and what it prints; an address
     answers.py     an answer without what is malformed in it; failures.py: what is said of failures
     pages.py, listing.py: what a server lists, made into tools
     schema_check.py, results.py, elicitation.py: arguments, results, questions to users

@@ -25,6 +25,8 @@ def problem_of(error: BaseException, mask: Callable[[str], str], answer: str = "
         problem = _first_words(invalid.message)
     elif isinstance(invalid, ValueError) and hasattr(invalid, "errors"):
         problem = first_problem(invalid)  # pydantic's, by which the SDK reads answers.
+    elif isinstance(invalid, MCPError):
+        return mask(invalid.message)
     else:
         return error_text(error, mask)
     return f"{answer} is not valid ({' '.join(mask(problem).split())[:MAX_PROBLEM]})"

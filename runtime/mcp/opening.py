@@ -2,16 +2,13 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any, Final, TextIO, cast
 
 import anyio
-import httpx2
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.session import IncomingMessage
-from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp_types import Implementation, ToolListChangedNotification
@@ -21,15 +18,13 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Offload
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.values import Secret
+from hubbub.runtime.mcp.http import address_streams
 from hubbub.runtime.mcp.stdio import command_streams
 from hubbub.runtime.mcp.told import Told
 from hubbub.runtime.mcp.watching import Streams, Watched
 
 __all__ = ["opened", "target_problem"]
 
-CONNECT_SECONDS: Final = 30.0
-READ_SECONDS: Final = 300.0
-SESSION_HEADER: Final = "mcp-session-id"
 MAX_TAIL: Final = 2_000
 
 
@@ -71,16 +66,7 @@ async def opened(
 async def _reached(server: McpServer, told: Told, offload: Offload) -> AsyncIterator[Any]:
     """What the SDK's client speaks to."""
     if server.url:
-        headers = {name: _plain(value) for name, value in server.headers.items()}
-        patience = None if server.timeout is None else max(READ_SECONDS, server.timeout + 30.0)
-        timeout = httpx2.Timeout(CONNECT_SECONDS, read=patience)
-        hooks: dict[str, list[Callable[..., Any]]] = {"response": [partial(_look, told)]}
-        # Certificates are loaded, which takes long.
-        http = await offload.run(
-            partial(httpx2.AsyncClient, headers=headers, timeout=timeout, event_hooks=hooks)
-        )
-        async with http:
-            yield Watched(streamable_http_client(server.url, http_client=http), told)
+        yield Watched(address_streams(server, told, offload), told)
     elif server.command:
         env = {name: _plain(value) for name, value in server.env.items()}
         async with _errors(told) as errlog:
@@ -100,11 +86,6 @@ def _started(
         parameters = StdioServerParameters(command=command, args=words, env=env, cwd=server.cwd)
         return stdio_client(parameters, errlog)
     return command_streams(server.command, env, server.cwd, errlog, told)
-
-
-async def _look(told: Told, response: httpx2.Response) -> None:
-    if response.status_code == 404 and SESSION_HEADER in response.request.headers:
-        told.has_forgotten = True
 
 
 def _plain(value: str | Secret) -> str:

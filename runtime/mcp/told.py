@@ -10,7 +10,7 @@ __all__ = ["Told"]
 class Told:
     """What a client tells its connection."""
 
-    __slots__ = ("ask", "ended", "fault", "has_forgotten", "noise", "notified", "tail")
+    __slots__ = ("ask", "ended", "fault", "has_forgotten", "noise", "notified", "refusals", "tail")
 
     def __init__(
         self, ended: Callable[[], None], notified: Callable[[str], None], ask: ElicitationFnT
@@ -26,5 +26,7 @@ class Told:
         """Why the server is listened to no longer, where that is so."""
         self.noise = ""
         """What it has said last that is no message."""
+        self.refusals: dict[str, str] = {}
+        """For requests that were answered with an HTTP status of an error: what that says."""
         self.tail = ""
         """The last words of a command on its standard error."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TextIO
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_REQUEST,
     PARSE_ERROR,
     PROTOCOL_VERSION_META_KEY,
     ErrorData,
@@ -38,6 +39,10 @@ _UNREAD: Final = frozenset(("notifications/message", "notifications/progress"))
 """Notifications that nobody here reads, of which a server may send any number."""
 
 
+_UNSAID: Final = frozenset(("Server returned an error response", "Not Found", "Session terminated"))
+"""What the SDK says for an HTTP status, where the server has said nothing that it understands."""
+
+
 class Watched:
     """A transport that says when its server has ended."""
 
@@ -55,7 +60,7 @@ class Watched:
         read, write = await self._transport.__aenter__()
         if self._errlog is not None:
             self._errlog.close()  # The server has it now, and nobody else: its end is seen.
-        asked = _Asked()
+        asked = _Asked(self._told)
         return _Heard(read, self._told, asked), _Said(write, asked)
 
     async def __aexit__(
@@ -70,7 +75,8 @@ class Watched:
 class _Asked:
     """What the client has asked and the server has not answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Told) -> None:
+        self._told = told
         self._requests: dict[str, JSONRPCRequest] = {}
         self._questions = 0
 
@@ -96,7 +102,13 @@ class _Asked:
             # It could not tell which request it was; there is only one.
             message.id = next(iter(self._requests.values())).id
         request = self._requests.pop(str(message.id), None)
-        if request is None or isinstance(message, JSONRPCError):
+        refusal = self._told.refusals.pop(str(message.id), "")
+        if request is None:
+            return message
+        if isinstance(message, JSONRPCError):
+            if refusal and message.error.message in _UNSAID:
+                error = ErrorData(code=INVALID_REQUEST, message=refusal)
+                return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
             return message
         is_modern = PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {})
         try:

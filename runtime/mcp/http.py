@@ -1,0 +1,104 @@
+"""A server at an address: the client by which the SDK speaks to it, and what is heard of answers.
+
+The SDK says of a status that it does not know only that there was an error, takes a 404 for a
+method that the server does not have, and reads a body whatever its length.  Here the status is
+remembered for the request that it answers, and a body ends where it is too long.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from hubbub.agents.mcp_server import McpServer
+from hubbub.hub.ports import Offload
+from hubbub.hub.values import Secret
+from hubbub.runtime.mcp.lines import MAX_LINE
+from hubbub.runtime.mcp.told import Told
+
+__all__ = ["address_streams"]
+
+CONNECT_SECONDS: Final = 30.0
+READ_SECONDS: Final = 300.0
+MAX_COMPRESSED: Final = 1 << 20
+"""Bytes of a compressed body, of which one does not know how long it becomes."""
+
+MAX_REFUSALS: Final = 1_000
+
+_SESSION_HEADER: Final = "mcp-session-id"
+_CREDENTIALS: Final = (401, 403, 407)
+_EVENTS: Final = "text/event-stream"
+
+
+@asynccontextmanager
+async def address_streams(server: McpServer, told: Told, offload: Offload) -> AsyncIterator[Any]:
+    """What the server says and what it is told, until the context is left."""
+    headers = {name: _plain(value) for name, value in server.headers.items()}
+    patience = None if server.timeout is None else max(READ_SECONDS, server.timeout + 30.0)
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=patience)
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [partial(_look, told)]}
+    # Certificates are loaded, which takes long.
+    http = await offload.run(
+        partial(
+            httpx2.AsyncClient,
+            headers={"Accept-Encoding": "identity", **headers},
+            timeout=timeout,
+            event_hooks=hooks,
+        )
+    )
+    async with http:
+        transport = streamable_http_client(
+            server.url, http_client=http, max_sse_event_size=MAX_LINE
+        )
+        async with transport as streams:
+            yield streams
+
+
+async def _look(told: Told, response: httpx2.Response) -> None:
+    """Hear of an answer before the SDK does."""
+    status = response.status_code
+    if status == 404 and _SESSION_HEADER in response.request.headers:
+        told.has_forgotten = True
+    if status >= 400 and len(told.refusals) < MAX_REFUSALS:
+        with suppress(Exception):  # What it answers is no request.
+            told.refusals[str(json.loads(response.request.content)["id"])] = _words(response)
+    if not response.headers.get("content-type", "").lower().startswith(_EVENTS):
+        is_plain = response.headers.get("content-encoding", "identity") == "identity"
+        most = MAX_LINE if is_plain else MAX_COMPRESSED
+        response.stream = _Bounded(response.stream, most)
+
+
+def _words(response: httpx2.Response) -> str:
+    text = f"the server answered with the HTTP status {response.status_code}"
+    with suppress(ValueError):
+        text = f"{text} ({httpx2.codes.get_reason_phrase(response.status_code)})"
+    if response.status_code in _CREDENTIALS:
+        return f"{text}; give the credentials that it wants by headers={{…}} with a Secret"
+    return text
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body, as far as it is read."""
+
+    def __init__(self, stream: Any, most: int) -> None:
+        self._stream = stream
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > self._most:
+                raise httpx2.StreamError(f"it is longer than {self._most >> 20} MB")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _plain(value: str | Secret) -> str:
+    return (value.reveal() or "") if isinstance(value, Secret) else value
