@@ -64,7 +64,9 @@ def _check_parts(store: object, hub: object, ports: object) -> None:
     """Raise ``BadValue`` for what is no store, no hub or no ports."""
     if not isinstance(store, str) and (isinstance(store, type) or not hasattr(store, "submit")):
         what = kind_of(store)
-        raise BadValue("store", f"expected 'memory', 'sqlite:FOLDER' or a store, not {what}")
+        raise BadValue(
+            "store", f"expected 'memory', 'sqlite:FOLDER', 'postgresql://…' or a store, not {what}"
+        )
     if hub is not None and not isinstance(hub, Hub):
         raise BadValue("hub", f"expected a Hub, not {kind_of(hub)}")
     if ports is not None and not isinstance(ports, Ports):

@@ -85,8 +85,9 @@ class Runtime(RunAccess):
       definitions; ``models`` names ``Model`` objects.
     * ``env``: values of variables that nothing else gives.
     * ``store``: ``"sqlite:PATH"`` (default ``sqlite:.hubbub``, a folder where the program runs),
-      ``"memory"``, or a ``Store``.  ``keep`` bounds the ended runs that the memory store keeps
-      readable, besides those whose tree has a run that lives.
+      ``"postgresql://…"`` (docs/postgresql.md), ``"memory"``, or a ``Store``.  ``keep`` bounds the
+      ended runs that the memory store keeps readable, besides those whose tree has a run that
+      lives.
     * ``default_agent``: whom an opening is for that names no agent.
     * ``environ``: where keys of providers come from (default: the process environment).
     * ``schedules``: what is to run by itself while this is open.

@@ -92,7 +92,7 @@ def test_help_names_every_command_and_its_store(capsys: pytest.CaptureFixture[st
 WRONG = [
     (["runs", "--store", "sqlite:missing"], "missing/hubbub.db: no such store; give the folder"),
     (["runs"], ".hubbub/hubbub.db: no such store"),
-    (["runs", "--store", "nats://x"], 'expected "sqlite:PATH" or "memory"'),
+    (["runs", "--store", "nats://x"], 'expected "sqlite:PATH", "postgresql://…" or "memory"'),
     (["runs", "--store", "memory"], "a store in memory ends with its program"),
     (["runs", "--limit", "0"], "--limit 0: expected a number of at least 1"),
     (["runs", "--limit", "many"], "many"),

@@ -38,7 +38,7 @@ def backup_command(write: Write, notice: Write) -> Callable[..., int]:
         json
             Print one JSON object instead: folder, runs, events, contents, size, seconds.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import backup_line
         from hubbub.runtime.inspection.backup import backup_store
@@ -72,7 +72,7 @@ def fsck_command(write: Write, notice: Write) -> Callable[..., int]:
             Print one JSON object instead: ok, runs, events, problems (which of them heals by
             itself), more.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import short
         from hubbub.runtime.inspection.check import StoreCheck

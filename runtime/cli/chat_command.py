@@ -76,7 +76,7 @@ def chat_command(screen: CommandScreen, converse: Converse) -> Callable[..., int
         session
             A name for the conversation: it is kept, and the same name continues it.
         store
-            What keeps it: sqlite:FOLDER, or memory.
+            What keeps it: sqlite:FOLDER, postgresql://…, or memory.
         backend
             The event loop.
         """

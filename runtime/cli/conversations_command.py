@@ -37,7 +37,7 @@ def conversations_command(write: Write) -> Callable[..., int]:
         json
             Print one JSON object instead: conversations (times in µs since 1970), next.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import conversation_lines
         from hubbub.runtime.finding.conversations import list_conversations

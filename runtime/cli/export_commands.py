@@ -63,7 +63,7 @@ def export_command(write: Write) -> Callable[..., int]:
             With --as-test: MODULE:AGENT, your agents, which are tested; the test finds their
             module from wherever it is run. Default: stand-ins made from the recording.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         what = _what(context=context, state=state, as_test=as_test, agents=agents)
 
@@ -145,7 +145,7 @@ def import_command(write: Write) -> Callable[..., int]:
         json
             Print one JSON object instead: run_id, runs, events, contents, replaced.
         store
-            sqlite:PATH; made if there is none.
+            sqlite:PATH or postgresql://…; made if there is none.
         """
         from hubbub.runtime.inspection.imports import import_runs
         from hubbub.runtime.stores.exchange.incoming_runs import MAX_LINE_BYTES

@@ -45,7 +45,7 @@ def runs_command(write: Write) -> Callable[..., int]:
         json
             Print one JSON object instead: runs (parents first), more, prompts, schedules.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import run_lines, waiting_schedule_lines
         from hubbub.runtime.inspection.views import list_runs
@@ -90,7 +90,7 @@ def show_command(write: Write) -> Callable[..., int]:
         json
             Print one JSON object instead.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import report_lines
         from hubbub.runtime.inspection.views import report
@@ -135,7 +135,7 @@ def tail_command(write: Write, loop: Loop) -> Callable[..., int]:
         json
             One JSON object a line: position, event.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import event_line
         from hubbub.runtime.inspection.views import follow_events, last_events
@@ -195,7 +195,7 @@ def replay_command(write: Write) -> Callable[..., int]:
         json
             Print one JSON object instead.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import replay_lines
         from hubbub.runtime.inspection.replay import replay as replay_run
@@ -220,7 +220,7 @@ def schedules_command(write: Write) -> Callable[..., int]:
         json
             Print one JSON object instead: schedules (times in µs since 1970).
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         from hubbub.runtime.cli.text import schedule_lines
 

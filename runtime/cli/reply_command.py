@@ -57,7 +57,7 @@ def reply_command(screen: CommandScreen) -> Callable[..., int]:
         json
             Print one JSON object instead: prompts (times in µs since 1970), or what was sent.
         store
-            sqlite:PATH, the folder that a runtime uses.
+            sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
         answer = _answer(text, approve=approve, arguments=arguments, deny=deny, error=error)
         if prompt is None:
@@ -120,7 +120,7 @@ def _reply(
 ) -> None:
     from hubbub.runtime.inspection.answering import answer_prompt, check_answerable
     from hubbub.runtime.inspection.prompts import find_prompt
-    from hubbub.runtime.stores.sqlite.lock import StoreInUse
+    from hubbub.runtime.stores.sql.in_use import StoreInUse
 
     with open_reader(store) as opened:
         prompt, place = find_prompt(opened, given), opened.place

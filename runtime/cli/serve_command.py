@@ -75,7 +75,8 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
             What clients have to show (Authorization: Bearer TOKEN). Better kept in the
             environment: HUBBUB_TOKEN.
         store
-            What keeps the runs: sqlite:FOLDER (default: sqlite:.hubbub), or memory.
+            What keeps the runs: sqlite:FOLDER (default: sqlite:.hubbub), postgresql://…, or
+            memory.
         backend
             The event loop: uvicorn serves on asyncio, anycorn on trio.
         """

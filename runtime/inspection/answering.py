@@ -17,8 +17,8 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.runtime.inspection.prompts import ShownPrompt, find_prompt
-from hubbub.runtime.stores.open import folder_of_store, sqlite_store
-from hubbub.runtime.stores.sqlite.lock import StoreInUse
+from hubbub.runtime.stores.open import folder_of_store, open_store, sqlite_store
+from hubbub.runtime.stores.sql.in_use import StoreInUse
 
 __all__ = ["PromptAnswer", "answer_prompt", "check_answerable"]
 
@@ -76,7 +76,9 @@ async def answer_prompt(store: str, prompt_id: str, answer: PromptAnswer, ports:
 async def _answer_now(store: str, prompt_id: str, answer: PromptAnswer, ports: Ports) -> None:
     folder = folder_of_store(store)
     # Folders of agents are kept up to date where there are any, and made by no command.
-    opened = sqlite_store(folder.database, ports=ports, mirror=folder.agents.is_dir())
+    opened = open_store(store, ports)
+    if folder is not None:
+        opened = sqlite_store(folder.database, ports=ports, mirror=folder.agents.is_dir())
     async with Hub(journal=opened, ports=ports) as hub:
         prompt = await hub.journal.inspect(lambda reader: find_prompt(reader, prompt_id))
         check_answerable(prompt, answer, ports.clock.now())

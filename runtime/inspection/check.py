@@ -62,18 +62,18 @@ class StoreCheck:
     def problems(self) -> Iterator[Problem]:
         """Everything that is wrong.  Raises ``OperatorError`` only where there is no store."""
         folder = folder_of_store(self._store)
-        file = str(folder.database)
+        file = str(folder.database) if folder is not None else ""
         try:
             with open_reader(self._store) as store:
                 try:
                     with store.one_moment():
                         yield from self._all(store)
                 except StoreUnreadable as error:
-                    yield Problem(file, error.what, error.remedy)
+                    yield Problem(file or store.place, error.what, error.remedy)
                     return
                 yield from self._folders(store)
         except OperatorError as error:
-            if not folder.database.is_file():
+            if folder is None or not folder.database.is_file():
                 raise
             words = str(error).removeprefix(f"{file}: ")
             what, _, remedy = words.partition("; ")
@@ -171,7 +171,7 @@ class StoreCheck:
     def _folders(self, store: StoreReader) -> Iterator[Problem]:
         """``agents/``, which a runtime at work writes a moment after the store."""
         folder = folder_of_store(self._store)
-        if not os.path.lexists(folder.agents):
+        if folder is None or not os.path.lexists(folder.agents):
             return
         if store.is_at_work():
             self._tell("a runtime is at work on the store: agents/, which follows it, is left out")

@@ -57,7 +57,7 @@ def _renew_folders(store: str, reader: StoreReader, run_id: str) -> None:
     What cannot be written is logged, and written when a runtime opens the store.
     """
     folder, row = folder_of_store(store), reader.row(run_id)
-    if row is None or not os.path.lexists(folder.agents):
+    if row is None or folder is None or not os.path.lexists(folder.agents):
         return
     folders, conversations = agent_folders(folder, RealDisk(), reader), ConversationReader(reader)
     for each in reader.tree(row.root_run_id):

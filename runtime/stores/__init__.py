@@ -1,4 +1,4 @@
-"""Stores by name, SQLite, and agents' folders."""
+"""Stores by name, SQLite, PostgreSQL, and agents' folders."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -6,6 +6,7 @@ from hubbub.hub.exports import exports_of
 
 __all__ = [
     "DEFAULT_STORE",
+    "PostgresStore",
     "SqliteStore",
     "folder_of_store",
     "open_store",
@@ -19,6 +20,7 @@ _EXPORTS: Final = {
         "open_store",
         "sqlite_store",
     ),
+    "hubbub.runtime.stores.postgres.store": ("PostgresStore",),
     "hubbub.runtime.stores.sqlite.store": ("SqliteStore",),
 }
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
         folder_of_store,
         open_store,
         sqlite_store,
+    )
+    from hubbub.runtime.stores.postgres.store import (
+        PostgresStore,
     )
     from hubbub.runtime.stores.sqlite.store import (
         SqliteStore,

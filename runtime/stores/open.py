@@ -6,7 +6,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 
-from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
 from hubbub.hub.ports import IdSource, Ports
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.memory import MemoryJournal
@@ -16,6 +16,7 @@ from hubbub.hub.texts import check_label
 
 if TYPE_CHECKING:
     from hubbub.runtime.stores.folders.disk import Disk
+    from hubbub.runtime.stores.postgres.address import PostgresAddress
     from hubbub.runtime.stores.sqlite.folder import DataFolder
     from hubbub.runtime.stores.sqlite.store import SqliteStore
 
@@ -27,16 +28,24 @@ __all__ = [
 DEFAULT_STORE: Final = "sqlite:.hubbub"
 """A folder where the program runs."""
 
+POSTGRES: Final = ("postgresql:", "postgres:")
+"""How the address of a database begins."""
+
 
 def open_store(store: str | Store, ports: Ports, *, keep: int = 10_000) -> Store:
     """The store that ``store`` names, not open yet; a ``Store`` is taken as it is.
 
-    Raises ``BadValue`` for a text that names none.
+    Raises ``BadValue`` for a text that names none, and ``MissingExtra`` for one in PostgreSQL
+    without the extra ``postgres``.
     """
     if not isinstance(store, str):
         return store
     if store == "memory":
         return MemoryJournal(keep=keep, ids=ports.ids)
+    if _postgres_address(store) is not None:
+        from hubbub.runtime.stores.postgres.store import PostgresStore
+
+        return PostgresStore(store, ports=ports)
     return sqlite_store(_path(store), ports=ports)
 
 
@@ -68,9 +77,7 @@ def open_reader(store: str) -> Iterator[StoreReader]:
     """
     if store == "memory":
         raise OperatorError("a store in memory ends with its program; give --store sqlite:PATH")
-    from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
-
-    reader = open_sqlite_reader(folder_of_store(store))
+    reader = _reader_of(store)
     try:
         yield reader
     finally:
@@ -85,18 +92,29 @@ def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
     ``BadValue`` for a text that names none and ``OperatorError`` where nothing can be written, or
     where a runtime is at work.
     """
+    if (address := _postgres_address(store)) is not None:
+        from hubbub.runtime.stores.postgres.intake import open_postgres_intake
+
+        with open_postgres_intake(address, f"postgres-{ids.number():012x}") as taking:
+            yield taking
+        return
+    from hubbub.runtime.stores.sqlite.folder import DataFolder
     from hubbub.runtime.stores.sqlite.intake import open_sqlite_intake
 
-    with open_sqlite_intake(folder_of_store(store), f"sqlite-{ids.number():012x}") as intake:
+    with open_sqlite_intake(DataFolder(_path(store)), f"sqlite-{ids.number():012x}") as intake:
         yield intake
 
 
 def watch_of(store: str) -> Callable[[], None]:
     """What raises ``OperatorError`` as soon as the database of a store on disk is another one than
-    now, or none: who has opened it would read on what nobody writes any more."""
+    now, or none: who has opened it would read on what nobody writes any more.  A server says so
+    itself."""
+    folder = folder_of_store(store)
+    if folder is None:
+        return lambda: None
     from hubbub.runtime.stores.sqlite.lock import identity_of
 
-    database = folder_of_store(store).database
+    database = folder.database
     known = identity_of(database)
 
     def check() -> None:
@@ -109,11 +127,36 @@ def watch_of(store: str) -> Callable[[], None]:
     return check
 
 
-def folder_of_store(store: str) -> "DataFolder":
-    """The folder of a named store.  Raises ``BadValue`` for one that has none."""
+def folder_of_store(store: str) -> "DataFolder | None":
+    """The folder of a named store; ``None`` for one in PostgreSQL.
+
+    Raises ``BadValue`` for a text that names no store that is kept.
+    """
     from hubbub.runtime.stores.sqlite.folder import DataFolder
 
-    return DataFolder(_path(store))
+    return None if _postgres_address(store) is not None else DataFolder(_path(store))
+
+
+def _reader_of(store: str) -> StoreReader:
+    if (address := _postgres_address(store)) is not None:
+        from hubbub.runtime.stores.postgres.store_reader import open_postgres_reader
+
+        return open_postgres_reader(address)
+    from hubbub.runtime.stores.sqlite.folder import DataFolder
+    from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
+
+    return open_sqlite_reader(DataFolder(_path(store)))
+
+
+def _postgres_address(store: str) -> "PostgresAddress | None":
+    """The address that a text is, if it is one of PostgreSQL."""
+    if not store.startswith(POSTGRES):
+        return None
+    try:
+        from hubbub.runtime.stores.postgres.address import PostgresAddress
+    except ImportError:
+        raise MissingExtra("A store in PostgreSQL", "postgres") from None
+    return PostgresAddress(store)
 
 
 def _path(store: str) -> str:
@@ -122,5 +165,8 @@ def _path(store: str) -> str:
         raise BadValue("store", "one in memory ends with its program; give sqlite:PATH")
     kind, _, path = store.partition(":")
     if kind != "sqlite" or not path:
-        raise BadValue("store", f'expected "sqlite:PATH" or "memory", not {store!r}')
+        # What may be an address may hold a password.
+        given = repr(f"{kind}:…" if "@" in store else store)
+        expected = 'expected "sqlite:PATH", "postgresql://…" or "memory"'
+        raise BadValue("store", f"{expected}, not {given}")
     return path

@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a provider": (lambda: Runtime([wrong("a", "p", model="antropic:x")], store="memory"),
                    "did you mean 'anthropic:x'"),
     "a store": (lambda: Runtime([wrong("a", "p", model=model())], store="sqllite:x"),
-                'expected "sqlite:PATH" or "memory"'),
+                'expected "sqlite:PATH", "postgresql://…" or "memory"'),
     "a point": (lambda: Hook("h", anything or "filter_message", print), "filter_messages"),
     "no body": (lambda: AgentDefinition(name="a"), "execute, side_a: give one of them"),
     "a variable": (lambda: Runtime([wrong("a", "{{NAME}}", model=model())], store="memory"),

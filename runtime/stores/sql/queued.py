@@ -10,6 +10,7 @@ What is submitted while a batch is written makes up the next one: many runs shar
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 import anyio
@@ -81,6 +82,59 @@ class QueuedStore(SqlReads):
 
     async def _prepare(self) -> None:
         """What is to be done before the next batch leaves the queue."""
+
+    async def _catch_up(self) -> None:
+        """What is to be done when everything is written, before the store is closed."""
+
+    def _ends_first(self, ends: AsyncExitStack) -> None:
+        """Have what else was opened closed, before the connections are."""
+
+    @abstractmethod
+    def _close_writer(self) -> None:
+        """Close what writes, as far as it was opened.  In the writing thread."""
+
+    @abstractmethod
+    def _close_reader(self) -> None:
+        """The same of what reads.  In the reading thread."""
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin(self) -> None:
+        """Start the tasks, and return when they are at work: they say when they no longer are."""
+        self._tasks.start(self._write(), name="hubbub store", lives_on=True)
+        await self._begun.wait()
+
+    async def aclose(self) -> None:
+        """Write what was submitted, and release the store; idempotent."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._tasks.is_stranded:  # Nobody will be told of what is not written yet.
+            await self._let_go()
+            return
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.flush()
+                await self._catch_up()
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        try:  # Not shielded: on Trio a task group nests with the caller's scopes.
+            await self._tasks.aclose()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Close what was opened, as far as it was; a part that fails keeps none from its end."""
+        with anyio.CancelScope(shield=True):
+            async with AsyncExitStack() as ends:  # The last comes first.
+                for worker in self._workers:
+                    ends.callback(worker.close)
+                closing = (self._close_writer, self._close_reader)
+                for worker, close in zip(self._workers, closing, strict=False):
+                    ends.push_async_callback(worker.run, close)
+                self._ends_first(ends)
 
     def _make_worker(self) -> Worker:
         worker = self._ports.make_worker()

@@ -18,9 +18,14 @@ from hubbub.runtime.stores.sql.addresses import candidates
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
 from hubbub.runtime.stores.sql.rows import check_row
 
-__all__ = ["SqlReader", "SqlReads"]
+__all__ = ["READ_ERRORS", "SqlReader", "SqlReads"]
 
 T = TypeVar("T")
+
+READ_ERRORS: Final = (
+    BadValue, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
+)  # fmt: skip
+"""What reading a value raises that hubbub has not written."""
 
 PAGE: Final = 20_000
 """Events that one read looks at, at most."""

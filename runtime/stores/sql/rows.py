@@ -16,7 +16,10 @@ from hubbub.hub.store.ledger_row import LedgerRow
 from hubbub.runtime.stores.sql.addresses import candidates, found_for, is_key_free
 from hubbub.runtime.stores.sql.connection import SqlConnection
 
-__all__ = ["PUT_NOTE", "REQUESTS", "Depths", "Row", "StoredRows", "check_row", "depths_of"]
+__all__ = [
+    "COLUMNS", "PUT_NOTE", "REQUESTS", "WAITING", "Depths", "Row", "StoredRows", "check_row",
+    "depths_of", "row_of", "values_of",
+]  # fmt: skip
 
 Depths: TypeAlias = tuple[int, int, int]
 """Live runs, parked runs, items waiting."""
@@ -125,7 +128,7 @@ class StoredRows:
 
     def put(self, rows: Iterable[Row]) -> None:
         """Give the database rows that are new, or have changed."""
-        self._db.executemany(_PUT_ROW, [_values(row) for row in rows])
+        self._db.executemany(_PUT_ROW, [values_of(row) for row in rows])
 
     def trim(self) -> None:
         """Release rows with nothing to do, once there are many."""
@@ -145,6 +148,19 @@ def _read_row(db: SqlConnection, run_id: str, number_of: Callable[[str], int]) -
     found = db.execute(_SELECT_ROW, (run_id,)).fetchone()
     if found is None:
         return None
+    bodies: Iterable[str] = ()
+    if found[WAITING]:
+        bodies = [body for (body,) in db.execute(_SELECT_WAITING, (found[0],))]
+    return row_of(run_id, found, bodies, number_of)
+
+
+def row_of(
+    run_id: str, found: Sequence[Any], bodies: Iterable[str], number_of: Callable[[str], int]
+) -> Row:
+    """A row as it was found (``COLUMNS``), with the bodies of what waits, in order.
+
+    Raises ``BadValue`` for one that is damaged.
+    """
     (
         number, own_id, root, parent, agent, name, session_key, descriptor, status, inbox, seq,
         in_seq, chain, waiting, messages, born, created_at, wake_at, recent,
@@ -162,9 +178,7 @@ def _read_row(db: SqlConnection, run_id: str, number_of: Callable[[str], int]) -
     row.number, row.root, row.kind = number, number_of(root), kind_of_descriptor(new.descriptor)
     row.status, row.inbox, row.seq, row.in_seq, row.chain = status, inbox, seq, in_seq, chain
     row.messages, row.born, row.recent = messages, born, recent
-    if waiting:
-        items = [decode_event(body) for (body,) in db.execute(_SELECT_WAITING, (number,))]
-        row.waiting = {item.seq: item for item in items}  # type: ignore[misc]
+    row.waiting = {item.seq: item for item in map(decode_event, bodies)}  # type: ignore[misc]
     if len(row.waiting) != waiting:
         raise BadValue(f"run {run_id}", f"{waiting} items wait for it, not all are there; see fsck")
     row.counted = depths_of(row)
@@ -183,9 +197,17 @@ _STATUSES: Final = frozenset(("active", "waiting", "parked", "ended"))
 _INBOXES: Final = frozenset(("open", "closing", "terminated", "ended"))
 
 
+COLUMNS: Final = (
+    "number", "run_id", "root_run_id", "parent_run_id", "agent", "name", "session_key",
+    "descriptor", "status", "inbox", "seq", "in_seq", "chain", "waiting", "messages", "born",
+    "created_at", "wake_at", "recent",
+)  # fmt: skip
+"""What of a run's row ``row_of`` takes, in order."""
+
+WAITING: Final = COLUMNS.index("waiting")
+
 _SELECT_ROW: Final = (
-    "SELECT number, run_id, root_run_id, parent_run_id, agent, name, session_key, descriptor, "
-    "status, inbox, seq, in_seq, chain, waiting, messages, born, created_at, wake_at, recent "
+    f"SELECT {', '.join(COLUMNS)} "
     "FROM run WHERE number = (SELECT number FROM address WHERE run_id = ?)"
 )
 _SELECT_WAITING: Final = (
@@ -207,11 +229,12 @@ _PUT_ROW: Final = (
 )
 
 
-def _values(row: Row) -> tuple[Any, ...]:
+def values_of(row: Row) -> tuple[Any, ...]:
+    """A row for the table ``run``, its columns in order."""
     descriptor = None
     if row.descriptor is not None:
         descriptor = bytes(encode_descriptor(row.descriptor)).decode()
-    is_ready = row.status == "active" or (row.status != "ended" and bool(row.waiting))
+    is_ready = int(row.status == "active" or (row.status != "ended" and bool(row.waiting)))
     return (
         row.number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
         row.session_key, row.kind, descriptor, row.status, row.inbox, is_ready, row.seq,

@@ -15,15 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
+from hubbub.hub.errors import OperatorError, StoreFailed
+from hubbub.runtime.stores.sql.reader import READ_ERRORS
 from hubbub.runtime.stores.sqlite.schema import DAMAGED, store_failure
 
-__all__ = ["READ_ERRORS", "check_indexes", "opening", "reading_on"]
-
-READ_ERRORS: Final = (
-    BadValue, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
-)  # fmt: skip
-"""What reading a value raises that hubbub has not written."""
+__all__ = ["check_indexes", "opening", "reading_on"]
 
 MAX_ROWS: Final = 20_000
 """Up to so many rows, all runs are compared; of more, only the live ones."""

@@ -17,17 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
+from hubbub.runtime.stores.sql.in_use import StoreInUse
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow
 from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_regular
 
-__all__ = ["StoreInUse", "StoreLock", "identity_of"]
+__all__ = ["StoreLock", "identity_of"]
 
 TRIES: Final = 100
 """How often the file of a lock may be taken away in the moment in which it is locked."""
-
-
-class StoreInUse(OperatorError):
-    """Another runtime, or a command that writes, is at work on a store."""
 
 
 class StoreLock:

@@ -117,13 +117,11 @@ class SqliteStore(QueuedStore):
         self.blobs.worker = self._reading
 
     async def _begin(self) -> None:
-        """Start the tasks, and return when they are at work: they say when they no longer are."""
-        self._tasks.start(self._write(), name="hubbub store", lives_on=True)
+        await super()._begin()
         if self._mirror is not None:
             mirroring = self._mirror.run()
             self._tasks.start(mirroring, name="hubbub mirror", lives_on=True)
             await self._mirror.begun.wait()
-        await self._begun.wait()
 
     def _open_writer(self, new_name: str) -> None:
         self.folder.make()
@@ -151,41 +149,14 @@ class SqliteStore(QueuedStore):
             self._reader = self._record.runs
             self.secrets.restore(self._reader.secrets())
 
-    async def aclose(self) -> None:
-        """Write what was submitted, and release the folder; idempotent."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        if self._tasks.is_stranded:  # Nobody will be told of what is not written yet.
-            await self._let_go()
-            return
-        try:
-            with anyio.CancelScope(shield=True):
-                await self.flush()
-                if self._mirror is not None:
-                    await self._mirror.catch_up()
-        finally:
-            await self._end()
+    async def _catch_up(self) -> None:
+        if self._mirror is not None:
+            await self._mirror.catch_up()
 
-    async def _end(self) -> None:
-        try:  # Not shielded: on Trio a task group nests with the caller's scopes.
-            await self._tasks.aclose()
-        finally:
-            await self._let_go()
-
-    async def _let_go(self) -> None:
-        """Close what was opened, as far as it was; a part that fails keeps none from its end."""
-        with anyio.CancelScope(shield=True):
-            async with AsyncExitStack() as ends:  # The last comes first.
-                for worker in self._workers:
-                    ends.callback(worker.close)
-                if self._workers:
-                    ends.push_async_callback(self._workers[0].run, self._close_writer)
-                if len(self._workers) > 1:
-                    ends.push_async_callback(self._workers[1].run, self._close_reader)
-                if self._mirror is not None:
-                    ends.push_async_callback(self._mirror.aclose)
-                    self._mirror = None
+    def _ends_first(self, ends: AsyncExitStack) -> None:
+        if self._mirror is not None:
+            ends.push_async_callback(self._mirror.aclose)
+            self._mirror = None
 
     def _close_reader(self) -> None:
         if (reader := getattr(self, "_reader", None)) is not None:
@@ -267,8 +238,7 @@ class SqliteStore(QueuedStore):
     async def projected(self) -> None:
         """Return when the mirror shows everything that was committed before."""
         await self.flush()
-        if self._mirror is not None:
-            await self._mirror.catch_up()
+        await self._catch_up()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,77 @@
+"""``PostgresAddress``: what ``postgresql://…`` names, and how it is said without its password."""
+
+import re
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from hubbub.hub.errors import BadValue
+from hubbub.hub.texts import check_label
+
+__all__ = ["SCHEMA", "PostgresAddress"]
+
+SCHEMA: Final = "hubbub"
+"""The schema of a store, unless the address names another one (``?schema=NAME``)."""
+
+EXPECTED: Final = (
+    'expected "postgresql://USER:PASSWORD@HOST:PORT/DATABASE", with %40 for an @ in a password '
+    "and ?schema=NAME for another schema than hubbub"
+)
+
+DEFAULTS: Final = {
+    "connect_timeout": "10", "keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2",
+    "keepalives_count": "3", "tcp_user_timeout": "10000",
+}  # fmt: skip
+"""How a connection notices that its server is gone, unless the address says otherwise."""
+
+
+class PostgresAddress:
+    """A database, and the schema in it that is a store.
+
+    ``place`` is for messages: it holds no password.  Raises ``BadValue``, which repeats nothing of
+    the text, for what is no address.
+    """
+
+    __slots__ = ("_parameters", "place", "schema")
+
+    def __init__(self, text: str) -> None:
+        check_label("store", text)
+        try:
+            parts = urlsplit(text)
+            query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+            wanted = [value for key, value in query if key == "schema"]
+            rest = urlencode([each for each in query if each[0] != "schema"], safe="/:,")
+            if parts.netloc.count("@") > 1 or parts.fragment:
+                raise ValueError
+            found = conninfo_to_dict(urlunsplit((*parts[:3], rest, "")))
+        except (ValueError, psycopg.Error):  # Its words may repeat a part of the password.
+            raise BadValue("store", EXPECTED) from None
+        self.schema = wanted[-1] if wanted else SCHEMA
+        if re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", self.schema) is None:
+            raise BadValue("store", "a schema is called by a-z, 0-9 and _, 50 of them at most")
+        self._parameters = {**DEFAULTS, **{key: str(value) for key, value in found.items()}}
+        if "," in self._parameters.get("host", ""):
+            self._parameters.setdefault("target_session_attrs", "read-write")
+        self.place = _shown(self._parameters, self.schema)
+
+    def __repr__(self) -> str:
+        return f"PostgresAddress({self.place!r})"
+
+    def connect(self, name: str) -> "psycopg.Connection[Any]":
+        """A connection that the server knows under a name.  Raises ``psycopg.Error``."""
+        parameters: dict[str, Any] = {"application_name": name, **self._parameters}
+        return psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
+
+
+def _shown(parameters: dict[str, str], schema: str) -> str:
+    host, port = parameters.get("host", ""), parameters.get("port", "")
+    user, is_path = parameters.get("user", ""), host.startswith("/")
+    netloc = f"{user}@" if user else ""
+    if not is_path:
+        netloc += f"{host}:{port}" if port else host
+    query = {"host": host} if is_path else {}
+    query |= {"schema": schema} if schema != SCHEMA else {}
+    shown = f"postgresql://{netloc}/{parameters.get('dbname', '')}"
+    return f"{shown}?{urlencode(query, safe='/')}" if query else shown

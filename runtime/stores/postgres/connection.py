@@ -1,0 +1,126 @@
+"""``PostgresConnection``: a connection that speaks as ``SqlConnection`` does, and is renewable."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from hubbub.runtime.stores.postgres.address import PostgresAddress
+from hubbub.runtime.stores.sql.connection import SqlCursor, SqlDialect
+
+__all__ = ["POSTGRES", "PostgresConnection"]
+
+POSTGRES: Final = SqlDialect(
+    begin_reading="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    body="convert_to(body, 'UTF8')",
+    body_of_e="convert_to(e.body, 'UTF8')",
+    event_of_run="event",
+)
+
+LOCK_WAIT: Final = "2s"
+"""How long a statement waits for a lock before it is tried again as a whole."""
+
+_IN_TRANSACTION: Final = frozenset(
+    (TransactionStatus.INTRANS, TransactionStatus.INERROR, TransactionStatus.ACTIVE)
+)
+
+
+class PostgresConnection:
+    """A connection to the schema of a store; ``prepare`` is called with each new one.
+
+    Its errors are ``psycopg.Error``.
+    """
+
+    def __init__(
+        self,
+        address: PostgresAddress,
+        name: str,
+        prepare: Callable[["PostgresConnection"], None] | None = None,
+    ) -> None:
+        self.address = address
+        self._name = name
+        self._prepare = prepare
+        self._db: psycopg.Connection[Any] | None = None
+        self.pid = 0
+        """The server's process for it."""
+
+    def connect(self) -> None:
+        """Connect anew.  Raises ``psycopg.Error``, and what ``prepare`` raises."""
+        self.close()
+        self._db = db = self.address.connect(self._name)
+        try:
+            db.execute(
+                f"SET search_path TO \"{self.address.schema}\"; SET lock_timeout = '{LOCK_WAIT}'; "
+                "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; "
+                "SET tcp_keepalives_count = 3"
+            )
+            self.pid = db.info.backend_pid
+            if self._prepare is not None:
+                self._prepare(self)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there is no connection, as far as is known."""
+        return self._db is None or self._db.closed
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db is not None and self._db.info.transaction_status in _IN_TRANSACTION
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> SqlCursor:
+        return self._connected.execute(_translated(sql), values or None)
+
+    def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> SqlCursor:
+        cursor = self._connected.cursor()
+        cursor.executemany(_translated(sql), values)
+        return cursor
+
+    def many(self, sql: str, values: Sequence[Any]) -> SqlCursor:
+        """The same as ``execute``, where the rows found are too many for memory."""
+        is_apart = not self.in_transaction
+        cursor = psycopg.RawServerCursor(self._connected, "hubbub", withhold=is_apart)
+        return cursor.execute(_translated(sql), values or None)
+
+    def pipeline(self) -> AbstractContextManager[Any]:
+        """What is executed inside goes in one message; what it finds is there at its end."""
+        return self._connected.pipeline()
+
+    def roll_back(self) -> None:
+        """End a transaction that came to nothing, as far as there still is one."""
+        if not self.is_lost and self.in_transaction:
+            with suppress(psycopg.Error):
+                self.execute("ROLLBACK")
+
+    def close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with suppress(psycopg.Error):
+                db.close()
+
+    @property
+    def _connected(self) -> "psycopg.Connection[Any]":
+        if self._db is None:
+            raise psycopg.OperationalError("the connection is closed")
+        return self._db
+
+
+@lru_cache(512)
+def _translated(sql: str) -> bytes:
+    """``?`` and ``?1`` as PostgreSQL has them; what stands in quotes is left alone."""
+    count = 0
+
+    def number(match: re.Match[str]) -> str:
+        nonlocal count
+        if match[0].startswith("'"):
+            return match[0]
+        count += 1
+        return f"${match[1] or count}"
+
+    return re.sub(r"'[^']*'|\?(\d*)", number, sql).encode()

@@ -1,0 +1,78 @@
+"""What errors of PostgreSQL mean: what passes, what is for people, what a commit is to blame for.
+
+passes      the server is away, restarts, has too much to do, or two transactions met
+contents    a value that no table can hold: one commit's trouble
+the rest    is for people, as one line with a remedy
+"""
+
+from typing import Final
+
+import psycopg
+
+from hubbub.hub.errors import OperatorError
+
+__all__ = ["is_of_contents", "is_passing", "postgres_failure"]
+
+PASSING: Final = frozenset((
+    "40001", "40P01", "55P03", "57014",  # Another transaction was in the way, or somebody.
+    "57P01", "57P02", "57P03", "57P05", "53300", "25006", "25P03",  # The server is not there yet.
+))  # fmt: skip
+
+REMEDIES: Final = {
+    "28": "give the right user and password, or let the server accept them (pg_hba.conf)",
+    "3D": "create it (createdb), or give another one",
+    "3F": "create it, or give another one with ?schema=NAME",
+    "42501": "have the database's owner grant it (GRANT CREATE ON DATABASE, or the schema's owner)",
+    "42": "a table of the store is missing or changed: restore it, or give another schema",
+    "53100": "free some space and start again: what was acknowledged is kept",
+    "53300": "close other connections, or raise max_connections",
+    "57P04": "the database was dropped: restore it from a backup",
+    "58": "look at the server's disk and start again: what was acknowledged is kept",
+    "XX": "the server reports damage: look at its log, and restore the database from a backup",
+}  # fmt: skip
+"""By the beginning of a code of PostgreSQL; the longest that fits counts."""
+
+AWAY: Final = "start the server, or give the right host and port"
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same may work a little later, by a new connection if need be."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    code = error.sqlstate
+    if code is None:  # Of the client: the connection is gone, or was never there.
+        return isinstance(error, psycopg.OperationalError)
+    return code in PASSING or code.startswith("08")
+
+
+def is_of_contents(error: Exception) -> bool:
+    """Whether what was to be written is to blame, rather than the database."""
+    if not isinstance(error, psycopg.Error):
+        return not isinstance(error, OSError | MemoryError | OperatorError)
+    code = error.sqlstate
+    if code is None:
+        return isinstance(error, psycopg.DataError | psycopg.ProgrammingError)
+    return code.startswith(("22", "54")) or code in ("23502", "23514")
+
+
+def postgres_failure(place: str, error: BaseException) -> str:
+    """What is wrong, and what to do, in one line."""
+    code = getattr(error, "sqlstate", None) or ""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # Of several attempts to connect the last line says what came of the last one.
+    words = " ".join((lines[0] if code else lines[-1]).split()).removeprefix("- ")
+    remedy = AWAY
+    for length in (5, 2):
+        if code[:length] in REMEDIES:
+            remedy = REMEDIES[code[:length]]
+            break
+    else:
+        if code:
+            remedy = "look at the server's log, and start again: what was acknowledged is kept"
+        elif 'database "' in words and "does not exist" in words:
+            remedy = REMEDIES["3D"]
+        elif any(text in words for text in ("password", "authentication", 'role "', "pg_hba")):
+            remedy = REMEDIES["28"]
+        elif "connect" not in words and "server" not in words and "resolve" not in words:
+            remedy = "look at the address and at the server's log"
+    return f"{place}: {words}{f' ({code})' if code else ''}; {remedy}"

@@ -1,0 +1,94 @@
+"""``PostgresIntake``: ``RunIntake`` of a schema on which no runtime is at work."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from hubbub.hub.errors import OperatorError
+from hubbub.runtime.stores.postgres.address import PostgresAddress
+from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.faults import postgres_failure
+from hubbub.runtime.stores.postgres.schema import check_server, drop_schema, make_schema
+from hubbub.runtime.stores.postgres.seat import WriterSeat
+from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
+from hubbub.runtime.stores.postgres.writer import PUT_CONTENT
+from hubbub.runtime.stores.sql.intake import SqlIntake
+
+__all__ = ["PostgresIntake", "open_postgres_intake"]
+
+
+class PostgresIntake(SqlIntake):
+    """Puts runs in by the connection that has the store's seat.  See ``RunIntake``."""
+
+    _db: PostgresConnection
+
+    def __init__(self, db: PostgresConnection) -> None:
+        super().__init__(db, PostgresStoreReader(db))
+
+    def _begin_writing(self) -> None:
+        self._db.execute("BEGIN")
+
+    def _commit(self) -> None:
+        self._db.execute(_PUT_HEAD, (self._tip,))
+        self._db.execute(_PUT_TREES)
+        self._db.execute("COMMIT")
+
+    def _failure_of(self, error: BaseException) -> OperatorError | None:
+        if not isinstance(error, psycopg.Error):
+            return None
+        return OperatorError(postgres_failure(self._db.address.place, error))
+
+    def _undo(self) -> None:
+        """Nothing: contents are in the same transaction."""
+
+    def put_content(self, digest: str, content: bytes) -> None:
+        self._db.execute(PUT_CONTENT, (digest, bytes(content)))
+
+
+@contextmanager
+def open_postgres_intake(address: PostgresAddress, new_name: str) -> Iterator[PostgresIntake]:
+    """What takes runs into the store at an address, whose schema is made if there is none.
+
+    ``new_name`` is what a new store is called.  A schema that was made for it goes again if what is
+    inside raises.  Raises ``OperatorError`` where nothing can be written.
+    """
+    db = PostgresConnection(address, f"hubbub:{address.schema}:import")
+    seat = WriterSeat(db)
+    try:
+        db.connect()
+        check_server(db)
+        is_new = make_schema(db, new_name)
+        seat.take(f"{socket.gethostname()}:{os.getpid()}")
+        try:
+            yield PostgresIntake(db)
+        except BaseException:
+            if is_new:
+                db.roll_back()
+                drop_schema(db)
+                seat.worker = 0
+            raise
+        seat.leave()
+    except psycopg.Error as error:
+        raise OperatorError(postgres_failure(address.place, error)) from None
+    finally:
+        db.close()
+
+
+_PUT_HEAD = """
+UPDATE head SET position = greatest(position, ?), live = now.live, parked = now.parked,
+  waiting = now.waiting, recent = greatest(head.recent, now.recent)
+FROM (
+  SELECT count(*) FILTER (WHERE status <> 'ended') AS live,
+    count(*) FILTER (WHERE status IN ('parked', 'waiting')) AS parked,
+    coalesce(sum(waiting) FILTER (WHERE status <> 'ended'), 0) AS waiting,
+    coalesce(max(recent), 0) AS recent
+  FROM run
+) AS now WHERE log = 0
+"""
+_PUT_TREES = """
+INSERT INTO tree (root, want)
+  SELECT number, agent FROM run WHERE run_id = root_run_id ON CONFLICT DO NOTHING
+"""

@@ -1,0 +1,187 @@
+"""The tables of a store, in a schema of its own, and what a server must be for it.
+
+    head       where the one order of the store has come to: positions, the hub's lane, depths
+    worker     who writes: one row a process, which every group of commits checks and renews
+    tree       which worker owns a tree of runs, and since which change of owner (``epoch``)
+    run, address, event, waiting, accepted, note, meta    as in SQLite
+    secret     values of variables, encrypted;  blob  contents of files, by digest
+
+Texts compare by their bytes, whatever the database's own order is.  ``event.body`` is text: it
+comes back as it was written, which its checksums need.
+"""
+
+from typing import Any, Final
+
+from hubbub.hub.errors import OperatorError
+from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
+
+__all__ = ["FORMAT", "LOCK", "check_server", "drop_schema", "has_schema", "make_schema"]
+
+FORMAT: Final = 1
+"""The format of the tables that this program writes and reads (``meta.format``)."""
+
+OLDEST_SERVER: Final = 130000
+
+NUMBERS: Final = 64
+"""Numbers for run ids that a process takes at a time."""
+
+LOCK: Final = "hashtextextended('hubbub:' || current_schema(), {})"
+"""The number of an advisory lock: 0 is held by who makes the tables, 1 by the runtime at work."""
+
+_HOT: Final = (
+    "WITH (fillfactor = {}, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+)
+
+_TABLES: Final = f"""
+CREATE TABLE meta (key text COLLATE "C" PRIMARY KEY, value text NOT NULL);
+CREATE SEQUENCE run_number INCREMENT BY {NUMBERS};
+CREATE TABLE address (
+  number bigint PRIMARY KEY DEFAULT nextval('run_number'),
+  run_id text COLLATE "C" NOT NULL UNIQUE
+);
+CREATE TABLE head (
+  log smallint PRIMARY KEY, position bigint NOT NULL,
+  hub_seq bigint NOT NULL, hub_crc bigint NOT NULL, recent bigint NOT NULL,
+  live bigint NOT NULL, parked bigint NOT NULL, waiting bigint NOT NULL
+) {_HOT.format(10)};
+INSERT INTO head VALUES (0, 0, 0, 0, 0, 0, 0, 0);
+CREATE TABLE worker (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL, kind text NOT NULL, live boolean NOT NULL, expires timestamptz,
+  group_no bigint NOT NULL DEFAULT 0, capacity integer, drains boolean NOT NULL DEFAULT false
+) {_HOT.format(10)};
+CREATE TABLE tree (
+  root bigint PRIMARY KEY, owner bigint, epoch bigint NOT NULL DEFAULT 0,
+  want text COLLATE "C" NOT NULL
+);
+CREATE INDEX tree_owner ON tree (owner);
+CREATE TABLE run (
+  number bigint PRIMARY KEY,
+  run_id text COLLATE "C" NOT NULL, root_run_id text COLLATE "C" NOT NULL,
+  parent_run_id text COLLATE "C", agent text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL,
+  session_key text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL,
+  descriptor text COLLATE "C", status text COLLATE "C" NOT NULL, inbox text COLLATE "C" NOT NULL,
+  ready smallint NOT NULL, seq bigint NOT NULL, in_seq bigint NOT NULL, chain bigint NOT NULL,
+  waiting bigint NOT NULL, messages bigint NOT NULL, born bigint NOT NULL,
+  created_at bigint NOT NULL, wake_at bigint, recent bigint NOT NULL
+) WITH (fillfactor = 70);
+CREATE UNIQUE INDEX run_id ON run (run_id);
+CREATE INDEX run_ready ON run (born) WHERE ready = 1;
+CREATE INDEX run_timed ON run (wake_at) WHERE wake_at IS NOT NULL AND status <> 'ended';
+CREATE INDEX run_live ON run (agent) WHERE status <> 'ended';
+CREATE INDEX run_key ON run (session_key) WHERE session_key <> '' AND inbox = 'open';
+CREATE INDEX run_recent ON run (kind, recent)
+  WHERE inbox = 'open' AND kind IN ('user', 'heartbeat');
+CREATE INDEX run_child ON run (root_run_id) WHERE parent_run_id IS NOT NULL;
+CREATE INDEX run_identity ON run (descriptor)
+  WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat');
+CREATE INDEX run_spoken_to ON run (recent, born) WHERE {IS_SPOKEN_TO};
+CREATE TABLE event (
+  position bigint PRIMARY KEY, run bigint NOT NULL, root bigint NOT NULL,
+  lane text COLLATE "C" NOT NULL, seq bigint NOT NULL, type text COLLATE "C" NOT NULL,
+  crc bigint NOT NULL, body text COLLATE "C" NOT NULL, writer bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX event_run ON event (run, position);
+CREATE INDEX event_hub ON event (root) WHERE lane = 'hub';
+CREATE TABLE waiting (
+  run bigint NOT NULL, seq bigint NOT NULL, position bigint NOT NULL, PRIMARY KEY (run, seq)
+) {_HOT.format(50)};
+CREATE TABLE accepted (
+  run bigint NOT NULL, source text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL,
+  position bigint NOT NULL, PRIMARY KEY (run, source, key)
+);
+CREATE TABLE note (
+  key text COLLATE "C" PRIMARY KEY, value text COLLATE "C" NOT NULL,
+  version bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE secret (key text COLLATE "C" PRIMARY KEY, value bytea NOT NULL);
+CREATE TABLE blob (digest text COLLATE "C" PRIMARY KEY, content bytea NOT NULL);
+ALTER TABLE blob ALTER COLUMN content SET STORAGE EXTERNAL;
+"""
+
+
+def check_server(db: PostgresConnection) -> None:
+    """Raise ``OperatorError`` for a server that cannot keep what is acknowledged."""
+    place = db.address.place
+    (version, fsync, commit, encoding, is_recovering) = db.execute(
+        "SELECT current_setting('server_version_num')::int, current_setting('fsync'), "
+        "current_setting('synchronous_commit'), current_setting('server_encoding'), "
+        "pg_is_in_recovery()"
+    ).fetchone()
+    if version < OLDEST_SERVER:
+        raise OperatorError(f"{place}: PostgreSQL {version // 10000}; it takes 13 or newer")
+    if is_recovering:
+        raise OperatorError(
+            f"{place}: the server is in recovery, a standby that takes no writes; give the "
+            "primary, or both with target_session_attrs=read-write"
+        )
+    if fsync != "on":
+        raise OperatorError(
+            f"{place}: the server runs with fsync={fsync}, and would lose what was acknowledged; "
+            "set fsync=on in postgresql.conf"
+        )
+    if commit in ("off", "local"):
+        raise OperatorError(
+            f"{place}: synchronous_commit={commit}, so what is acknowledged could be lost; set it "
+            "to on: ALTER ROLE … SET synchronous_commit = on, or in the address or postgresql.conf"
+        )
+    if encoding != "UTF8":
+        raise OperatorError(
+            f"{place}: the database holds {encoding}; make one of UTF8 (createdb -E UTF8)"
+        )
+
+
+def has_schema(db: PostgresConnection) -> bool:
+    """Whether the tables are there.  Raises ``OperatorError`` for those of another format."""
+    place, schema = db.address.place, db.address.schema
+    (found,) = db.execute("SELECT to_regclass(?)", (f'"{schema}".meta',)).fetchone()
+    if found is None:
+        return False
+    select = "SELECT value FROM meta WHERE key = 'format'"
+    row: Any = db.execute(select).fetchone()
+    text = row[0] if row else "none"
+    if not text.isdecimal():
+        raise OperatorError(
+            f"{place}: the schema {schema!r} holds other tables than hubbub's; give another one "
+            "with ?schema=NAME"
+        )
+    if int(text) != FORMAT:
+        age, remedy = ("a newer", "upgrade hubbub") if int(text) > FORMAT else (
+            "an older", "export its runs with the hubbub that wrote it"
+        )  # fmt: skip
+        raise OperatorError(
+            f"{place}: written by {age} hubbub (format {text}; this one knows {FORMAT}); {remedy}, "
+            "or give another schema"
+        )
+    return True
+
+
+def make_schema(db: PostgresConnection, name: str) -> bool:
+    """Make the tables if they are missing, whoever else does so at the time; whether they were.
+
+    ``name`` is what a new store is called.
+    """
+    if has_schema(db):
+        return False
+    schema = db.address.schema
+    db.execute("BEGIN")
+    try:
+        # The lock is of the schema that is about to be.
+        lock = "SELECT pg_advisory_xact_lock(hashtextextended('hubbub:' || ?::text, 0))"
+        db.execute(lock, (schema,))
+        is_new = not has_schema(db)
+        if is_new:
+            db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+            db.execute(_TABLES)
+            values = (("format", str(FORMAT)), ("store", name))
+            db.executemany("INSERT INTO meta VALUES (?, ?)", values)
+        db.execute("COMMIT")
+    finally:
+        db.roll_back()
+    return is_new
+
+
+def drop_schema(db: PostgresConnection) -> None:
+    """Take back what ``make_schema`` has made."""
+    db.execute(f'DROP SCHEMA "{db.address.schema}" CASCADE')

@@ -1,0 +1,131 @@
+"""``PostgresStoreReader``: ``StoreReader`` of a schema, beside a runtime at work or without one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.store.reader import Backup, StoreUnreadable
+from hubbub.runtime.stores.postgres.address import PostgresAddress
+from hubbub.runtime.stores.postgres.connection import POSTGRES, PostgresConnection
+from hubbub.runtime.stores.postgres.faults import postgres_failure
+from hubbub.runtime.stores.postgres.schema import has_schema
+from hubbub.runtime.stores.postgres.seat import holder_of
+from hubbub.runtime.stores.sql.store_reader import PAGE, SqlStoreReader
+
+__all__ = ["PostgresStoreReader", "open_postgres_reader"]
+
+
+class PostgresStoreReader(SqlStoreReader):
+    """Reads by a connection of its own, which it closes.  See ``StoreReader``."""
+
+    _db: PostgresConnection
+
+    def __init__(self, db: PostgresConnection) -> None:
+        super().__init__(db, POSTGRES)
+
+    @property
+    def place(self) -> str:
+        return self._db.address.place
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return _reading(self.place)
+
+    def _each(self, select: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        with self._reading():
+            cursor = self._db.many(select, values)
+        while True:
+            with self._reading():
+                rows = cursor.fetchmany(PAGE)
+            if not rows:
+                break
+            yield from rows
+        with self._reading():
+            cursor.close()  # type: ignore[attr-defined]
+
+    def content(self, digest: str) -> bytes:
+        found = self._all("SELECT content FROM blob WHERE digest = ?", (digest,))
+        if not found:
+            raise FileNotFoundError(self.place_of(digest))
+        return bytes(found[0][0])
+
+    def place_of(self, digest: str) -> str:
+        return f"{self.place}: blob {digest}"
+
+    def is_at_work(self) -> bool:
+        with self._reading():
+            return holder_of(self._db) != ""
+
+    def faults(self, *, thorough: bool = False) -> Iterator[str]:
+        ((tip, live, parked, waiting),) = self._all(
+            "SELECT position, live, parked, waiting FROM head WHERE log = 0"
+        )
+        ((last,),) = self._all("SELECT coalesce(max(position), 0) FROM event")
+        if last > tip:
+            yield f"head: the last position is {tip}, but there is an event at {last}"
+        counted = self._all(_COUNT)[0]
+        if counted != (live, parked, waiting):
+            yield f"head: it counts {(live, parked, waiting)} runs and items, there are {counted}"
+        for name, *_ in self._all(_INVALID, (self._db.address.schema,)):
+            yield f"index {name}: it is not valid; REINDEX it"
+        if thorough:
+            for run_id, *_ in self._all(_UNKNOWN):
+                yield f"run: {run_id} is not the run that its number stands for"
+
+    def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup:
+        raise OperatorError(
+            f"{self.place}: a PostgreSQL store is copied by PostgreSQL's own means: "
+            f"pg_dump --schema={self._db.address.schema}, or the server's base backups; secrets "
+            "stay encrypted in it, so keep their key too"
+        )
+
+
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        words = postgres_failure(place, error).removeprefix(f"{place}: ")
+        what, _, remedy = words.rpartition("; ")
+        raise StoreUnreadable(place, what, remedy) from error
+
+
+def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
+    """A reader of the store at an address; close it.
+
+    Raises ``OperatorError`` where there is no store, or where it cannot be read.
+    """
+    db = PostgresConnection(address, "hubbub:reader")
+    place = address.place
+    try:
+        try:
+            db.connect()
+            if not has_schema(db):
+                raise OperatorError(
+                    f"{place}: no store in the schema {address.schema!r}; open a runtime on it "
+                    "first, or give the right schema (?schema=NAME)"
+                )
+        except psycopg.Error as error:
+            raise OperatorError(postgres_failure(place, error)) from None
+    except BaseException:
+        db.close()
+        raise
+    return PostgresStoreReader(db)
+
+
+_COUNT = (
+    "SELECT count(*), count(*) FILTER (WHERE status IN ('parked', 'waiting')), "
+    "coalesce(sum(waiting), 0)::bigint FROM run WHERE status <> 'ended'"
+)
+_INVALID = (
+    "SELECT i.indexrelid::regclass::text FROM pg_index AS i JOIN pg_class AS c "
+    "ON c.oid = i.indexrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = ? AND NOT i.indisvalid"
+)
+_UNKNOWN = (
+    "SELECT run.run_id FROM run LEFT JOIN address USING (number) "
+    "WHERE address.run_id IS DISTINCT FROM run.run_id"
+)
