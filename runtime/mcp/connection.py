@@ -282,6 +282,7 @@ class ServerConnection:
         doubts = self._doubts
         listed, left_out = await listed_tools(client)
         found = listing_of(self.server, listed, self.call, left_out)
+        found = structs.replace(found, problems=tuple(map(self._mask, found.problems)))
         self._settled_doubts = doubts
         self._listed_at = self._ports.clock.monotonic()
         self._vain_lists += 1

@@ -1,8 +1,9 @@
 """A server at an address: the client by which the SDK speaks to it, and what is heard of answers.
 
 The SDK says of a status that it does not know only that there was an error, takes a 404 for a
-method that the server does not have, and reads a body whatever its length.  Here the status is
-remembered for the request that it answers, and a body ends where it is too long.
+method that the server does not have, reads a body whatever its length, and lets a request wait
+whose answer has the id of another.  Here the status is remembered for the request that it answers,
+a body ends where it is too long, and what it holds is the answer to its request, or an error.
 """
 
 import json
@@ -17,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.ports import Offload
 from hubbub.hub.values import Secret
-from hubbub.runtime.mcp.lines import MAX_LINE
+from hubbub.runtime.mcp.lines import MAX_LINE, answer_in
 from hubbub.runtime.mcp.told import Told
 
 __all__ = ["address_streams"]
@@ -32,6 +33,7 @@ MAX_REFUSALS: Final = 1_000
 _SESSION_HEADER: Final = "mcp-session-id"
 _CREDENTIALS: Final = (401, 403, 407)
 _EVENTS: Final = "text/event-stream"
+_JSON: Final = "application/json"
 
 
 @asynccontextmanager
@@ -63,13 +65,25 @@ async def _look(told: Told, response: httpx2.Response) -> None:
     status = response.status_code
     if status == 404 and _SESSION_HEADER in response.request.headers:
         told.has_forgotten = True
-    if status >= 400 and len(told.refusals) < MAX_REFUSALS:
-        with suppress(Exception):  # What it answers is no request.
-            told.refusals[str(json.loads(response.request.content)["id"])] = _words(response)
-    if not response.headers.get("content-type", "").lower().startswith(_EVENTS):
-        is_plain = response.headers.get("content-encoding", "identity") == "identity"
-        most = MAX_LINE if is_plain else MAX_COMPRESSED
-        response.stream = _Bounded(response.stream, most)
+    asked = _asked_by(response.request)
+    if status >= 400 and asked is not None and len(told.refusals) < MAX_REFUSALS:
+        told.refusals[str(asked)] = _words(response)
+    kind = response.headers.get("content-type", "").lower()
+    if kind.startswith(_EVENTS):
+        return
+    is_plain = response.headers.get("content-encoding", "identity") == "identity"
+    response.stream = _Bounded(response.stream, MAX_LINE if is_plain else MAX_COMPRESSED)
+    if status == 200 and kind.startswith(_JSON) and is_plain and asked is not None:
+        response.stream = _Answer(response.stream, asked)
+
+
+def _asked_by(request: httpx2.Request) -> int | str | None:
+    """The id of the request that is sent; None for anything else."""
+    try:
+        found = json.loads(request.content).get("id")
+    except (ValueError, AttributeError, httpx2.RequestNotRead):
+        return None
+    return found if isinstance(found, int | str) else None
 
 
 def _words(response: httpx2.Response) -> str:
@@ -95,6 +109,21 @@ class _Bounded(httpx2.AsyncByteStream):
             if size > self._most:
                 raise httpx2.StreamError(f"it is longer than {self._most >> 20} MB")
             yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Answer(httpx2.AsyncByteStream):
+    """A body that is read as the answer to a request."""
+
+    def __init__(self, stream: _Bounded, asked: int | str) -> None:
+        self._stream = stream
+        self._asked = asked
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in self._stream])
+        yield answer_in(body, self._asked)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

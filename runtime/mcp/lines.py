@@ -1,4 +1,5 @@
-"""``Lines``: what a command prints, as messages of the protocol, within bounds.
+"""``Lines``: what a command prints, as messages of the protocol, within bounds.  ``answer_in``: the
+same of a body over HTTP.
 
 a message                      read, also where its texts or numbers are not quite JSON
 meant as an answer, but none   an error for the request that it answers, which need not wait
@@ -10,12 +11,19 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from hubbub.hub.near_misses import shown
 from hubbub.runtime.mcp.answers import finite
 
-__all__ = ["MAX_LINE", "Lines"]
+__all__ = ["MAX_LINE", "Lines", "answer_in"]
 
 MAX_LINE: Final = 64 << 20
 """Bytes of one line: the largest document that providers take, in base64, and half as much."""
@@ -76,12 +84,24 @@ class Lines:
             return True
         self._noise += 1
         self._noise_bytes += len(line)
-        text = shown(line[:200].decode(errors="replace").strip())
+        text = shown(line[:_EDGE].decode(errors="replace").strip())
         many = "a line that is" if self._noise == 1 else f"{self._noise:,} lines that are"
         self.noise = f"it has printed {many} no message: {text}"
         if self._noise >= MAX_NOISE or self._noise_bytes >= MAX_NOISE_BYTES:
             self.fault = self.noise
         return not self.fault
+
+
+def answer_in(body: bytes, asked: int | str) -> bytes:
+    """What is said at the one place where the answer to a request can be: the answer, whatever id
+    it has, or an error for that request."""
+    message = _message_of(body.strip())
+    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        said = shown(body[:_EDGE].decode(errors="replace").strip())
+        error = ErrorData(code=PARSE_ERROR, message=f"it is no message: {said}")
+        message = JSONRPCError(jsonrpc="2.0", id=asked, error=error)
+    message.id = asked
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def _message_of(line: bytes) -> JSONRPCMessage | None:

@@ -121,4 +121,6 @@ async def _keep_tail(reading: int, told: Told) -> None:
             continue
         if not said:
             return
-        told.tail = (told.tail + said.decode(errors="replace"))[-MAX_TAIL:]
+        kept = told.tail.removeprefix("…") + said.decode(errors="replace")
+        # The dots tell what masks it that a value may be cut there.
+        told.tail = kept if len(kept) <= MAX_TAIL else f"…{kept[-MAX_TAIL:]}"

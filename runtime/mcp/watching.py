@@ -35,8 +35,12 @@ MAX_ASKED: Final = 10_000
 MAX_QUESTIONS: Final = 1_000
 """Requests of a server that may wait for an answer: one that asks and does not listen is left."""
 
-_UNREAD: Final = frozenset(("notifications/message", "notifications/progress"))
-"""Notifications that nobody here reads, of which a server may send any number."""
+_READ: Final = frozenset(
+    f"notifications/{each}" for each in (
+        "tools/list_changed", "cancelled", "subscriptions/acknowledged",
+    )
+)  # fmt: skip
+"""Notifications that somebody here reads; of others a server may send any number, of any form."""
 
 
 _UNSAID: Final = frozenset(("Server returned an error response", "Not Found", "Session terminated"))
@@ -180,8 +184,10 @@ class _Heard(_Stream):
                 raise
             message = item.message if isinstance(item, SessionMessage) else None
             if isinstance(message, JSONRPCNotification):
-                if message.method in _UNREAD:
+                if message.method not in _READ:
                     continue
+                if not isinstance((message.params or {}).get("_meta", {}), dict):
+                    message.params = None
                 # Here, in the order in which it was said: before the result that it came with.
                 self._told.notified(message.method)
             elif isinstance(message, JSONRPCResponse | JSONRPCError):
