@@ -23,6 +23,7 @@ from hubbub.channels.http.openai.endpoint import is_openai_path, openai_answer
 from hubbub.channels.http.routes import table
 from hubbub.channels.http.wire.bodies import ClientGone, check_key, read_body, read_json, read_query
 from hubbub.channels.http.wire.host import SOURCE, Host
+from hubbub.channels.http.wire.incoming import Incoming
 from hubbub.channels.http.wire.limits import HttpLimits
 from hubbub.channels.http.wire.problems import MEDIA_TYPE, Refusal, refusal_of
 from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route, mount_of
@@ -141,6 +142,7 @@ class HttpApp:
         if register := (scope.get("extensions") or {}).get(ENDING):
             register(self.end_streams)
         has_begun = False
+        incoming = Incoming(self._host, scope, receive)
 
         async def sending(message: Message) -> None:
             nonlocal has_begun
@@ -149,13 +151,17 @@ class HttpApp:
                 cors = self.access.cors_headers(scope)
                 message = {**message, "headers": [*message["headers"], *cors]}
             try:
+                if _is_last(message) and incoming.is_unread:
+                    await send({**message, "more_body": True})
+                    await incoming.discard()
+                    message = {"type": "http.response.body", "body": b""}
                 await send(message)
             except OSError:
                 raise ClientGone from None
 
         with suppress(ClientGone):
             try:
-                refusal = await self._answer(scope, receive, sending)
+                refusal = await self._answer(scope, incoming.receive, sending)
             except anyio.get_cancelled_exc_class():  # By a server that does not wait any longer.
                 if not has_begun:
                     with anyio.move_on_after(LAST_WORDS, shield=True):
@@ -253,6 +259,10 @@ class HttpApp:
         if self._has_openai and is_openai_path(scope):
             answer = openai_answer(refusal)
         await self._send(scope, send, answer)
+
+
+def _is_last(message: Message) -> bool:
+    return message["type"] == "http.response.body" and not message.get("more_body", False)
 
 
 def _closed() -> Refusal:

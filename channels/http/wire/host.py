@@ -1,5 +1,6 @@
 """``Host``: what the endpoints of one app share."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -45,9 +46,12 @@ class Host:
             reading.cancel()
 
     @contextmanager
-    def reading(self) -> Iterator[anyio.CancelScope]:
-        """While a body comes in: for as long as it may take, and until the app begins to close."""
-        seconds = self.limits.body_seconds
+    def reading(self, most: float = math.inf) -> Iterator[anyio.CancelScope]:
+        """While a body comes in: for as long as it may take, and until the app begins to close.
+
+        ``most`` are seconds for which it is wanted.
+        """
+        seconds = min(self.limits.body_seconds, most)
         with anyio.move_on_after(min(seconds, LATE) if self.ending.is_set() else seconds) as scope:
             self._reading.add(scope)
             try:
