@@ -162,6 +162,7 @@ class Addressing:
         "_replaced",
         "agents",
         "default_agent",
+        "is_shared",
         "refusal_of_files",
         "refusal_of_limits",
         "refusal_of_seed",
@@ -171,6 +172,8 @@ class Addressing:
         self._ports = ports
         self._max_inbox = max_inbox
         self._holders: set[str] | None = None
+        self.is_shared = False
+        """Whether other processes, too, put values away for runs."""
         self._replaced: dict[str, deque[tuple[str, str]]] = {}
         self.agents: Collection[str] | None = None
         """The agents that there are, if a runtime is at work here: a run of another one takes no
@@ -395,6 +398,6 @@ class Addressing:
 
     def run_ended(self, run_id: str) -> None:
         """Release the values that were put away for a run: nobody may ask for them again."""
-        if run_id in self._with_values:
+        if self.is_shared or run_id in self._with_values:
             self._with_values.discard(run_id)
             self._ports.secrets.drop(f"{run_id}/")

@@ -24,6 +24,7 @@ from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Owner
 from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
+from hubbub.hub.delivery.share import HubShare
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Subscribing, check_enders, read_pattern
 from hubbub.hub.delivery.unused_history import UnusedHistory
@@ -85,6 +86,8 @@ class Hub(Sending, Subscribing):
         self.pipeline.prompts = self.prompts = Prompts(self.pipeline, self.tasks)
         self.addressing = self.pipeline.addressing
         self.dispatcher = self.pipeline.dispatcher
+        self.share = HubShare(self.dispatcher, self._ended_elsewhere)
+        self.addressing.is_shared = self.share.sharing is not None
         self.listeners = Listeners(self.dispatcher, buffer)
         self._unused_history = UnusedHistory()
 
@@ -97,6 +100,7 @@ class Hub(Sending, Subscribing):
             raise CallerError("this hub is open already; use the open one")
         defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose, TaskHost.start)
         await self.pipeline.begin()
+        self.share.begin()
         try:
             await self.prompts.begin()
             await self.tasks.open()
@@ -156,6 +160,10 @@ class Hub(Sending, Subscribing):
         if not self.pipeline.is_closed:
             self.prompts.close()
         self.pipeline.close()
+
+    def _ended_elsewhere(self, run_id: str) -> None:
+        self.prompts.run_ended(run_id)
+        self.addressing.run_ended(run_id)
 
     @property
     def is_closed(self) -> bool:

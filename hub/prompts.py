@@ -48,6 +48,7 @@ from hubbub.hub.events import (
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.raised import is_of, uncontained
 from hubbub.hub.tasks.stepped import stepped
@@ -100,10 +101,13 @@ class Prompts:
         self._served: dict[anyio.CancelScope, None] = {}
         """The calls of services that are under way."""
         self._number = 0
+        self._is_shared = sharing_of(pipeline.journal) is not None
         self._is_closed = False
 
     async def begin(self) -> None:
         """End the prompts that were open when the previous process stopped."""
+        if self._is_shared:  # What is noted there, other processes may ask still.
+            return
         asked = (await self._pipeline.journal.notes(NOTE)).get(NOTE, "")
         for prompt_id in asked.split():
             self._ended.remember(prompt_id, LOST)
@@ -289,7 +293,7 @@ class Prompts:
         is_end = isinstance(event, SessionPromptEnd)
         asked = [each.id for each in self._open.values() if each.is_announced]
         note = " ".join(id_ for id_ in asked if not (is_end and id_ == event.prompt_id))
-        self._pipeline.record(event, {NOTE: note})
+        self._pipeline.record(event, None if self._is_shared else {NOTE: note})
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
@@ -334,11 +338,7 @@ class Prompts:
         self._ended.remember(prompt_id, reason)
         if prompt is None:
             return  # Its process has stopped, or it has ended already.
-        for run_id in (prompt.asker, prompt.asked):
-            if (prompts := self._of_run.get(run_id)) is not None:
-                prompts.pop(prompt_id, None)
-                if not prompts:
-                    del self._of_run[run_id]
+        self._leave_runs(prompt)
         prompt.ended = reason
         if is_with_run:
             self._asleep.setdefault(prompt.asker, []).append(prompt)
@@ -346,6 +346,19 @@ class Prompts:
             prompt.wake()
         if prompt.is_announced:
             self._write(SessionPromptEnd(prompt_id=prompt_id, reason=reason))
+
+    def let_go(self, prompt_id: str) -> None:
+        """Another process waits for the reply: whether it counts is not decided here any more."""
+        prompt = self._open.pop(prompt_id, None)
+        if prompt is not None:
+            self._leave_runs(prompt)
+
+    def _leave_runs(self, prompt: PendingPrompt) -> None:
+        for run_id in (prompt.asker, prompt.asked):
+            if (prompts := self._of_run.get(run_id)) is not None:
+                prompts.pop(prompt.id, None)
+                if not prompts:
+                    del self._of_run[run_id]
 
     def run_ended(self, run_id: str) -> None:
         """A run is over: its askers get no answer.  What it asked, its lane has ended."""

@@ -15,7 +15,7 @@ Rules
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
@@ -47,6 +47,18 @@ class Owner(Protocol):
 
     def expect(self, opening: SessionOpen) -> None:
         """A new run is being opened; the store has yet to say so."""
+        ...
+
+    def heard_elsewhere(self, events: Sequence[Event]) -> None:
+        """Other processes that share the store have written these, which are dispatched."""
+        ...
+
+    def claimed(self, root_run_ids: Collection[str]) -> None:
+        """Trees that were another process's, or nobody's, are this one's."""
+        ...
+
+    def lost(self, root_run_ids: Collection[str]) -> None:
+        """Trees are this process's no longer."""
         ...
 
     def refusal_of(self, run_id: str) -> str:

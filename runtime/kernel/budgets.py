@@ -87,6 +87,12 @@ class TreeBudgets:
         del self._over[root_run_id]
         return tuple(over)
 
+    def forget(self, root_run_id: str) -> None:
+        """Another process drives the tree."""
+        self.by_root.pop(root_run_id, None)
+        self._over.pop(root_run_id, None)
+        self._roots_over.discard(root_run_id)
+
     async def load(self, root_run_id: str, journal: Journal) -> None:
         """Count the runs of a tree that was begun elsewhere."""
         if root_run_id in self.by_root:

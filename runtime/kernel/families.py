@@ -174,6 +174,11 @@ class Families:
     def ended(self, run_id: str) -> None:
         self._statuses.pop(run_id, None)
 
+    def forget(self, run_id: str) -> None:
+        """Another process has driven the run: what was known of it holds no more."""
+        self.came_back(run_id)
+        self._statuses.pop(run_id, None)
+
     def forget_unstarted(self, events: Iterable[e.Event]) -> None:
         """Release the values that were put away for children that were not started."""
         for event in events:

@@ -10,7 +10,7 @@ What a person says to a conversation answers the prompts of every run below it, 
 (``replies_to``): those that were open when it was said.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -79,19 +79,23 @@ class LastingPrompts:
         Returns the runs whose record is to be read for that: where a note is damaged, even its
         key, each run that waits and has no other.
         """
-        journal = self._services.hub.journal
+        journal, share = self._services.hub.journal, self._services.hub.share
         for key, note in (await journal.notes()).items():
+            if share.sharing is not None and not key.startswith(LASTING):
+                continue  # Whose run it is, only a key that can be read says.
             prompt_id, is_lasting = key[len(LASTING) :], key.startswith(LASTING)
             if not note or not (is_lasting or is_run_address(asker_of(prompt_id))):
                 continue
             try:
                 if not is_lasting:
                     raise ValueError(f"its key begins with {key[: len(LASTING)]!r}")
-                self._open(read_note(prompt_id, note))
+                kept = read_note(prompt_id, note)
+                if share.owns(kept.root_run_id):
+                    self._open(kept)
             except ValueError as error:
                 log.warning("prompt.note_damaged", prompt_id=prompt_id, error=str(error))
                 self._damaged.add(key)
-        if self._damaged:
+        if self._damaged and share.sharing is None:
             noted = {kept.run_id for kept in self._kept.values()}
             for run_id in await journal.find("", "every"):
                 info = await journal.info(run_id) if run_id not in noted else None
@@ -100,6 +104,24 @@ class LastingPrompts:
         return sorted(self._unread)
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────
+
+    async def claimed(self, roots: Container[str]) -> None:
+        """Go on waiting where another process did, in trees that are this one's now."""
+        share = self._services.hub.share
+        for key, note in (await self._services.hub.journal.notes(LASTING)).items():
+            try:
+                kept = read_note(key[len(LASTING) :], note) if note else None
+            except ValueError as error:
+                log.warning("prompt.note_damaged", prompt_id=key[len(LASTING) :], error=str(error))
+                continue
+            if kept is not None and kept.root_run_id in roots and share.owns(kept.root_run_id):
+                self._open(kept)
+
+    def lost(self, root_run_id: str) -> None:
+        """Another process waits for the replies to what is asked in a tree."""
+        for prompt_id in tuple(self.by_root.get(root_run_id, ())):
+            self._services.hub.prompts.let_go(prompt_id)
+            self._forget_here(prompt_id)
 
     def follow(
         self,
@@ -198,6 +220,9 @@ class LastingPrompts:
 
     def _forget(self, prompt_id: str) -> None:
         self._services.hub.prompts.end(prompt_id, "closed")
+        self._forget_here(prompt_id)
+
+    def _forget_here(self, prompt_id: str) -> None:
         self._heard.pop(prompt_id, None)
         if (kept := self._kept.pop(prompt_id, None)) is not None:
             self._leave_tree(kept)

@@ -223,6 +223,11 @@ class TreeAccounts:
             self.by_root.pop(root_run_id, None)
             self._asked.pop(root_run_id, None)
 
+    def forget(self, root_run_id: str) -> None:
+        """Another process drives the tree."""
+        for known in (self.by_root, self._asked, self._unlimited):
+            known.pop(root_run_id, None)
+
     def _own(self, agent: str) -> Sequence[Limits | None]:
         return _limits_of(self._definitions, agent)
 

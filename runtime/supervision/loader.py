@@ -30,7 +30,7 @@ from hubbub.hub.events import InLane
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.store.journal import Commit, LoadedRun
+from hubbub.hub.store.journal import Commit
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import LiveRuns
 from hubbub.runtime.kernel.recent import RecentThreads
@@ -38,8 +38,9 @@ from hubbub.runtime.runs.code_run import CodeRun
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.supervision.quarantine import Quarantine, owned_elsewhere, unreadable
+from hubbub.runtime.supervision.reading import RunReading
 from hubbub.runtime.supervision.ready import ENDINGS, is_to_end
-from hubbub.runtime.supervision.restore import Boot, RestorePolicy
+from hubbub.runtime.supervision.restore import Boot, Claimed, RestorePolicy
 from hubbub.runtime.supervision.trials import Trials
 
 __all__ = ["Loader"]
@@ -50,8 +51,8 @@ class Loader:
 
     __slots__ = (
         "_boot", "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
-        "_lend_again", "_live", "_overdue", "_phase", "_quarantine", "_shared", "_trials",
-        "expected", "loading", "loop_failures", "recent",
+        "_lend_again", "_live", "_overdue", "_phase", "_quarantine", "_reading", "_share",
+        "_shared", "_trials", "expected", "loading", "loop_failures", "losses", "recent",
     )  # fmt: skip
 
     def __init__(
@@ -76,7 +77,8 @@ class Loader:
         self._live = live
         self._trials = trials
         self._quarantine = quarantine
-        self._boot = Boot(policy)
+        self._share = self._hub.share
+        self._boot = Boot(policy, is_shared=self._share.sharing is not None)
         self._callers = callers
         """The tasks that wait for a run and lend themselves to it, by run id."""
         self._left_id = left_id
@@ -85,7 +87,10 @@ class Loader:
         """Called for a frame that turned out to be missing."""
         self._enqueue = enqueue
         """Called for a run that was to end something, and has nothing to end."""
+        self.losses = 0
+        """How often trees were lost to other processes: what was being read then holds no more."""
         self.recent = RecentThreads()
+        self._reading = RunReading(shared, self.recent)
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
         self._overdue: set[str] = set()
@@ -108,14 +113,22 @@ class Loader:
             held.append(item)
         return held is not None
 
-    async def unfinished(self) -> Sequence[str]:
-        """The runs that an earlier runtime has left for this one to resume."""
+    async def unfinished(self, claimed: Claimed | None = None) -> Sequence[str]:
+        """The runs that an earlier runtime, or another one, has left for this one to resume."""
         journal = self._hub.journal
-        found = await self._boot.unfinished(journal)
+        found = await self._boot.unfinished(journal, claimed)
         await self._trials.found(journal, tuple(found))
         return found
 
-    def note_left(self, at_work: Mapping[str, int]) -> None:
+    def forget(self, run_id: str) -> None:
+        """What is known of a run is of a time when this process drove it."""
+        self.recent.take(run_id)
+        for known in (self.loop_failures, self.expected):
+            known.pop(run_id, None)
+        self._overdue.discard(run_id)
+        self._boot.used(run_id)
+
+    def note_left(self, at_work: Mapping[str, tuple[str, int]]) -> None:
         """The runtime is left in order, with these runs at work."""
         self._boot.leave(self._hub.journal, at_work, self._trials.note_left())
 
@@ -148,21 +161,24 @@ class Loader:
         self._hub.tasks.start(self._load(run_id, is_overtaken, only_ends), name=run_id)
 
     async def _load(self, run_id: str, is_overtaken: bool, only_ends: bool) -> None:
-        journal, families = self._hub.journal, self._families
+        journal = self._hub.journal
         held: list[InLane] = []
-        expected = self.expected.pop(run_id, None)
+        expected, losses = self.expected.pop(run_id, None), self.losses
         try:
             await journal.flush()
             # What has come so far is on record: what is read says whether it still waits.  A loop
             # that has died may have taken it in a commit that was under way.
             self.loading[run_id].clear()
-            thread, loaded = await self._read(run_id)
+            thread, loaded = await self._reading.read(run_id)
             if loaded is None:
                 if run_id in self.loop_failures:  # It began while its opening was written: in vain.
                     self.loop_failures.pop(run_id)
                     self._left_id(run_id)
                     return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            if not self._share.owns(loaded.info.root_run_id):
+                self._left_id(run_id)
+                return
             if expected is not None and loaded.seq > expected:
                 self.loop_failures.pop(run_id, None)
                 self._quarantine.add(run_id, owned_elsewhere(journal.name))
@@ -171,10 +187,7 @@ class Loader:
             if words := crash_limit_failure(self._unrecorded_failures(run_id, loaded.seq)[:-1]):
                 # It was to fail for these already, and not even that could be written.
                 raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")
-            lane = await families.lane_of(loaded)
-            await families.load(loaded)
-            if loaded.info.status in ("active", "waiting"):
-                await self._servers_settled(loaded.info.agent)
+            lane = await self._reading.prepare(loaded)
         except Exception as error:
             self.loading.pop(run_id, None)
             self._leave_broken(run_id, error)
@@ -186,7 +199,8 @@ class Loader:
             self._left_id(run_id)
             return
         is_overdue = run_id in self._overdue
-        if only_ends and not is_to_end(loaded, held, is_overdue=is_overdue):
+        was_lost = losses != self.losses  # Another process may have driven it meanwhile.
+        if was_lost or (only_ends and not is_to_end(loaded, held, is_overdue=is_overdue)):
             self._enqueue(run_id)
             return
         try:
@@ -201,27 +215,6 @@ class Loader:
             self._leave_broken(run_id, error)
         if self._trials.is_on:
             self._trials.seen(run_id)
-
-    async def _servers_settled(self, agent: str) -> None:
-        """Wait for the tools of a run at work: which of its calls may be made again, they say."""
-        servers = [x for side in self._definitions.sides_of(agent) for x in side.servers]
-        if servers:
-            await self._shared.services.servers.settled(tuple(servers))
-
-    async def _read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
-        """A run as the journal has it; with its thread, if that was known up to a point."""
-        journal = self._hub.journal
-        if (known := self.recent.take(run_id)) is not None:
-            thread, seq = known
-            loaded = await journal.load(run_id, after=seq)
-            if loaded is None:
-                return None, None
-            thread = fold_all(thread, loaded.events)
-            gone = find_missing(thread, loaded.info.agent, self._definitions)
-            # What looks into the past needs all of it.
-            if gone is None and not thread.is_at_work:
-                return thread, loaded
-        return None, await journal.load(run_id)
 
     def _leave_broken(self, run_id: str, error: Exception) -> None:
         """A run that cannot be read stops no other, and stays as it is."""

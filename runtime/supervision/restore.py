@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, LEFT
 from hubbub.hub.errors import BadValue, StoreFailed
@@ -24,7 +25,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Journal
 from hubbub.runtime.kernel.ancestry import runs_above
 
-__all__ = ["Boot", "RestorePolicy"]
+__all__ = ["Boot", "Claimed", "RestorePolicy"]
 
 NOTE: Final = "runs:left"
 """The note's key.  Its text: own events by run id, as JSON."""
@@ -48,28 +49,44 @@ class RestorePolicy(Enum):
     CONTEXT_ONLY = "context only"
 
 
+class Claimed(Struct, frozen=True):
+    """Trees that were another process's and are this one's now."""
+
+    roots: Sequence[str]
+    ready: Sequence[str]
+    """The runs in them with work to continue with."""
+
+
 class Boot:
     """The state of the runs as a runtime found it; its entries are used up as runs are read."""
 
-    __slots__ = ("_emptied", "_is_context_only", "_left", "_noted")
+    __slots__ = ("_emptied", "_is_context_only", "_is_shared", "_left", "_noted")
 
-    def __init__(self, policy: RestorePolicy) -> None:
+    def __init__(self, policy: RestorePolicy, *, is_shared: bool = False) -> None:
         self._is_context_only = policy is RestorePolicy.CONTEXT_ONLY
+        self._is_shared = is_shared
         self._left: dict[str, int] = {}
         self._noted: dict[str, int] = {}
         self._emptied: dict[str, int] = {}
         """Runs to be restored without what waits, and the number of the last such item."""
 
-    async def unfinished(self, journal: Journal) -> Sequence[str]:
-        """The runs to resume, those above others before them."""
-        text = (await journal.notes(NOTE)).get(NOTE)
-        if text:
-            try:
-                self._noted = msgspec.json.decode(text, type=dict[str, int])
-            except msgspec.DecodeError as error:  # Then every run counts as killed.
-                log.warning("boot.unreadable", note=NOTE, error=str(error))
+    async def unfinished(self, journal: Journal, claimed: Claimed | None = None) -> Sequence[str]:
+        """The runs to resume, those above others before them; all, or those in claimed trees."""
+        if claimed is not None:
+            await self._read_trees(journal, claimed.roots)
+            return await self._to_resume(journal, claimed.ready)
+        if not self._is_shared:
+            self._noted = await _read_left(journal, NOTE)
             self._left = dict(self._noted)
-        ready = await journal.ready()
+        return await self._to_resume(journal, await journal.ready())
+
+    async def _read_trees(self, journal: Journal, roots: Iterable[str]) -> None:
+        for root in roots:
+            if left := await _read_left(journal, _note_of(root)):
+                self._left.update(left)
+                journal.submit(Commit(notes={_note_of(root): ""}))
+
+    async def _to_resume(self, journal: Journal, ready: Sequence[str]) -> Sequence[str]:
         if not self._is_context_only:
             return ready
         for run_id in ready:
@@ -103,14 +120,36 @@ class Boot:
         self._emptied.pop(run_id, None)
         self._left.pop(run_id, None)
 
-    def leave(self, journal: Journal, at_work: Mapping[str, int], notes: Mapping[str, str]) -> None:
-        """Note which runs are left in the middle of something; and ``notes``."""
-        left = {**self._left, **at_work}
-        if left != self._noted:
+    def leave(
+        self, journal: Journal, at_work: Mapping[str, tuple[str, int]], notes: Mapping[str, str]
+    ) -> None:
+        """Note which runs are left in the middle of something, with roots and numbers; and
+        ``notes``."""
+        if self._is_shared:
+            trees: dict[str, dict[str, int]] = {}
+            for run_id, (root, seq) in at_work.items():
+                trees.setdefault(root, {})[run_id] = seq
+            notes = {_note_of(x): msgspec.json.encode(left).decode() for x, left in trees.items()}
+        left = {**self._left, **{run_id: seq for run_id, (_, seq) in at_work.items()}}
+        if left != self._noted and not self._is_shared:
             self._noted = left
             notes = {**notes, NOTE: msgspec.json.encode(left).decode()}
         if notes:
             journal.submit(Commit(notes=notes))
+
+
+def _note_of(root_run_id: str) -> str:
+    """The key of the note of one tree, where several processes share the store."""
+    return f"{NOTE}:{root_run_id}"
+
+
+async def _read_left(journal: Journal, key: str) -> dict[str, int]:
+    text = (await journal.notes(key)).get(key)
+    try:
+        return msgspec.json.decode(text, type=dict[str, int]) if text else {}
+    except msgspec.DecodeError as error:  # Then every run counts as killed.
+        log.warning("boot.unreadable", note=key, error=str(error))
+        return {}
 
 
 async def _last_waiting(journal: Journal, run_id: str) -> int:

@@ -15,7 +15,7 @@ Rules
 * One that may have killed its process is resumed in its turn (``trials``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
@@ -46,6 +46,7 @@ from hubbub.runtime.supervision.deadlines import Deadlines
 from hubbub.runtime.supervision.ended import EndedRuns
 from hubbub.runtime.supervision.lending import Lending
 from hubbub.runtime.supervision.loader import Loader
+from hubbub.runtime.supervision.owned_trees import OwnedTrees
 from hubbub.runtime.supervision.quarantine import Quarantine
 from hubbub.runtime.supervision.ready import ENDINGS, ReadyRuns, is_to_end, stops
 from hubbub.runtime.supervision.restore import RestorePolicy
@@ -90,6 +91,7 @@ class Supervisor:
         self.report_dropped = self.quarantine.report_dropped
         self.interrupted_with = families.interrupted_with
         self.look_at = families.look_at
+        self._sharing = services.hub.share.sharing
         self.masker = FailureMasks(services, live).masker
         self.waits_for = families.waits_for
         self.read_waits, self.asking = outcomes.read_waits, outcomes.asking
@@ -109,6 +111,12 @@ class Supervisor:
         self._ready = ReadyRuns(self._hub, self._capacity, self.callers, self._activate)
         self.enqueue = self._ready.enqueue
         self.look_for_ready = self._ready.look
+        self.trees = OwnedTrees(
+            services, live, families, outcomes, shared.prompts, self._loader, self._ready,
+            self.quarantine, deadlines=self._deadlines, take_out=self._lose, resume=self._resume,
+        )  # fmt: skip
+        self.claimed, self.lost = self.trees.claimed, self.trees.lost
+        self.heard_elsewhere = self.trees.heard_elsewhere
 
     @property
     def in_memory(self) -> tuple[LiveRun, ...]:
@@ -159,18 +167,17 @@ class Supervisor:
         """Release every run, unrecorded except for a note of what was at work."""
         hub = self._hub
         if not hub.is_closed:
-            self._loader.note_left(dict(self._at_work()))
+            self._loader.note_left(self._at_work())
         for run in self.in_memory:
             run.close()
         self._by_id.clear()
         for caller in self.callers.values():
             caller.dismiss()
 
-    def _at_work(self) -> Iterable[tuple[str, int]]:
-        """The runs in the middle of something, and the number of each one's last event."""
-        for run_id, run in self._by_id.items():
-            if run.is_at_work:
-                yield run_id, run.lane.seq
+    def _at_work(self) -> Mapping[str, tuple[str, int]]:
+        """The runs in the middle of something: root and number of the last event of each."""
+        at_work = ((run_id, run.lane) for run_id, run in self._by_id.items() if run.is_at_work)
+        return {run_id: (lane.root_run_id, lane.seq) for run_id, lane in at_work}
 
     def serve_now(self, run_id: str) -> None:
         """Activate a ready run for the caller that waits for it."""
@@ -186,6 +193,8 @@ class Supervisor:
         definition = self._services.definitions.find_agent(opening.agent)
         if definition is None or definition.is_code or self._phase.is_leaving:
             return
+        if self._sharing is not None and not self._sharing.owns(opening.root_run_id):
+            return
         ready = self._ready
         if not ready.breath:
             ready.look()
@@ -198,6 +207,8 @@ class Supervisor:
 
     def wake(self, item: InLane) -> None:
         """An item entered an inbox."""
+        if self._sharing is not None and not self._sharing.owns(item.root_run_id):
+            return
         run_id = item.run_id
         if item.root_run_id in self._prompts.by_root:
             self._prompts.heard(item)
@@ -401,6 +412,11 @@ class Supervisor:
         if self._by_id.get(run_id) is run:
             self._drop(run)
             self._loader.died(run_id, mask(f"{class_name_of(error)}: {words_of(error)}", 2000))
+
+    def _lose(self, run: LiveRun) -> None:
+        """A run is another process's to drive."""
+        self._drop(run)
+        self.left_id(run.lane.run_id)
 
     def _drop(self, run: LiveRun) -> None:
         """Take a run out of memory, unrecorded."""

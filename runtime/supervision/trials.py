@@ -57,13 +57,14 @@ class Trials:
     """The suspects of one runtime."""
 
     __slots__ = (
-        "_before", "_blamed", "_has_begun", "_lived", "_noted", "_others", "_pending", "_services",
-        "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer", "_tried", "_unseen",
-        "_were_held", "is_on", "turn",
+        "_before", "_blamed", "_has_begun", "_is_shared", "_lived", "_noted", "_others", "_pending",
+        "_services", "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer", "_tried",
+        "_unseen", "_were_held", "is_on", "turn",
     )  # fmt: skip
 
     def __init__(self, services: Services, start: Callable[[str], object]) -> None:
         self._services = services
+        self._is_shared = services.hub.share.sharing is not None
         self._start = start
         """Has a suspect restored whose turn it is."""
         self._before: tuple[str, ...] = ()
@@ -96,8 +97,10 @@ class Trials:
 
     async def found(self, journal: Journal, run_ids: tuple[str, ...]) -> None:
         """These runs are there to be resumed."""
-        self._unseen = set(run_ids)
-        self.is_on = bool(run_ids)
+        self._unseen |= set(run_ids)
+        self.is_on = self.is_on or bool(run_ids)
+        if self._is_shared:  # What other processes try, they note in the lanes of runs.
+            return
         text = (await journal.notes(NOTE)).get(NOTE)
         if not text:
             return
@@ -257,7 +260,7 @@ class Trials:
             lived=self._lived if goes_on else 0.0,
             is_late=bool(self._pending - self._others - self._tried.keys()),
         )  # fmt: skip
-        if tried == self._noted:
+        if self._is_shared or tried == self._noted:
             return {}
         self._noted = tried
         return {NOTE: msgspec.json.encode(tried).decode()}

@@ -22,6 +22,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.store.sharing import Sharing, sharing_of
 from hubbub.hub.store.store import Store
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.story.faults import CrashMoment
@@ -167,6 +168,10 @@ class DyingJournal:
     @property
     def blobs(self) -> Blobs | None:
         return self.inner.blobs
+
+    @property
+    def sharing(self) -> Sharing | None:
+        return sharing_of(self.inner)
 
     def reader(self) -> StoreReader:
         return self.inner.reader()

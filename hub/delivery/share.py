@@ -1,0 +1,60 @@
+"""``HubShare``: what a hub hears of the other processes at work on its store.
+
+    others' events ─► dispatch, in their place in the order ─► the owner's mail
+    trees claimed, trees lost ─► the owner of runs
+
+Of a store that is one process's it hears nothing, and everything is its own.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+from hubbub.hub.delivery.dispatch import Dispatcher
+from hubbub.hub.events import AgentComplete, Event, InLane
+from hubbub.hub.store.sharing import Sharing, sharing_of
+
+__all__ = ["HubShare"]
+
+
+class HubShare:
+    """A hub as the journal of a shared store knows it."""
+
+    __slots__ = ("_dispatcher", "_run_ended", "sharing")
+
+    def __init__(self, dispatcher: Dispatcher, run_ended: Callable[[str], object]) -> None:
+        self._dispatcher = dispatcher
+        self._run_ended = run_ended
+        """Called for a run that has ended in another process, behind the dispatch of that."""
+        self.sharing: Sharing | None = sharing_of(dispatcher.journal)
+        """``None`` where the store is one process's."""
+
+    def begin(self) -> None:
+        """Hear what is written from now on; in the same breath in which the journal is opened."""
+        if self.sharing is not None:
+            self.sharing.attach(self)
+
+    def owns(self, root_run_id: str) -> bool:
+        """Whether the runs of a tree are this process's to drive."""
+        return self.sharing is None or self.sharing.owns(root_run_id)
+
+    def heard_elsewhere(self, events: Sequence[Event]) -> None:
+        """Dispatch what others have written.  Its owner gets what has entered inboxes."""
+        dispatcher = self._dispatcher
+        owner = dispatcher.owner
+        if owner is not None:
+            dispatcher.mail.extend([x for x in events if isinstance(x, InLane) and x.lane == "in"])
+        dispatcher.dispatch(events)
+        for event in events:
+            if isinstance(event, AgentComplete) and event.lane == "own":
+                self._run_ended(event.run_id)
+        if owner is not None:
+            owner.heard_elsewhere(events)
+
+    def claimed(self, root_run_ids: Collection[str]) -> None:
+        """Trees are this process's from now on."""
+        if (owner := self._dispatcher.owner) is not None:
+            owner.claimed(root_run_ids)
+
+    def lost(self, root_run_ids: Collection[str]) -> None:
+        """Trees are another process's."""
+        if (owner := self._dispatcher.owner) is not None:
+            owner.lost(root_run_ids)
