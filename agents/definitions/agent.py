@@ -120,8 +120,8 @@ class AgentDefinition(SafeRepr, Generic[Output_co], frozen=True, kw_only=True):
       pauses it until the user has answered, over restarts.
     * ``env``: values of variables not set otherwise.  ``hooks``: ids, for prompts without their
       own list.
-    * ``run_limits``: what each run of it may use in all, without the runs below it; of code the
-      models of its own conversations, whose ``seconds`` nobody counts (see ``Limits``).
+    * ``run_limits``: what each run of it may use in all, without the runs below it; of code its
+      own conversations with models (see ``Limits``).
     * ``package_name``, ``version``, ``author``, ``license`` matter when it is packed, only.
 
     Raises ``DefinitionError`` with every problem and its path.

@@ -157,7 +157,7 @@ def _step_line(record: Record, event: e.AgentStep) -> Line:
         **_place(record.thread, event), text=record.drafts.get(event.step, ""), files=(),
         tool_calls=calls, step=event.step, label=event.label, parallel=event.parallel,
         stop_reason=event.stop_reason, model=event.model, usage=event.usage,
-        cached_apart=event.cached_apart, cost_nanos=event.cost_nanos,
+        cached_apart=event.cached_apart, cost_nanos=event.cost_nanos, worked=event.worked,
     )  # fmt: skip
 
 

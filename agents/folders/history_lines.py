@@ -131,6 +131,7 @@ class AssistantLine(_Line, frozen=True, kw_only=True, tag="assistant_message"):
     usage: Usage = NO_USAGE
     cached_apart: bool = False
     cost_nanos: int | None = None
+    worked: int = 0
     call: str = ""
     """The call of whose tool said it."""
     given: bool = False

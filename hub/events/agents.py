@@ -100,6 +100,8 @@ class AgentStep(Event, tag="agent:step", home="own"):
     """Whether the provider counts what it cached beside ``usage.input_tokens``, not in it."""
     cost_nanos: int | None = None
     """What it has cost, in billionths; ``None`` where its model has no price."""
+    worked: int = 0
+    """Microseconds at work since the step before, of a code agent's conversation."""
 
 
 class AgentRetry(Event, tag="agent:retry", home="own"):

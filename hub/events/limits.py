@@ -23,7 +23,7 @@ class Limits(Struct, metaclass=told_fields, frozen=True, kw_only=True, omit_defa
       what the provider has read from its cache or written to it.
     * ``model_calls``: answers of models, summaries of long conversations included.
     * ``seconds``: at work, that is asking models and running tools.  Waiting for children or for
-      people is no work.
+      people is no work.  Of code it is the time of its conversations with models, each by itself.
     * ``cost``: in the currency of ``Runtime(prices=…)``, without which it is refused.
 
     Reaching one of them ends the turn with the outcome ``limit``; the reason is the name of what

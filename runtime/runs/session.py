@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
+import anyio
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition, SideConfig
@@ -26,7 +27,14 @@ from hubbub.agents.settings import ModelSettings
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Origin, Thread
 from hubbub.agents.turn.decide import Activity, CallModel, Command, Do, Kind, decide
-from hubbub.agents.turn.signals import Decision, Delegated, Restored, Signal, ToolFinished
+from hubbub.agents.turn.signals import (
+    Decision,
+    Delegated,
+    LimitReached,
+    Restored,
+    Signal,
+    ToolFinished,
+)
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, Closed, RunFailed
 from hubbub.hub.events import Event, InLane
@@ -34,7 +42,7 @@ from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.runtime.activities.at_work import AtWork
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.runs.code_scope import CodeScope
-from hubbub.runtime.runs.turn_loop import TurnLoop
+from hubbub.runtime.runs.turn_loop import Rest, TurnLoop
 
 __all__ = ["ModelSession"]
 
@@ -42,6 +50,9 @@ _SHOWN: Final = (
     e.AgentThinking, e.AgentText, e.AgentStep, e.AgentRetry, e.AgentToolStart,
     e.AgentToolComplete, e.AgentInterrupted,
 )  # fmt: skip
+
+RESOLUTION: Final = 0.001
+"""Seconds by which a clock may be behind a timer."""
 
 _NAME: Final = "session"
 _NOTHING: Final[frozenset[Kind]] = frozenset()
@@ -91,6 +102,10 @@ class ModelSession:
         self._sent = 0
         self._step = 0
         """The number that the next step has been given."""
+        self._since = 0
+        """Up to when its time at work is counted (µs)."""
+        self._worked = 0
+        """How much of it (µs) no step has on record."""
         self._closed = False
         self._shown: list[Event] = []
         """The events of what is being done."""
@@ -128,7 +143,7 @@ class ModelSession:
         self._check_here("session.receive")
         shown: list[Event] = []
         self._shown = shown
-        if await self._loop.step() is None:
+        if await self._work() is None:
             return shown
         last = self._thread.outcome
         has_failed = last is not None and last.outcome == "failed"
@@ -136,12 +151,38 @@ class ModelSession:
             raise RunFailed(self._run.lane.run_id, last.outcome, last.reason)
         return None
 
+    async def _work(self) -> Rest | None:
+        """Do the next thing, and count its time; what is left of it, where that is limited, cuts it
+        short."""
+        run = self._run
+        self._since = run.services.hub.ports.clock.now()
+        left = run.services.accounts.time_left(run.lane)
+        try:
+            with anyio.move_on_after(None if left is None else left + RESOLUTION) as scope:
+                return await self._loop.step()
+        finally:
+            self._count()
+        if scope.cancelled_caught and (used_up := self._used_up()):
+            self._loop.signal(LimitReached(used_up, self._thread.turn))
+        return None
+
+    def _count(self) -> None:
+        """What it has worked since it was counted last."""
+        run = self._run
+        now = run.services.hub.ports.clock.now()
+        worked, self._since = max(0, now - self._since), now
+        self._worked += worked
+        run.services.accounts.note_work(run.lane, worked)
+
+    def _used_up(self) -> str:
+        """The name of the limit that is reached."""
+        run = self._run
+        return run.services.accounts.reached(run.lane, run.thread.spent)
+
     def due(self) -> Command:
         """What is to be done; a step gets its number when its model is first asked."""
         waiting = _MESSAGE if self._queue else _NOTHING
-        run = self._run
-        used_up = run.services.accounts.reached(run.lane, run.thread.spent)
-        command = decide(self._thread, waiting, used_up=used_up)
+        command = decide(self._thread, waiting, used_up=self._used_up())
         is_asking = isinstance(command, Do) and isinstance(command.activities[0], CallModel)
         if not is_asking or self._step > self._thread.step:
             return command
@@ -221,6 +262,9 @@ class ModelSession:
         """Fold what was decided; the events of steps enter the run's lane."""
         self._thread = fold_all(self._thread, decision.events)
         for event in decision.events:
+            if isinstance(event, e.AgentStep):
+                self._count()
+                event, self._worked = structs.replace(event, worked=self._worked), 0
             if isinstance(event, _SHOWN):
                 self._shown.append(event)
                 if self._run.is_live:

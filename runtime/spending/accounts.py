@@ -173,17 +173,41 @@ class TreeAccounts:
         has_own = account is not None and account.limits is not None
         return has_own or self.default is not None or agent in self.limited
 
+    # ── code's own conversations with models ─────────────────────────────────────────────────
+
     def reached(self, lane: OwnLane, spent: Spent) -> str:
         """The name of the limit that code has reached by its own conversations with models."""
-        definition = self._definitions.find_agent(lane.agent)
-        own = None if definition is None else definition.run_limits
-        account = self.account_of(lane)
-        if own is not None and (name := used_up(own, spent)):
+        own, account = self._limits_of_run(lane), self.account_of(lane)
+        worked = self.work[lane.run_id].run if lane.run_id in self.work else 0
+        if own is not None and (name := used_up(own, spent, worked)):
             return f"run.{name}"
         if account is None or account.limits is None:
             return ""
         name = used_up(account.limits, account.spent, account.worked)
         return name and f"tree.{name}"
+
+    def time_left(self, lane: OwnLane) -> float | None:
+        """Seconds that a conversation in code may be at work; ``None`` where nothing says so."""
+        own, account = self._limits_of_run(lane), self.account_of(lane)
+        left = []
+        if own is not None and own.seconds is not None:
+            left.append(own.seconds - self.work_of(lane.run_id).run / 1_000_000)
+        if account is not None and account.limits is not None and account.limits.seconds:
+            left.append(account.limits.seconds - account.worked / 1_000_000)
+        return max(0.0, min(left)) if left else None
+
+    def note_work(self, lane: OwnLane, worked: int) -> None:
+        """A conversation in code was at work for so long."""
+        account = self.account_of(lane)
+        if worked > 0 and self.times(lane.agent, account):
+            work = self.work_of(lane.run_id)
+            work.run += worked
+            if account is not None:
+                account.note_work(lane.run_id, work.run)
+
+    def _limits_of_run(self, lane: OwnLane) -> Limits | None:
+        definition = self._definitions.find_agent(lane.agent)
+        return None if definition is None else definition.run_limits
 
     def limits_cost(self, lane: OwnLane) -> bool:
         """Whether there is a limit for what a run of code may cost."""
@@ -352,9 +376,14 @@ def _limits_in(events: Iterable[Event], found: Limits | None) -> Limits | None:
 
 
 def _work_of(events: Iterable[Event]) -> Work:
-    """How long a run was at work, as its own lane says it, without what a crash has cut off."""
+    """How long a run was at work, as its own lane says it, without what a crash has cut off.
+
+    Of code that is what its conversations with models have said of it.
+    """
     work, thread, last, works = Work(), EMPTY, 0, False
     for event in events:
+        if isinstance(event, e.AgentStep):
+            work.run += event.worked
         if works and not isinstance(event, e.AgentRestore):
             work.run += max(0, event.at - last)
         turn = thread.turn
