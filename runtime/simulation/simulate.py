@@ -88,10 +88,10 @@ def simulate(
     Once the scenario is over the world is given the time to come to rest, and then once more with
     nothing going wrong any longer: what was accepted must be handled by then.  ``settle=False``
     leaves both out.
-    ``invariants`` is asked in its order; ``budgets_held`` has the limits of the setup.  Raises
-    ``SimulationFailed``, also for what waits forever, and for what is busy for more than
-    ``max_rounds`` of the scheduler without time passing (``NothingHappens`` and ``NeverRests``,
-    see ``loop``).
+    ``invariants`` is asked in its order; ``budgets_held`` and ``limits_held`` have the limits of
+    the setup.  Raises ``SimulationFailed``, also for what waits forever, and for what is busy for
+    more than ``max_rounds`` of the scheduler without time passing (``NothingHappens`` and
+    ``NeverRests``, see ``loop``).
     In a test of Hypothesis the first world of an example is aimed at depth and interleavings
     (``aims``); ``settings(phases=…)`` without ``Phase.target`` has it seek nothing.
     """

@@ -15,7 +15,7 @@ from support.histories import STORIES, Story, lived
 from support.profiles import portion
 from support.restarts import Lives
 
-from hubbub import AgentDefinition
+from hubbub import AgentDefinition, Limits
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY
 from hubbub.hub import events as e
@@ -314,6 +314,40 @@ def another_in_memory(history: History) -> History:
     return structs.replace(history, live={run_id: structs.replace(thread, step=99)})
 
 
+def _limited(history: History, limits: Limits, **end: Any) -> History:
+    """The root was opened with these limits, and its last turn ended otherwise."""
+    end_of = [x for x in history.events if isinstance(x, e.SessionEnd)][-1]
+    root = next(x for x in history.events if isinstance(x, e.SessionOpen))
+    events: list[Event] = []
+    for event in history.events:
+        if event is end_of and end:
+            event = structs.replace(event, **end)
+        elif isinstance(event, e.SessionTaken):
+            items = [structs.replace(x, limits=limits) if x == root else x for x in event.items]
+            event = structs.replace(event, items=tuple(items))
+        events.append(event)
+    return edited(history, events)
+
+
+def one_step_too_many(history: History) -> History:
+    steps = sum(isinstance(x, e.AgentStep) for x in history.events)
+    return _limited(history, Limits(model_calls=steps - 1))
+
+
+def ended_too_soon(history: History) -> History:
+    end: Any = {"outcome": "limit", "reason": "tree.cost"}
+    return _limited(history, Limits(cost=3), **end)
+
+
+def still_in_its_turn(history: History) -> History:
+    """It has reached its limit with its last step, and does nothing any more."""
+    steps = [x for x in history.events if isinstance(x, e.AgentStep)]
+    end = next(n for n, x in enumerate(history.events) if x is steps[-1])
+    limited = _limited(history, Limits(model_calls=len(steps)))
+    own = [x for x in limited.events[end + 1 :] if x.lane != "own"]
+    return edited(limited, [*limited.events[: end + 1], *own])
+
+
 def store_says(**fields: Any) -> Callable[[History], History]:
     def edit(history: History) -> History:
         run_id, info = next(iter(history.runs.items()))
@@ -384,6 +418,9 @@ PLANTS = [
     ),
     Plant("budgets_held", "children", changed(e.SessionOpen, 1, depth=17), "17 deep"),
     Plant("budgets_held", "stack", changed(e.SessionPush, max_iterations=1), "the limit is 1"),
+    Plant("limits_held", "tools", one_step_too_many, "though tree.model_calls was used up"),
+    Plant("limits_held", "tools", ended_too_soon, "ended by tree.cost"),
+    Plant("limits_held", "tools", still_in_its_turn, "is at rest in a turn, but tree.model_calls"),
     Plant("replay_equals_live", "tools", a_gap, "is due"),
     Plant("replay_equals_live", "tools", heard_only, "was dispatched, but is not stored"),
     Plant("replay_equals_live", "tools", heard_in_another_order, "was dispatched after"),

@@ -14,6 +14,7 @@ maps names to the invariants that hold in every world, so that users can remove 
     calls, children    valid_history_at_every_model_call, takeover_stack,      call_invariants.py
                        one_completion_per_invocation
     limits             budgets_held                                            budgets.py
+                       limits_held                                             spending.py
     failures           no_run_failed: not one of INVARIANTS, for worlds        failure_invariants.py
                        in which nothing is meant to fail
 
@@ -55,11 +56,13 @@ from hubbub.runtime.simulation.invariants.messages import (
 from hubbub.runtime.simulation.story.budgets import budgets_held
 from hubbub.runtime.simulation.story.fields import shown
 from hubbub.runtime.simulation.story.history import History
+from hubbub.runtime.simulation.story.spending import limits_held
 
 __all__ = [
     "INVARIANTS",
     "Invariant",
     "budgets_held",
+    "limits_held",
     "no_idle_run_with_mail",
     "no_leaked_task",
     "no_message_lost",
@@ -258,6 +261,7 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         one_completion_per_invocation,
         takeover_stack,
         budgets_held,
+        limits_held,
         replay_equals_live,
         no_leaked_task,
     )

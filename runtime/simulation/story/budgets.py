@@ -14,6 +14,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.story.history import History
 from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.story.spending import Allowances, limits_held, within
 
 __all__ = ["Budgets", "budgets_held", "held", "with_limits_of"]
 
@@ -79,12 +80,18 @@ Invariant: TypeAlias = Callable[[History], Iterable[str] | None]
 
 
 def with_limits_of(setup: Setup, invariants: Mapping[str, Invariant]) -> dict[str, Invariant]:
-    """The same invariants, with ``budgets_held`` using the limits of ``setup``.
+    """The same invariants, with ``budgets_held`` and ``limits_held`` using the limits of ``setup``.
 
-    What somebody has made with ``held`` stays as it is.
+    What somebody has made with ``held`` or ``within`` stays as it is.
     """
-    own = held(Budgets.of(setup))
-    return {name: own if each is budgets_held else each for name, each in invariants.items()}
+    budgets, limits = held(Budgets.of(setup)), within(Allowances.of(setup))
+
+    def own(invariant: Invariant) -> Invariant:
+        if invariant is budgets_held:
+            return budgets
+        return limits if invariant is limits_held else invariant
+
+    return {name: own(each) for name, each in invariants.items()}
 
 
 def _all(history: History, budgets: Budgets) -> Iterator[str]:

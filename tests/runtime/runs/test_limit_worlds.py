@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -37,10 +38,12 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import Closed
 from hubbub.hub.events import Event
 from hubbub.runtime.models.scripted import call
-from hubbub.runtime.simulation import History, World, simulate
+from hubbub.runtime.runs.run_meter import RunMeter
+from hubbub.runtime.simulation import History, SimulationFailed, World, simulate
 from hubbub.runtime.simulation.story.faults import Crash
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.strategies.worlds import seeds, stores
+from hubbub.runtime.spending.accounts import TreeAccounts
 
 pytestmark = pytest.mark.spec("L-05")
 
@@ -365,3 +368,46 @@ def test_a_crash_at_any_commit_forgets_nothing_that_was_used(
         history, outcome = lived(bounds, Crash(commit=commit, when=when), store=store)
         assert [*wrong(history, bounds), *wrong_times(history, bounds)] == [], commit
         assert outcome is None or outcome.tree == used(history), commit
+
+
+# ── what the shipped invariant finds ─────────────────────────────────────────────────────────
+
+
+def _forgotten(accounts: TreeAccounts, lane: Any, before: Any, thread: Any) -> None:
+    """What a child has used is nobody's."""
+    if lane.parent_run_id is None:
+        _follow(accounts, lane, before, thread)
+
+
+_follow = TreeAccounts.follow
+
+
+def _one_more(meter: RunMeter) -> str:
+    """One more call than there may be."""
+    name = _used_up(meter)
+    return "" if name and meter._run.thread.turn_steps == 2 else name
+
+
+_used_up = RunMeter.used_up
+
+BUGS: Final = {
+    "children's use is forgotten": (
+        TIGHT[0], patch.object(TreeAccounts, "follow", _forgotten), "tree.model_calls was used up",
+    ),
+    "one more call is made": (
+        TIGHT[2], patch.object(RunMeter, "used_up", _one_more), "turn.model_calls was used up",
+    ),
+    "time is not cut short": (
+        Bounds(turn=Limits(seconds=1.2)), patch.object(RunMeter, "_look_at_time"), "at work for",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found_by_the_invariant_that_is_shipped(bug: str) -> None:
+    bounds, planted, says = BUGS[bug]
+    lived(bounds)
+    with planted, pytest.raises(SimulationFailed) as failed:
+        lived(bounds)
+    assert failed.value.broken == "limits_held"
+    assert says in str(failed.value)

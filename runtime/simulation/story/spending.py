@@ -1,0 +1,221 @@
+"""What the runs of a world may use, and the invariant that they use no more."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent, with_event
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.hub import events as e
+from hubbub.hub.events import Event, Limits
+from hubbub.runtime.simulation.story.faults import ClockJump
+from hubbub.runtime.simulation.story.history import History
+from hubbub.runtime.simulation.story.setup import Setup
+
+__all__ = ["Allowances", "limits_held", "within"]
+
+_SCOPES: Final = ("turn", "run", "tree")
+_COUNTS: Final = ("model_calls", "input_tokens", "output_tokens")
+TOLERANCE: Final = 0.05
+"""Seconds by which a timer may be early or late."""
+
+
+class Allowances(Struct, frozen=True, kw_only=True):
+    """Limits: of each tree, unless its record says otherwise, of runs by their agent, and of turns
+    by agent and side."""
+
+    tree: Limits | None = None
+    runs: Mapping[str, Limits] = {}
+    turns: Mapping[tuple[str, str], Limits] = {}
+
+    @classmethod
+    def of(cls, setup: Setup) -> "Allowances":
+        """The limits of a setup: those that its runtime is given, and those of its agents."""
+        agents, turns = setup.reached(), {}
+        prompts = {x.name: x for x in setup.prompts}
+        for agent in agents:
+            for which, side in (("side_a", agent.side_a), ("side_b", agent.side_b)):
+                named = None if side is None else side.prompt
+                prompt = prompts.get(named) if isinstance(named, str) else named
+                if prompt is not None and prompt.limits is not None:
+                    turns[agent.name, which] = prompt.limits
+        runs = {x.name: x.run_limits for x in agents if x.run_limits is not None}
+        return cls(tree=setup.options.get("limits"), runs=runs, turns=turns)
+
+
+def limits_held(history: History) -> Iterator[str]:
+    """No model is asked when a limit is used up, and a turn that ends by a limit names one that is.
+
+    So a turn, a run or a tree uses more than its limit by the calls that were under way, and no
+    more.  Time at work is counted where the clock does not jump.  The limits are those on record;
+    where ``simulate`` or a ``SimMachine`` asks, those of its setup, too.  ``within`` makes the same
+    of others.  Conversations in code may have several calls under way, and are only counted.
+    """
+    yield from _problems(history, Allowances())
+
+
+def within(allowed: Allowances) -> "Invariant":
+    """The invariant ``limits_held`` for these limits."""
+
+    def limits_held(history: History) -> Iterator[str]:
+        yield from _problems(history, allowed)
+
+    return limits_held
+
+
+Invariant: TypeAlias = Callable[[History], Iterator[str]]
+
+
+def _problems(history: History, allowed: Allowances) -> Iterator[str]:
+    own = [event for event in history.events if event.lane == "own"]
+    if allowed == Allowances() and not any(_is_limited(event) for event in own):
+        return
+    book = _Book(allowed, has_times=not any(isinstance(x, ClockJump) for x in history.faults))
+    for event in own:
+        yield from book.problems(event)
+        book.add(event)
+    if not history.is_settled:
+        return
+    for run_id, thread in history.threads.items():
+        names = book.known.get(run_id, ())
+        if thread.in_session and thread.open is None and not thread.prompts and any(names):
+            yield f"run {run_id} is at rest in a turn, but {_named(names)} is used up"
+
+
+def _is_limited(event: Event) -> bool:
+    return any(
+        isinstance(item, e.SessionOpen | e.SessionLimits) and item.limits is not None
+        for item in (event.items if isinstance(event, e.SessionTaken) else ())
+    )
+
+
+def _named(names: tuple[str, ...]) -> str:
+    return ", ".join(f"{scope}.{name}" for scope, name in zip(_SCOPES, names, strict=True) if name)
+
+
+class _Book:
+    """What was used, event by event, in the order of the store."""
+
+    def __init__(self, allowed: Allowances, *, has_times: bool) -> None:
+        self._allowed = allowed
+        self._has_times = has_times
+        self._trees: dict[str, Limits | None] = {}
+        self._spent: dict[tuple[str, str], Spent] = defaultdict(Spent)
+        self._worked: dict[tuple[str, str], float] = defaultdict(float)
+        """Both by scope and run; of a tree by its root."""
+        self._threads: dict[str, Thread] = defaultdict(lambda: EMPTY)
+        self._since: dict[str, int] = {}
+        self.known: dict[str, tuple[str, ...]] = {}
+        """By run: what was used up when it wrote something last, in a session."""
+
+    def add(self, event: Event) -> None:
+        """Count an event."""
+        run_id = event.run_id
+        if isinstance(event, e.SessionTaken):
+            for item in event.items:
+                if isinstance(item, e.SessionOpen | e.SessionLimits) and not event.parent_run_id:
+                    self._trees[run_id] = item.limits
+        if isinstance(event, e.SessionStart | e.SessionTurn):
+            self._spent["turn", run_id] = NOTHING_SPENT
+        for key in self._keys(event):
+            self._spent[key] = with_event(self._spent[key], event)
+        self._pass(event)
+        if isinstance(event, e.SessionEnd) or not self._threads[run_id].in_session:
+            self.known.pop(run_id, None)
+        elif not isinstance(event, e.AgentText | e.AgentThinking):  # Each is written with its step.
+            self.known[run_id] = self._used_up(event)
+
+    def _pass(self, event: Event) -> None:
+        """Time passes between two events of a run that is at work, but for what a crash cuts
+        off."""
+        run_id, before = event.run_id, self._threads[event.run_id]
+        after = self._threads[run_id] = fold(before, event)
+        seconds = event.worked / 1e6 if isinstance(event, e.AgentStep) else 0.0
+        is_working = before.in_session and not (before.waits or before.prompts)
+        if is_working and not isinstance(event, e.AgentRestore):
+            seconds += (event.at - self._since[run_id]) / 1e6
+        self._since[run_id] = event.at
+        for key in self._keys(event):
+            self._worked[key] += seconds
+        if after.turn != before.turn:
+            self._worked["turn", run_id] = 0.0
+
+    def problems(self, event: Event) -> Iterator[str]:
+        """What is wrong with an event, which is not counted yet."""
+        run_id = event.run_id
+        if isinstance(event, e.AgentStep) and run_id in self.known:
+            now = self._used_up(event)  # Less than before only where a limit was raised.
+            both = zip(self.known[run_id], now, strict=True)
+            names = tuple(name if still else "" for name, still in both)
+            if any(names):
+                yield (
+                    f"run {run_id}: its model was asked for step {event.step} ({event.id}), "
+                    f"though {_named(names)} was used up"
+                )
+        if isinstance(event, e.SessionEnd) and event.outcome == "limit":
+            scope, _, name = event.reason.partition(".")
+            if scope in _SCOPES and name and not self._is_reached(event, scope, name):
+                yield f"run {run_id}: a turn ended by {event.reason} ({event.id}), not used up"
+        if isinstance(event, e.SessionEnd) and self._has_times:
+            for scope, limits in zip(_SCOPES[:2], self._limits(event), strict=False):
+                seconds = None if limits is None else limits.seconds
+                if seconds is not None and (time := self._time(event, scope)) > seconds + TOLERANCE:
+                    over = f"was at work for {time:.1f} s ({event.id}); the limit is {seconds} s"
+                    yield f"run {run_id}: its {scope} {over}"
+
+    def _is_reached(self, event: Event, scope: str, name: str) -> bool:
+        limits = self._limits(event)[_SCOPES.index(scope)]
+        most = None if limits is None else getattr(limits, name, None)
+        if most is None:
+            return False
+        if name != "seconds":
+            return bool(_amount(self._spent[self._key(event, scope)], name) >= most)
+        is_counted = self._has_times and scope != "tree"  # Of other runs of a tree it is under way.
+        return not is_counted or bool(self._time(event, scope) >= most - TOLERANCE)
+
+    def _time(self, event: Event, scope: str) -> float:
+        """Seconds at work until an event that ends a session."""
+        work, thread = self._worked[self._key(event, scope)], self._threads[event.run_id]
+        if thread.in_session and not (thread.waits or thread.prompts):
+            work += (event.at - self._since[event.run_id]) / 1e6
+        return work
+
+    def _used_up(self, event: Event) -> tuple[str, ...]:
+        """What is used up of the turn, the run and the tree: a name each."""
+        return tuple(
+            self._over(event, scope, limits)
+            for scope, limits in zip(_SCOPES, self._limits(event), strict=True)
+        )
+
+    def _over(self, event: Event, scope: str, limits: Limits | None) -> str:
+        if limits is None:
+            return ""
+        key = self._key(event, scope)
+        for name in (*_COUNTS, "cost"):
+            most = getattr(limits, name)
+            if most is not None and _amount(self._spent[key], name) >= most:
+                return name
+        is_late = limits.seconds is not None and self._worked[key] > limits.seconds + TOLERANCE
+        return "seconds" if is_late and self._has_times and scope != "tree" else ""
+
+    def _limits(self, event: Event) -> tuple[Limits | None, ...]:
+        agent, side = event.agent, getattr(event, "side", "") or "side_a"
+        tree = self._trees.get(event.root_run_id)
+        return (
+            self._allowed.turns.get((agent, side)),
+            self._allowed.runs.get(agent),
+            tree if tree is not None else self._allowed.tree,
+        )
+
+    def _key(self, event: Event, scope: str) -> tuple[str, str]:
+        return scope, event.root_run_id if scope == "tree" else event.run_id
+
+    def _keys(self, event: Event) -> Iterator[tuple[str, str]]:
+        return (self._key(event, scope) for scope in _SCOPES)
+
+
+def _amount(spent: Spent, name: str) -> float:
+    return spent.nanos / 1e9 if name == "cost" else float(getattr(spent, name))
