@@ -111,8 +111,8 @@ class RunAccess:
                 f"run {run_id}: limits are those of a tree; give them to its root, "
                 f"{info.root_run_id}"
             )
-        if limits is not None and limits.seconds is not None:
-            await self._accounts.learn(info.root_run_id, self.hub.journal)
+        if limits is not None:
+            await self._accounts.learn(info.root_run_id, limits, self.hub.journal)
         receipt = self.hub.pipeline.deliver(SessionLimits(limits=limits), to=run_id)
         await receipt
         return receipt

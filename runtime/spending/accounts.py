@@ -267,17 +267,23 @@ class TreeAccounts:
                 self._note_unlimited(root)
             else:
                 await self._read(root, limits, journal)
+        for item in loaded.waiting:  # It came when nobody was there who would know it.
+            if isinstance(item, e.SessionLimits) and item.limits is not None:
+                await self.learn(root, item.limits, journal)
         is_whole = not loaded.after and info.run_id not in self.work
         if is_whole and self.times(info.agent, self.by_root.get(root)):
             self.work[info.run_id] = _work_of(loaded.events)
 
-    async def learn(self, root_run_id: str, journal: Journal) -> None:
-        """Know how long the runs of a tree were at work, which is to be limited."""
+    async def learn(self, root_run_id: str, limits: Limits, journal: Journal) -> None:
+        """Know what a tree has used that is to be limited, also by runs that are over."""
         await journal.flush()
         account = self.by_root.get(root_run_id)
         if account is None:
             account = await self._read(root_run_id, self.default, journal)
         self.by_root[root_run_id] = account
+        self._asked.pop(root_run_id, None)
+        if limits.seconds is None:
+            return
         for info in await journal.runs(live=False, root_run_id=root_run_id):
             run = None if info.run_id in self.work else await journal.load(info.run_id)
             work = self.work.get(info.run_id)

@@ -16,6 +16,7 @@ from simulation.crowded import crowded_steps
 from simulation.hasty import hasty_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.kept import check_store
+from simulation.limited import Raised, raised, raises, tree_limits
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
 from simulation.raisers import RAISED
@@ -90,6 +91,9 @@ class Drawn(Struct, frozen=True, kw_only=True):
     has_crowd: bool = False
     has_several: bool = False
     options: dict[str, Any] = {}
+    limits_of_turns: int | None = None
+    """What draws the limits of its agents' turns, and of their runs."""
+    raised: tuple[Raised, ...] = ()
 
 
 def drawn(seed: int) -> Drawn:
@@ -112,7 +116,20 @@ def drawn(seed: int) -> Drawn:
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
-    return _with_crowd(_with_several(world))
+    return _with_limits(_with_crowd(_with_several(world)))
+
+
+def _with_limits(world: Drawn) -> Drawn:
+    """In some worlds turns, runs and trees may use so much."""
+    random = Random(f"limits of own world {world.seed}")
+    if random.random() < 0.85:
+        return world
+    which = random.choice(("trees", "turns", "both"))
+    if which != "trees":
+        world = structs.replace(world, limits_of_turns=world.seed)
+    if which != "turns":
+        world = structs.replace(world, options={**world.options, "limits": tree_limits(random)})
+    return structs.replace(world, raised=raises(random, len(world.steps)))
 
 
 def _with_several(world: Drawn) -> Drawn:
@@ -252,6 +269,7 @@ def lived(world: Drawn) -> History:
         has_crowd=world.has_crowd,
         has_several=world.has_several,
         options=world.options,
+        limits_of_turns=world.limits_of_turns,
     )
 
     async def own_scenario(live: World) -> None:
@@ -267,6 +285,8 @@ def lived(world: Drawn) -> History:
                 await provide(live)
             if number in world.late:
                 await answer_late(live, number)
+            for _, which, limits in (each for each in world.raised if each[0] == number):
+                await raised(live, opened, which, limits)
             if number in world.hostile and opened:
                 is_prompt = not any(isinstance(each, ChannelFault) for each in world.faults)
                 await _babble(live, number, opened[number % len(opened)], is_prompt=is_prompt)

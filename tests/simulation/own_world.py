@@ -37,6 +37,7 @@ from simulation.hasty import hasty
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
 from simulation.kept import lanes_sound
+from simulation.limited import limits_of_turns
 from simulation.own_invariants import (
     SECRET,
     accepted_once,
@@ -110,6 +111,8 @@ class OwnWorld(Struct, kw_only=True):
     has_several: bool = False
     """Whether there is an agent whose tasks run at once."""
     options: Mapping[str, Any] = {}
+    limits_of_turns: int | None = None
+    """What draws the limits of its agents' turns and runs, if they have any."""
     plan: Plan | None = None
     latency: float = 0.3
     watched: list[list[Event]] = field(default_factory=list)
@@ -138,6 +141,7 @@ class OwnWorld(Struct, kw_only=True):
         if self.has_hooks:
             agents += self.hooked.agents(model, note)
             hooks = self.hooked.hooks()
+        agents = limits_of_turns(agents, self.limits_of_turns)
         return Setup.of(*agents, schedules=schedules, hooks=hooks, **self.options)
 
     def _die(self) -> Any:

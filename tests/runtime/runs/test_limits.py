@@ -32,6 +32,8 @@ from hubbub import (
 )
 from hubbub.agents.definitions.tools import Tool
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError, RunFailed
+from hubbub.hub.events import SessionLimits
+from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.runtime.models.anthropic.model import AnthropicModel
@@ -243,7 +245,7 @@ async def test_what_is_used_up_refuses_further_turns_until_it_is_raised(
         assert ended(await run.ask("stop")) == ("limit", f"{place}.model_calls")
 
 
-def family(*, blocking: bool = True) -> list[AgentDefinition]:
+def family(*, blocking: bool = True, latency: float = 0.0) -> list[AgentDefinition]:
     """A parent that calls its child once a turn; the child looks twice."""
 
     def lead(request: ModelRequest) -> ModelReply:
@@ -258,9 +260,14 @@ def family(*, blocking: bool = True) -> list[AgentDefinition]:
 
     tools: list[Tool[..., Any] | Any] = [config(blocking=blocking)]
     helper = Agent(
-        "helper", "You help.", model=FunctionModel(helps), tools=[look], expose_as_tool=True
+        "helper",
+        "You help.",
+        model=FunctionModel(helps, latency=latency),
+        tools=[look],
+        expose_as_tool=True,
     )
-    return [Agent("main", "You lead.", model=FunctionModel(lead), tools=tools), helper]
+    leads = FunctionModel(lead, latency=latency)
+    return [Agent("main", "You lead.", model=leads, tools=tools), helper]
 
 
 async def test_an_outcome_adds_up_the_tree(journal: Journal, ports: Ports) -> None:
@@ -334,6 +341,45 @@ async def test_an_operator_raises_what_a_tree_may_use_and_lowers_it(
         assert ended(await run.result()) == ("limit", "tree.cost")
         with pytest.raises(BadValue, match="expected Limits"):
             await runtime.limit(run.run_id, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        (Limits(model_calls=5), "model_calls"),
+        (Limits(output_tokens=50), "output_tokens"),
+        (Limits(cost=0.001), "cost"),
+        (Limits(seconds=2.5), "seconds"),
+    ],
+)
+@pytest.mark.parametrize("when", ["at work", "restarted", "without a runtime"])
+async def test_what_children_have_used_before_counts_when_a_tree_is_limited(
+    journal: Journal, ports: Ports, limits: Limits, name: str, when: str
+) -> None:
+    agents = family(latency=0.5)
+    async with Runtime(agents, store=journal, ports=ports, prices=PRICES) as runtime:
+        run = await runtime.start("main", "Lead.")
+        assert (await run.result()).tree.model_calls == 5
+        for each in await runtime.hub.journal.runs(live=False, root_run_id=run.run_id):
+            if each.parent_run_id:
+                await runtime.terminate(each.run_id)
+        if when == "at work":
+            observer = Observer(runtime.hub)
+            assert (await runtime.limit(run.run_id, limits)).accepted
+            outcome = await run.ask("Lead.")
+            assert (ended(outcome), outcome.tree.model_calls) == (("limit", f"tree.{name}"), 5)
+            assert not observer.all("agent:step")
+    if when == "without a runtime":  # As if its process had died before the run could take it.
+        async with Hub(journal=journal, ports=ports) as hub:
+            assert await hub.pipeline.deliver(SessionLimits(limits=limits), to=run.run_id)
+    async with Runtime(agents, store=journal, ports=ports, prices=PRICES) as runtime:
+        observer = Observer(runtime.hub)
+        if when == "restarted":
+            assert (await runtime.limit(run.run_id, limits)).accepted
+        run = await runtime.handle(run.run_id)
+        outcome = await run.ask("Lead.")
+        assert (ended(outcome), outcome.tree.model_calls) == (("limit", f"tree.{name}"), 5)
+    assert not observer.all("agent:step")
 
 
 async def test_limits_are_raised_at_the_root(ports: Ports) -> None:
