@@ -96,6 +96,24 @@ def _named(names: tuple[str, ...]) -> str:
     return ", ".join(f"{scope}.{name}" for scope, name in zip(_SCOPES, names, strict=True) if name)
 
 
+_HEARD: Final = (
+    e.SessionOpen, e.SessionMessage, e.SessionResult, e.SessionReply, e.SessionTimer,
+    e.SessionVariables,
+)  # fmt: skip
+
+
+def _precedes_call(event: Event) -> bool:
+    """Whether a model may be asked next, and none is being asked: what else a run writes it may
+    write during a call."""
+    if isinstance(event, e.SessionTaken):
+        return any(isinstance(item, _HEARD) for item in event.items)
+    return isinstance(
+        event,
+        e.AgentStep | e.AgentToolComplete | e.AgentRetry | e.AgentRestore
+        | e.SessionStart | e.SessionTurn,
+    )  # fmt: skip
+
+
 class _Book:
     """What was used, event by event, in the order of the store."""
 
@@ -109,7 +127,7 @@ class _Book:
         self._threads: dict[str, Thread] = defaultdict(lambda: EMPTY)
         self._since: dict[str, int] = {}
         self.known: dict[str, tuple[str, ...]] = {}
-        """By run: what was used up when it wrote something last, in a session."""
+        """By run in a session: what was used up when it was last decided what to do."""
 
     def add(self, event: Event) -> None:
         """Count an event."""
@@ -125,8 +143,17 @@ class _Book:
         self._pass(event)
         if isinstance(event, e.SessionEnd) or not self._threads[run_id].in_session:
             self.known.pop(run_id, None)
-        elif not isinstance(event, e.AgentText | e.AgentThinking):  # Each is written with its step.
+        elif _precedes_call(event):
             self.known[run_id] = self._used_up(event)
+        else:
+            self.known[run_id] = self._still_used_up(event)
+
+    def _still_used_up(self, event: Event) -> tuple[str, ...]:
+        """What was used up at the last decision and is now: less only where a limit was raised."""
+        before = self.known.get(event.run_id, ("",) * len(_SCOPES))
+        return tuple(
+            name if still else "" for name, still in zip(before, self._used_up(event), strict=True)
+        )
 
     def _pass(self, event: Event) -> None:
         """Time passes between two events of a run that is at work, but for what a crash cuts
@@ -147,9 +174,7 @@ class _Book:
         """What is wrong with an event, which is not counted yet."""
         run_id = event.run_id
         if isinstance(event, e.AgentStep) and run_id in self.known:
-            now = self._used_up(event)  # Less than before only where a limit was raised.
-            both = zip(self.known[run_id], now, strict=True)
-            names = tuple(name if still else "" for name, still in both)
+            names = self._still_used_up(event)
             if any(names):
                 yield (
                     f"run {run_id}: its model was asked for step {event.step} ({event.id}), "
