@@ -254,8 +254,7 @@ CONSUMERS: Final = {
         AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark AgentRestore AgentClaim
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionResult
         SessionTimer SessionCancel SessionPromptEnd SessionPush SessionPop SessionTaken
-        SessionDropped
-        SessionCompact SessionCompaction
+        SessionDropped SessionCompaction
         """,
     ),
     "runtime/simulation/playback/recording.py": Consumer(
@@ -278,7 +277,7 @@ CONSUMERS: Final = {
         """
         AgentStart AgentStatus AgentMessage AgentImmediate AgentRecord AgentHandoff AgentRestore
         AgentClaim AgentFailed SessionStart SessionTurn SessionPromptEnd SessionPop SessionTaken
-        SessionDropped SessionCompaction
+        SessionDropped
         """,
     ),
     "runtime/simulation/playback/stand_ins.py": Consumer(
@@ -318,6 +317,7 @@ NARROW: Final = {
     "runtime/demo/assets/report.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
     "runtime/simulation/playback/recorded_outputs.py": "keeps what became of answers",
+    "runtime/simulation/story/spending.py": "counts calls and time at work, and looks for limits",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/spending/accounts.py": "counts calls and time at work, and looks for limits",

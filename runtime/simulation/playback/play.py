@@ -59,8 +59,10 @@ WITHHELD: Final = "quarantine"
 """Stands for the value of a variable: a recording has none."""
 
 _SAID: Final = (e.SessionMessage, e.SessionReply, e.SessionClose, e.SessionTerminate,
-                e.SessionAbort, e.SessionReset, e.SessionVariables,
+                e.SessionAbort, e.SessionReset, e.SessionCompact, e.SessionVariables,
                 e.SessionLimits)  # fmt: skip
+_BY_RUNTIME: Final = (e.SessionVariables, e.SessionLimits)
+"""What a runtime does more for than to put it into an inbox."""
 _ENDINGS: Final = (e.SessionClose, e.SessionTerminate, e.SessionAbort)
 
 
@@ -171,9 +173,9 @@ class _Player:
                     cue = self._cues[self._next]
                     await self._replies.sleep_until(cue.event.at, cue.place)
                     if self._next < len(self._cues) and self._cues[self._next] is cue:
-                        if isinstance(cue.event, e.SessionVariables):
+                        if isinstance(cue.event, _BY_RUNTIME):
                             self._next += 1
-                            await self._provide(runtime, cue.event)
+                            await self._say_to(runtime, cue.event)
                         # What was taken with it is there with it.
                         self._reach(self._taken_at(cue.place))
                 await self._replies.sleep_until(self._recording.ended, 0)
@@ -194,7 +196,7 @@ class _Player:
         """Send every message that precedes this place."""
         while self._next < len(self._cues) and self._cues[self._next].place < place:
             cue = self._cues[self._next]
-            if isinstance(cue.event, e.SessionVariables):
+            if isinstance(cue.event, _BY_RUNTIME):
                 return
             self._next += 1
             self._say(cue.event)
@@ -215,8 +217,12 @@ class _Player:
         else:
             self._hub.emit(fresh)
 
-    async def _provide(self, runtime: Runtime, event: e.SessionVariables) -> None:
+    async def _say_to(self, runtime: Runtime, event: e.SessionVariables | e.SessionLimits) -> None:
         run_id = self._counterparts.now_of(event.run_id)
+        if isinstance(event, e.SessionLimits):
+            if run_id is not None:
+                await runtime.limit(run_id, event.limits)
+            return
         request = self._counterparts.now_of(event.request_id)
         if run_id is not None and request is not None:
             await runtime.provide_variables(run_id, request, dict.fromkeys(event.names, WITHHELD))

@@ -90,10 +90,14 @@ class Replies:
         self._contents = recording.contents
         self._clock = clock
         self._reach = reach
-        self._answers = {run.run_id: list(_answers(run)) for run in recording.runs.values()}
+        runs = recording.runs.values()
+        self._answers = {
+            **{(run.run_id, "step"): list(_answers(run)) for run in runs},
+            **{(run.run_id, "summary"): list(_summaries(run)) for run in runs},
+        }
         self._results = {run.run_id: list(_results(run)) for run in recording.runs.values()}
         self._waits = {run.run_id for run in recording.runs.values() if _waits_for_more(run)}
-        self._given: dict[str, int] = defaultdict(int)
+        self._given: dict[tuple[str, str], int] = defaultdict(int)
         self._costs: dict[str, int | None] = {}
         """What the last answer of each run had cost."""
         self._children: dict[str, Run] = {}
@@ -101,19 +105,22 @@ class Replies:
 
     # ── models ───────────────────────────────────────────────────────────────────────────────
 
-    async def reply(self, model: str) -> ModelReply:
-        """The next answer of the run at work; raises ``ModelRefused`` where there is none."""
+    async def reply(self, model: str, purpose: str) -> ModelReply:
+        """The next answer of the run at work, or its next summary; raises ``ModelRefused`` where
+        there is none."""
         run_id = self._recorded(model)
-        number, answers = self._given[run_id], self._answers[run_id]
+        calls = run_id, purpose
+        number, answers = self._given[calls], self._answers[calls]
         if number >= len(answers):
-            if run_id in self._waits:
+            if run_id in self._waits and purpose == "step":
                 await anyio.sleep_forever()
-            problem = f"call {number + 1} of this run, and the recording has {len(answers)}"
+            what = "call" if purpose == "step" else purpose
+            problem = f"{what} {number + 1} of this run, and the recording has {len(answers)}"
             raise ModelRefused(model, "script", problem)
         answer = answers[number]
         await self.wait_until(answer.at, answer.place)
         # Counted only now: one that is interrupted meanwhile was not given.
-        self._given[run_id] = number + 1
+        self._given[calls] = number + 1
         self._costs[run_id] = answer.cost
         if (retry := answer.retry) is not None:
             problem = retry.error.removeprefix(f"{model}: ")
@@ -224,7 +231,7 @@ class RecordedModel:
         self._replies = replies
 
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        reply = await self._replies.reply(self.name)
+        reply = await self._replies.reply(self.name, request.purpose)
         if on_delta is not None and reply.text:
             on_delta(TextDelta(reply.text))
         return reply
@@ -271,6 +278,16 @@ def _answers(run: RecordedRun) -> Iterator[_Answer]:
             yield _Answer(placed.place, event.at, retry=event)
         elif isinstance(event, e.SessionEnd) and _is_of_model(event, last):
             yield _Answer(placed.place, event.at, problem=event.reason)
+
+
+def _summaries(run: RecordedRun) -> Iterator[_Answer]:
+    """The outcomes of the calls for summaries; what a failed one said is not on record."""
+    for placed in run.own:
+        event = placed.event
+        if isinstance(event, e.SessionCompaction) and event.covers:
+            said = ModelReply(text=event.summary, usage=event.usage, model=event.model)
+            reply = said if event.summary else None
+            yield _Answer(placed.place, event.at, reply, problem=event.error, cost=event.cost_nanos)
 
 
 def _reply(step: e.AgentStep, words: list[Event]) -> ModelReply:
