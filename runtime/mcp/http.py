@@ -8,7 +8,7 @@ a body ends where it is too long, and what it holds is the answer to its request
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.ports import Offload
 from hubbub.hub.values import Secret
-from hubbub.runtime.mcp.lines import MAX_LINE, answer_in
+from hubbub.runtime.mcp.lines import MAX_LINE, answer_in, said_in
 from hubbub.runtime.mcp.told import Told
 
 __all__ = ["address_streams"]
@@ -69,9 +69,11 @@ async def _look(told: Told, response: httpx2.Response) -> None:
     if status >= 400 and asked is not None and len(told.refusals) < MAX_REFUSALS:
         told.refusals[str(asked)] = _words(response)
     kind = response.headers.get("content-type", "").lower()
-    if kind.startswith(_EVENTS):
-        return
     is_plain = response.headers.get("content-encoding", "identity") == "identity"
+    if kind.startswith(_EVENTS):
+        if is_plain:
+            response.stream = _Events(response.stream, response.request, asked)
+        return
     response.stream = _Bounded(response.stream, MAX_LINE if is_plain else MAX_COMPRESSED)
     if status == 200 and kind.startswith(_JSON) and is_plain and asked is not None:
         response.stream = _Answer(response.stream, asked)
@@ -124,6 +126,37 @@ class _Answer(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = b"".join([chunk async for chunk in self._stream])
         yield answer_in(body, self._asked)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A stream of events, each of which is a message."""
+
+    def __init__(self, stream: Any, request: httpx2.Request, asked: int | str | None) -> None:
+        self._stream = stream
+        self._request = request
+        self._asked = asked
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        kind = {"content-type": _EVENTS}
+        given = httpx2.Response(200, headers=kind, stream=self._stream, request=self._request)
+        found: Any = httpx2.EventSource(given, max_event_size=MAX_LINE)
+        async with aclosing(aiter(found)) as events:
+            async for each in events:
+                yield self._again(each)
+
+    def _again(self, event: httpx2.ServerSentEvent) -> bytes:
+        """The same event, with what the SDK can read."""
+        data = event.data.encode()
+        if data and event.event == "message":
+            data = said_in(data, self._asked)
+        fields = [("event", event.event), ("id", event.id), ("data", data.decode())]
+        if event.retry is not None:
+            fields.append(("retry", str(event.retry)))
+        lines = [f"{name}: {part}\n" for name, text in fields if text for part in text.split("\n")]
+        return "".join((*lines, "\n")).encode()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

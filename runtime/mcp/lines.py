@@ -23,7 +23,7 @@ from mcp_types import (
 from hubbub.hub.near_misses import shown
 from hubbub.runtime.mcp.answers import finite
 
-__all__ = ["MAX_LINE", "Lines", "answer_in"]
+__all__ = ["MAX_LINE", "Lines", "answer_in", "said_in"]
 
 MAX_LINE: Final = 64 << 20
 """Bytes of one line: the largest document that providers take, in base64, and half as much."""
@@ -97,11 +97,24 @@ def answer_in(body: bytes, asked: int | str) -> bytes:
     it has, or an error for that request."""
     message = _message_of(body.strip())
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
-        said = shown(body[:_EDGE].decode(errors="replace").strip())
-        error = ErrorData(code=PARSE_ERROR, message=f"it is no message: {said}")
-        message = JSONRPCError(jsonrpc="2.0", id=asked, error=error)
+        message = _no_message(body, asked)
     message.id = asked
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    return message.model_dump_json(exclude_unset=True).encode()
+
+
+def said_in(event: bytes, asked: int | str | None) -> bytes:
+    """The message of one event of a stream, which may have come for a request: what is none is an
+    error for that, or nothing."""
+    message = _message_of(event)
+    if message is None and asked is not None:
+        message = _no_message(event, asked)
+    return b"" if message is None else message.model_dump_json(exclude_unset=True).encode()
+
+
+def _no_message(said: bytes, asked: int | str) -> JSONRPCError:
+    text = shown(said[:_EDGE].decode(errors="replace").strip())
+    error = ErrorData(code=PARSE_ERROR, message=f"it is no message: {text}")
+    return JSONRPCError(jsonrpc="2.0", id=asked, error=error)
 
 
 def _message_of(line: bytes) -> JSONRPCMessage | None:

@@ -1,6 +1,8 @@
 """Addresses at which there is no MCP server, or one that refuses, stalls or answers without end."""
 
+import io
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -213,6 +215,38 @@ async def test_a_call_that_is_answered_badly_says_so(answer: Any, said: str) -> 
             assert results.failures == [True]
 
 
+def streams(*events: str) -> Any:
+    def answer(handler: Any, asked: Any) -> None:
+        said = {"content": [{"type": "text", "text": "fine\ud800"}]}
+        last = json.dumps({"jsonrpc": "2.0", "id": 77, "result": said})
+        body = "".join((*events, f"event: message\r\ndata: {last}\r\n\r\n"))
+        handler.put(200, body.encode(), "text/event-stream")
+
+    return answer
+
+
+LOG = 'data: {"jsonrpc": "2.0",\ndata: "method": "notifications/message", "params": {"level": 3}}'
+
+
+@pytest.mark.parametrize(
+    ("events", "output"),
+    [
+        ((), "fine\ufffd"),
+        ((": comment\n\n", "event: other\ndata: x\n\n", "id: 3\ndata:\n\n"), "fine\ufffd"),
+        ((LOG + "\nretry: 5\n\n",) * 50, "fine\ufffd"),
+        (("data: garbage\n\n",), "is not valid (it is no message: 'garbage')"),
+    ],
+)
+async def test_events_are_read_like_lines(events: tuple[str, ...], output: str) -> None:
+    with answering(at_calls(streams(*events))) as (url, _):
+        model = ScriptedModel([call("it_act"), "Done."])
+        async with Runtime([mcp_agent(model, mcp(url, name="it"))], store="memory") as rt:
+            results = Results(rt.hub)
+            with anyio.fail_after(20):
+                await rt.run("helper", "Go.")
+            assert output in results.outputs[0]
+
+
 async def test_a_large_event_is_read_like_a_large_answer() -> None:
     with answering(at_calls(shows)) as (url, _):
         model = ScriptedModel([call("it_act"), "Done."])
@@ -222,6 +256,40 @@ async def test_a_large_event_is_read_like_a_large_answer() -> None:
                 await rt.run("helper", "Go.")
             assert results.failures == [False]
             assert results.outputs[0].startswith("xxxx")
+
+
+@pytest.mark.parametrize("status", [200, 401, 500])
+@pytest.mark.parametrize("kind", ["text/html", "application/json", "text/event-stream"])
+async def test_a_header_that_is_said_back_shows_nowhere(
+    kind: str, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def says_back(handler: Any, asked: Any) -> None:
+        body = f"data: {handler.headers['authorization']}\n\n".encode()
+        handler.put(status, body, kind)
+
+    logged = io.StringIO()
+    logging.getLogger().addHandler(listener := logging.StreamHandler(logged))
+    said: list[str] = []
+
+    def heard(event: object) -> None:
+        said.append(repr(event))
+
+    try:
+        for answer in (says_back, at_calls(says_back)):
+            with answering(answer) as (url, _):
+                headers = {"Authorization": Secret(SECRET)}
+                server = mcp(url, name="it", headers=headers)
+                model = ScriptedModel([call("it_act"), "Done."])
+                async with Runtime([mcp_agent(model, server)], store="memory") as rt:
+                    rt.hub.subscribe("*", heard)
+                    with anyio.fail_after(20):
+                        await rt.run("helper", "Go.")
+                    said += [repr(rt.mcp_servers), repr(rt)]
+    finally:
+        logging.getLogger().removeHandler(listener)
+    out = capfd.readouterr()
+    assert len(said) > 10
+    assert not [text for text in (*said, out.out, out.err, logged.getvalue()) if SECRET in text]
 
 
 async def test_headers_are_not_sent_to_where_a_server_points() -> None:
