@@ -1,8 +1,8 @@
 """What must hold of a store, whatever was done to it."""
 
-import sqlite3
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hubbub.hub.events.codec import decode_event
 from hubbub.hub.values import decode_value
 from hubbub.runtime.stores.sqlite.schema import connect_read_only
 
-__all__ = ["Audit", "doubled_items", "inbox_problems", "lane_problems", "read_runs"]
+__all__ = ["Audit", "Record", "doubled_items", "inbox_problems", "lane_problems", "read_runs"]
 
 
 def lane_problems(db: Any) -> list[str]:
@@ -49,14 +49,31 @@ class _Run:
         self.waiting: set[int] = set()
 
 
+class Record:
+    """A store between two lives: a database with the tables of ``runtime/stores/sql``."""
+
+    def __init__(self, db: Any) -> None:
+        self.db = db
+
+    def damage(self) -> list[str]:
+        """What the database itself finds."""
+        (verdict,) = self.db.execute("PRAGMA quick_check").fetchone()
+        return [] if verdict == "ok" else [f"damaged: {verdict}"]
+
+    def secrets(self) -> set[str]:
+        return {value for (value,) in self.db.execute("SELECT value FROM secret")}
+
+
 class Audit:
     """One folder over all its lives: what was acknowledged, and what is there of it.
 
-    ``check`` is called after each death, with the lines that the process had said.
+    ``check`` is called after each death, with the lines that the process had said.  ``record``
+    opens the store, or says ``None`` where there is none; without it, it is the one in the folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, record: Callable[[], Record | None] | None = None) -> None:
         self._folder = folder
+        self._record = record or self._in_folder
         self._acknowledged: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._finished: dict[tuple[str, int, int], tuple[str, int]] = {}
         self._deaths = 0
@@ -80,20 +97,17 @@ class Audit:
             what, *rest = line.split()
             self._acknowledged[what].add(tuple(rest))
         self._deaths += not is_quiet
-        if not (self._folder / "store" / "hubbub.db").exists():
-            return ["the store is gone"] if self.acknowledged else []
         try:
-            db = connect_read_only(self._folder / "store" / "hubbub.db")
+            record = self._record()
         except OperatorError as error:  # It died before it had made its tables.
             is_new = "nothing in it yet" in str(error) and not self.acknowledged
             return [] if is_new else [str(error)]
+        if record is None:
+            return ["the store is gone"] if self.acknowledged else []
+        db = record.db
         try:
-            problems = lane_problems(db)
-            (verdict,) = db.execute("PRAGMA quick_check").fetchone()
-            if verdict != "ok":
-                problems.append(f"damaged: {verdict}")
-            runs = read_runs(db)
-            secrets = {value for (value,) in db.execute("SELECT value FROM secret")}
+            problems = lane_problems(db) + record.damage()
+            runs, secrets = read_runs(db), record.secrets()
             fires = [(x.schedule, x.tick) for x in _hub(db) if isinstance(x, e.ScheduleFire)]
         finally:
             db.close()
@@ -108,6 +122,10 @@ class Audit:
             problems += [p for run in runs.values() for p in _unfinished(run)]
         self.restarts = sum(isinstance(x, e.AgentRestore) for r in runs.values() for x in r.own)
         return problems
+
+    def _in_folder(self) -> Record | None:
+        database = self._folder / "store" / "hubbub.db"
+        return Record(connect_read_only(database)) if database.exists() else None
 
     # ── what was acknowledged is there ───────────────────────────────────────────────────────
 
@@ -240,7 +258,7 @@ def read_runs(db: Any) -> dict[str, _Run]:
     return {run.run_id: run for run in numbers.values()}
 
 
-def _hub(db: sqlite3.Connection) -> list[Event]:
+def _hub(db: Any) -> list[Event]:
     return [decode_event(b) for (b,) in db.execute("SELECT body FROM event WHERE lane = 'hub'")]
 
 

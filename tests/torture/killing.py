@@ -5,12 +5,13 @@ import random
 import select
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 from msgspec import Struct
 
-from torture.audit import Audit
+from torture.audit import Audit, Record
 
 __all__ = ["KillCount", "Killing", "Problems"]
 
@@ -39,13 +40,20 @@ class KillCount(Struct):
 
 
 class Killing:
-    """One folder.  ``kill`` is one life in it; ``finish`` the last, which nobody ends."""
+    """One folder, and the store in it or the one that is named.
 
-    def __init__(self, folder: Path, seed: int, first_life: int = 0) -> None:
+    ``kill`` is one life in it; ``finish`` the last, which nobody ends.
+    """
+
+    def __init__(
+        self, folder: Path, seed: int, first_life: int = 0, *, store: str = "",
+        record: Callable[[], Record | None] | None = None,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._seed = seed
         self._life = first_life
-        self._audit = Audit(folder)
+        self._store = store
+        self._audit = Audit(folder, record)
         self.max_reopen_ms = 0.0
         self.lives = 0
 
@@ -72,6 +80,22 @@ class Killing:
         """One life that is killed some time after its store is open; what it has said."""
         return self._run(until="open", seconds=seconds)
 
+    def live(self, seconds: float) -> list[str]:
+        """One life of so long, in which something is done to it; what it has said.
+
+        Raises ``Problems`` if it has ended by itself.
+        """
+        lines = self._run(until="open", seconds=seconds)
+        self.lives += 1
+        errors = (self._folder / "stderr.txt").read_text()
+        if "Traceback" in errors:
+            raise Problems(f"life {self._life - 1}: {errors[-2000:]}")
+        return lines
+
+    def check_lines(self, lines: list[str]) -> None:
+        """Audit what some lives have said.  Raises ``Problems``."""
+        self._check(lines)
+
     def finish(self) -> None:
         """Let the worker bring everything to an end, and audit."""
         lines = self._run("--finish", until="quiet", seconds=TO_OPEN, is_killed=False)
@@ -91,6 +115,7 @@ class Killing:
         command = [
             sys.executable, str(WORKER), str(self._folder), "--loop", LOOPS[life % 2],
             "--life", str(life), "--seed", str(self._seed * 100_000 + life), *more,
+            *(("--store", self._store) if self._store else ()),
         ]  # fmt: skip
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "stderr.txt").open("wb") as errors:

@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--life", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--finish", action="store_true")
+    parser.add_argument("--store", default="", help="another one than that in FOLDER")
     options = parser.parse_args()
     anyio.run(_live, options, backend=options.loop)
 
@@ -49,7 +50,7 @@ async def _live(options: argparse.Namespace) -> None:
     ticks = Cron("tick", "* * * * * *", SCHEDULED, "safe#tick", misfire="latest")
     start = perf_counter()
     async with Runtime(
-        agents(effects, tell), store=f"sqlite:{options.folder / 'store'}",
+        agents(effects, tell), store=options.store or f"sqlite:{options.folder / 'store'}",
         schedules=() if options.finish else (ticks,),
     ) as runtime:  # fmt: skip
         tell("open", round(1000 * (perf_counter() - start), 1))

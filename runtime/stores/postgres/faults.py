@@ -60,7 +60,8 @@ def postgres_failure(place: str, error: BaseException) -> str:
     code = getattr(error, "sqlstate", None) or ""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     # Of several attempts to connect the last line says what came of the last one.
-    words = " ".join((lines[0] if code else lines[-1]).split()).removeprefix("- ")
+    line = lines[-1] if lines[0].startswith("Multiple connection attempts") else lines[0]
+    words = " ".join(line.split()).removeprefix("- ")
     remedy = AWAY
     for length in (5, 2):
         if code[:length] in REMEDIES:

@@ -20,7 +20,7 @@ import psycopg
 from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
-from hubbub.hub.ports import Ports
+from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable
 from hubbub.runtime.stores.postgres.address import PostgresAddress
@@ -97,8 +97,9 @@ class PostgresStore(QueuedStore):
             self._writing = self._make_worker()
             self._reading = self._make_worker()
             number = self._ports.ids.number()
-            await self._writing.run(partial(self._open_writer, f"postgres-{number:012x}"))
-            await self._reading.run(self._open_reader)
+            writing = partial(self._open_writer, f"postgres-{number:012x}")
+            await self._reach(self._writing, writing)
+            await self._reach(self._reading, self._open_reader)
             await self._tasks.open()
             await self._begin()
         except psycopg.Error as error:
@@ -109,6 +110,21 @@ class PostgresStore(QueuedStore):
             raise
         self._is_open = True
         self.blobs.db = self._reader_db
+
+    async def _reach(self, worker: Worker, begin: Callable[[], None]) -> None:
+        """Begin with a connection.  A server that starts, or that was reached and is lost again, is
+        waited for; one that is not there at all is not."""
+
+        async def do() -> None:
+            try:
+                await worker.run(begin)
+            except psycopg.Error as error:
+                is_there = self._seat.db.pid or "the database system is" in str(error)
+                if is_there or not is_passing(error):
+                    raise
+                raise OperatorError(postgres_failure(self._address.place, error)) from None
+
+        await self._persist(do)
 
     def _open_writer(self, new_name: str) -> None:
         db = self._seat.db
