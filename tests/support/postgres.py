@@ -14,11 +14,11 @@ import psycopg
 import pytest
 from torture.audit import Record
 
-from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.schema import has_schema
 from hubbub.runtime.stores.postgres.sealing import KEY_VARIABLE, Seal
-from hubbub.runtime.stores.postgres.store_reader import open_postgres_reader
+from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 
 __all__ = ["SECRETS_KEY", "SchemaRecord", "Server", "running_server", "schema_record"]
 
@@ -161,29 +161,22 @@ def running_server() -> Iterator[Server]:
 class SchemaRecord(Record):
     """A schema between two lives of a process."""
 
-    def __init__(self, address: PostgresAddress) -> None:
-        self._reader = open_postgres_reader(address)
-        self._seal = Seal(address.place, {KEY_VARIABLE: SECRETS_KEY})
-        db = PostgresConnection(address, "audit")
-        db.connect()
-        super().__init__(db)
-
     def damage(self) -> list[str]:
-        with self._reader.one_moment():
-            found = [f"damaged: {what}" for what in self._reader.faults(thorough=True)]
-        self._reader.close()
-        return found
+        reader = PostgresStoreReader(self.db)
+        with reader.one_moment():
+            return [f"damaged: {what}" for what in reader.faults(thorough=True)]
 
     def secrets(self) -> set[str]:
+        seal = Seal("the store", {KEY_VARIABLE: SECRETS_KEY})
         found = self.db.execute("SELECT key, value FROM secret")
-        return {self._seal.open(key, bytes(value)) for key, value in found}
+        return {seal.open(key, bytes(value)) for key, value in found}
 
 
 def schema_record(store: str) -> SchemaRecord | None:
     """What ``Audit`` looks at; ``None`` where no store has been made yet."""
-    try:
-        return SchemaRecord(PostgresAddress(store))
-    except OperatorError as error:
-        if "no store in the schema" in str(error):
-            return None
-        raise
+    db = PostgresConnection(PostgresAddress(store), "audit")
+    db.connect()
+    if has_schema(db):
+        return SchemaRecord(db)
+    db.close()
+    return None
