@@ -86,7 +86,9 @@ class Hub(Sending, Subscribing):
         self.pipeline.prompts = self.prompts = Prompts(self.pipeline, self.tasks)
         self.addressing = self.pipeline.addressing
         self.dispatcher = self.pipeline.dispatcher
-        self.share = HubShare(self.dispatcher, self._ended_elsewhere)
+        self.share = HubShare(
+            self.dispatcher, self.prompts.replied_elsewhere, self._ended_elsewhere
+        )
         self.addressing.is_shared = self.share.sharing is not None
         self.listeners = Listeners(self.dispatcher, buffer)
         self._unused_history = UnusedHistory()

@@ -94,14 +94,15 @@ class Prompts:
         self._of_run: dict[str, dict[str, PendingPrompt]] = {}
         self._asleep: dict[str, list[PendingPrompt]] = {}
         """Prompts that end with their asker's run, whose end is not committed yet."""
-        self._ended = EndedPrompts(pipeline.journal, tasks)
+        self._is_shared = sharing_of(pipeline.journal) is not None
+        deliver = self._deliver_elsewhere if self._is_shared else None
+        self._ended = EndedPrompts(pipeline.journal, tasks, pipeline.ports.clock, deliver)
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
         self._services: dict[str, Service] = {}
         self._served: dict[anyio.CancelScope, None] = {}
         """The calls of services that are under way."""
         self._number = 0
-        self._is_shared = sharing_of(pipeline.journal) is not None
         self._is_closed = False
 
     async def begin(self) -> None:
@@ -302,7 +303,7 @@ class Prompts:
         prompt_id = reply.prompt_id
         prompt = self._open.get(prompt_id)
         if prompt is None:
-            return self._ended.refuse(prompt_id)
+            return self._ended.refuse(reply)
         if prompt.answer is not None or prompt.ended:
             return Receipt("rejected", prompt.ended or "answered")
         if stops := self._stopping.get(prompt.asker):
@@ -326,6 +327,16 @@ class Prompts:
             self._pipeline.emit_ephemeral(event)
         self.end(prompt_id, end_of(event))
         return Receipt("accepted")
+
+    def _deliver_elsewhere(self, reply: SessionReply, run_id: str) -> Receipt:
+        """A reply to what a run asks that another process drives: its inbox decides."""
+        return self._pipeline.deliver(reply, to=run_id)
+
+    def replied_elsewhere(self, reply: SessionReply) -> None:
+        """Another process has brought a reply to a run: it is the first one, as the store says."""
+        prompt = self._open.get(reply.prompt_id)
+        if prompt is not None and not prompt.ended:
+            prompt.answer = reply
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────
 

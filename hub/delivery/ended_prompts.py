@@ -3,16 +3,27 @@
 ended in this process, lately   remembered
 asked by a run, whenever        read from the lane of the run, which is in the prompt's id
 anything else                   ``unknown``
+
+Where several processes share the store, what a run asks may be open in another one.  Then its lane
+alone counts: a reply to what is open there goes to the run's inbox, which takes the first one.
 """
 
 import re
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from hubbub.hub.delivery.pending_prompt import ANSWERED
+from hubbub.hub.delivery.pending_prompt import (
+    ANSWERED,
+    EXPIRED,
+    PendingPrompt,
+    problem_of,
+    read_reply,
+)
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.events.event import ending_words
+from hubbub.hub.ports import Clock
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal, Selection
 from hubbub.hub.task_host import TaskHost
@@ -29,6 +40,8 @@ MAX_LOOKUPS: Final = 100
 HUB_CLOSED: Final = "hub closed"
 UNKNOWN: Final = "unknown"
 AWAY: Final = "the process that asked has stopped, and its run has not come back yet"
+
+Deliver: TypeAlias = Callable[[SessionReply, str], Receipt]
 
 _TYPES: Final = frozenset(
     {SessionPrompt.type, SessionPromptEnd.type, SessionReply.type, AgentComplete.type}
@@ -48,8 +61,13 @@ def is_run_address(address: str) -> bool:
 class EndedPrompts:
     """The prompts of one hub that are not open."""
 
-    def __init__(self, journal: Journal, tasks: TaskHost) -> None:
+    def __init__(
+        self, journal: Journal, tasks: TaskHost, clock: Clock, deliver: Deliver | None = None
+    ) -> None:
         self._journal = journal
+        self._clock = clock
+        self._deliver = deliver
+        """Brings a reply to a run that another process drives; ``None`` where none does."""
         self._tasks = tasks
         self._reasons: OrderedDict[str, str] = OrderedDict()
         self._looked_up: set[Receipt] = set()
@@ -61,16 +79,21 @@ class EndedPrompts:
             if len(self._reasons) > REMEMBERED:
                 self._reasons.popitem(last=False)
 
-    def refuse(self, prompt_id: str) -> Receipt:
-        """The rejection of a reply; it is settled later where that takes reading."""
+    def refuse(self, reply: SessionReply) -> Receipt:
+        """The rejection of a reply, or what becomes of it in another process; it is settled later
+        where that takes reading."""
+        prompt_id = reply.prompt_id
         check_text("prompt_id", prompt_id)
+        is_of_run = is_run_address(asker_of(prompt_id))
         reason = self._reasons.get(prompt_id, "")
+        if self._deliver is not None and is_of_run:
+            reason = ""  # It may have ended in this process alone.
         can_read = self._tasks.is_open and len(self._looked_up) < MAX_LOOKUPS
-        if reason or not can_read or not is_run_address(asker_of(prompt_id)):
+        if reason or not can_read or not is_of_run:
             return Receipt("rejected", reason or UNKNOWN)
         receipt = Receipt()
         self._looked_up.add(receipt)
-        self._tasks.start(self._look_up(prompt_id, receipt), name="hubbub reply")
+        self._tasks.start(self._look_up(reply, receipt), name="hubbub reply")
         return receipt
 
     def close(self) -> None:
@@ -78,34 +101,59 @@ class EndedPrompts:
         for receipt in tuple(self._looked_up):
             self._settle(receipt, HUB_CLOSED)
 
-    async def _look_up(self, prompt_id: str, receipt: Receipt) -> None:
+    async def _look_up(self, reply: SessionReply, receipt: Receipt) -> None:
         try:
-            reason = await self._read(prompt_id)
+            reason, asked = await self._read(reply.prompt_id)
         except HubbubError as error:
-            reason = f"unreadable: {error}"
-        self._settle(receipt, reason)
+            reason, asked = f"unreadable: {error}", None
+        if self._deliver is not None and asked is not None and receipt in self._looked_up:
+            reason = self._pass_on(self._deliver, asked, reply, receipt)
+        if reason:
+            self._settle(receipt, reason)
 
-    async def _read(self, prompt_id: str) -> str:
-        """What the lane of the run that asked says."""
+    def _pass_on(
+        self, deliver: Deliver, asked: SessionPrompt, reply: SessionReply, receipt: Receipt
+    ) -> str:
+        """Bring a reply to whom another process drives; returns why that would be in vain."""
+        now = self._clock.now()
+        prompt = PendingPrompt(asked.prompt_id, asked.run_id, asked.to, asked.kind)
+        if asked.timeout is not None and now >= asked.at + int(asked.timeout * 1_000_000):
+            return EXPIRED
+        event = read_reply(prompt, reply, now)
+        if problem := problem_of(prompt, event):
+            return problem
+        self._looked_up.discard(receipt)
+
+        def told(sent: Receipt) -> None:
+            receipt.run_id, receipt.run_ids = sent.run_id, sent.run_ids
+            receipt.key, receipt.cursor = sent.key, sent.cursor
+            receipt.settle(sent.status, sent.reason)
+
+        deliver(event, asked.run_id).watch(told)
+        return ""
+
+    async def _read(self, prompt_id: str) -> tuple[str, SessionPrompt | None]:
+        """What the lane of the run that asked says: why nobody can reply; and the prompt, if
+        somebody can, where that run is."""
         run_id = asker_of(prompt_id)
         selection = Selection(run_id=run_id, match=_TYPES.__contains__)
-        reason = UNKNOWN
+        reason, asked = UNKNOWN, None
         position, end = 0, self._journal.tip
         while position < end:
             events, position = await self._journal.read(selection, after=position, until=end)
             for event in events:
                 match event:
                     case SessionPrompt() if event.prompt_id == prompt_id:
-                        reason = AWAY
+                        reason, asked = AWAY, event
                     case SessionPromptEnd() if event.prompt_id == prompt_id:
-                        return event.reason
+                        return event.reason, None
                     case SessionReply() if event.prompt_id == prompt_id:
-                        reason = ANSWERED  # The run has yet to take it, which ends the prompt.
+                        reason, asked = ANSWERED, None  # The run has yet to take it.
                     case AgentComplete() if reason != UNKNOWN:
-                        return ending_words(event.outcome, event.reason)
+                        return ending_words(event.outcome, event.reason), None
                     case _:
                         pass
-        return reason
+        return reason, asked
 
     def _settle(self, receipt: Receipt, reason: str) -> None:
         if receipt in self._looked_up:

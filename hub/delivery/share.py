@@ -9,7 +9,7 @@ Of a store that is one process's it hears nothing, and everything is its own.
 from collections.abc import Callable, Collection, Sequence
 
 from hubbub.hub.delivery.dispatch import Dispatcher
-from hubbub.hub.events import AgentComplete, Event, InLane
+from hubbub.hub.events import AgentComplete, Event, InLane, SessionReply
 from hubbub.hub.store.sharing import Sharing, sharing_of
 
 __all__ = ["HubShare"]
@@ -18,10 +18,19 @@ __all__ = ["HubShare"]
 class HubShare:
     """A hub as the journal of a shared store knows it."""
 
-    __slots__ = ("_dispatcher", "_run_ended", "sharing")
+    __slots__ = ("_dispatcher", "_early", "_replied", "_run_ended", "sharing")
 
-    def __init__(self, dispatcher: Dispatcher, run_ended: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        replied: Callable[[SessionReply], object],
+        run_ended: Callable[[str], object],
+    ) -> None:
         self._dispatcher = dispatcher
+        self._replied = replied
+        """Called for a reply that another process has brought, ahead of its dispatch."""
+        self._early: dict[str, None] = {}
+        """Trees that were claimed before there was an owner of runs."""
         self._run_ended = run_ended
         """Called for a run that has ended in another process, behind the dispatch of that."""
         self.sharing: Sharing | None = sharing_of(dispatcher.journal)
@@ -36,10 +45,18 @@ class HubShare:
         """Whether the runs of a tree are this process's to drive."""
         return self.sharing is None or self.sharing.owns(root_run_id)
 
+    def take_early(self) -> Sequence[str]:
+        """The trees that were claimed before there was an owner of runs; once."""
+        early, self._early = tuple(self._early), {}
+        return early
+
     def heard_elsewhere(self, events: Sequence[Event]) -> None:
         """Dispatch what others have written.  Its owner gets what has entered inboxes."""
         dispatcher = self._dispatcher
         owner = dispatcher.owner
+        for event in events:
+            if isinstance(event, SessionReply) and event.lane == "in":
+                self._replied(event)
         if owner is not None:
             dispatcher.mail.extend([x for x in events if isinstance(x, InLane) and x.lane == "in"])
         dispatcher.dispatch(events)
@@ -53,8 +70,12 @@ class HubShare:
         """Trees are this process's from now on."""
         if (owner := self._dispatcher.owner) is not None:
             owner.claimed(root_run_ids)
+        else:
+            self._early.update(dict.fromkeys(root_run_ids))
 
     def lost(self, root_run_ids: Collection[str]) -> None:
         """Trees are another process's."""
+        for root in root_run_ids:
+            self._early.pop(root, None)
         if (owner := self._dispatcher.owner) is not None:
             owner.lost(root_run_ids)

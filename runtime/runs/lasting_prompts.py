@@ -10,7 +10,7 @@ What a person says to a conversation answers the prompts of every run below it, 
 (``replies_to``): those that were open when it was said.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -79,23 +79,21 @@ class LastingPrompts:
         Returns the runs whose record is to be read for that: where a note is damaged, even its
         key, each run that waits and has no other.
         """
-        journal, share = self._services.hub.journal, self._services.hub.share
+        journal = self._services.hub.journal
+        if self._services.hub.share.sharing is not None:  # Nothing is this process's yet.
+            return ()
         for key, note in (await journal.notes()).items():
-            if share.sharing is not None and not key.startswith(LASTING):
-                continue  # Whose run it is, only a key that can be read says.
             prompt_id, is_lasting = key[len(LASTING) :], key.startswith(LASTING)
             if not note or not (is_lasting or is_run_address(asker_of(prompt_id))):
                 continue
             try:
                 if not is_lasting:
                     raise ValueError(f"its key begins with {key[: len(LASTING)]!r}")
-                kept = read_note(prompt_id, note)
-                if share.owns(kept.root_run_id):
-                    self._open(kept)
+                self._open(read_note(prompt_id, note))
             except ValueError as error:
                 log.warning("prompt.note_damaged", prompt_id=prompt_id, error=str(error))
                 self._damaged.add(key)
-        if self._damaged and share.sharing is None:
+        if self._damaged:
             noted = {kept.run_id for kept in self._kept.values()}
             for run_id in await journal.find("", "every"):
                 info = await journal.info(run_id) if run_id not in noted else None
@@ -105,8 +103,8 @@ class LastingPrompts:
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────
 
-    async def claimed(self, roots: Container[str]) -> None:
-        """Go on waiting where another process did, in trees that are this one's now."""
+    async def claimed(self, roots: Mapping[str, str]) -> None:
+        """Go on waiting where another process did, for these runs, given with their roots."""
         share = self._services.hub.share
         for key, note in (await self._services.hub.journal.notes(LASTING)).items():
             try:
@@ -114,8 +112,10 @@ class LastingPrompts:
             except ValueError as error:
                 log.warning("prompt.note_damaged", prompt_id=key[len(LASTING) :], error=str(error))
                 continue
-            if kept is not None and kept.root_run_id in roots and share.owns(kept.root_run_id):
-                self._open(kept)
+            # A question's note does not say what is above its run.
+            if kept is not None and share.owns(root := roots.get(kept.run_id, "")):
+                above = kept.above or ((root,) if root != kept.run_id else ())
+                self._open(msgspec.structs.replace(kept, above=above))
 
     def lost(self, root_run_id: str) -> None:
         """Another process waits for the replies to what is asked in a tree."""

@@ -78,7 +78,7 @@ class OwnedTrees:
             self._forget(info.run_id)
             if info.wake_at is not None:
                 self._deadlines.watch(info.run_id, info.wake_at)
-        await self._prompts.claimed(roots)
+        await self._prompts.claimed({info.run_id: info.root_run_id for info in infos})
         ready = [info.run_id for info in infos if info.status == "active" or info.waiting]
         found = await self._loader.unfinished(Claimed(roots, ready))
         if not self._services.phase.is_leaving:

@@ -138,6 +138,8 @@ class Supervisor:
         self._ready.open()
         self._resume(tuple(dict.fromkeys((*found, *unread))))
         self._ready.begin()
+        if early := self._hub.share.take_early():
+            self.claimed(early)
 
     def _resume(self, run_ids: Sequence[str]) -> None:
         """Have runs that the journal has activated: first those that are to end something."""

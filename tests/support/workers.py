@@ -19,7 +19,7 @@ from support.shared_stores import SharedPlace
 __all__ = ["Worker", "Workers", "until", "workers"]
 
 
-async def until(is_so: Callable[[], bool], seconds: float = 1_000.0) -> None:
+async def until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return when something is so, and not before it is looked at."""
     for _ in range(int(seconds * 100)):
         if is_so():

@@ -1,0 +1,112 @@
+"""What a run asks is answered wherever somebody replies, and the first reply counts."""
+
+import anyio
+import pytest
+from support.agents import model_agent
+from support.workers import until, workers
+
+from hubbub import agent, tool
+from hubbub.agents.model import UserMessage
+from hubbub.hub.events import AgentComplete, SessionPrompt
+from hubbub.runtime.models.scripted import FunctionModel, call, reply
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(approval=True)
+async def book(city: str) -> str:
+    """Book a trip."""
+    return f"booked {city}"
+
+
+def books(request):
+    last = request.messages[-1]
+    if isinstance(last, UserMessage):
+        return reply("", call("book", city="Paris"))
+    return f"it says: {last.calls[-1].output}"
+
+
+def traveller():
+    return [model_agent(FunctionModel(books, latency=0.1), book, name="travel")]
+
+
+@agent("asker")
+async def asker(input, ctx):
+    return await ctx.ask("What is it?")
+
+
+async def shown(worker, count=1):
+    """The first prompts that a worker has heard of."""
+    await until(lambda: sum(isinstance(x, SessionPrompt) for x in worker.heard) >= count)
+    return [x for x in worker.heard if isinstance(x, SessionPrompt)]
+
+
+async def test_reply_from_another_process_reaches_the_code_that_asks():
+    async with workers(lambda: [asker]) as store, store.channel() as hub:
+        one, other = store.all
+        for replier in (other.hub, hub):
+            run = await one.runtime.start("asker", "a")
+            prompts = await shown(other, 1 if replier is other.hub else 2)
+            receipt = await replier.reply(prompts[-1].prompt_id, "a dog")
+            assert receipt.accepted
+            assert (await run.result()).output == "a dog"
+            late = await replier.reply(prompts[-1].prompt_id, "a cat")
+            assert (late.status, late.reason) == ("rejected", "answered")
+
+
+async def test_of_replies_from_several_processes_one_counts():
+    async with workers(lambda: [asker], 3) as store:
+        one, *others = store.all
+        run = await one.runtime.start("asker", "a")
+        (prompt,) = await shown(others[1])
+        receipts = [x.hub.reply(prompt.prompt_id, f"from {x.life.number}") for x in store.all]
+        for receipt in receipts:
+            await receipt
+        accepted = [n for n, receipt in enumerate(receipts) if receipt.accepted]
+        assert len(accepted) == 1
+        assert {x.reason for x in receipts if x.rejected} == {"answered"}
+        assert (await run.result()).output == f"from {accepted[0]}"
+
+
+async def test_reply_that_does_not_fit_is_rejected_everywhere():
+    async with workers(lambda: [asker]) as store:
+        one, other = store.all
+        run = await one.runtime.start("asker", "a")
+        (prompt,) = await shown(other)
+        for worker in store.all:
+            receipt = await worker.hub.approve(prompt.prompt_id)
+            assert receipt.rejected
+        unknown = await other.hub.reply(f"{run.run_id}.0.99", "a dog")
+        assert unknown.reason == "unknown"
+        assert (await other.hub.reply(prompt.prompt_id, "a dog")).accepted
+        await run.result()
+
+
+async def test_approval_is_given_in_another_process_and_waited_for_by_whoever_takes_over():
+    async with workers(traveller) as store:
+        one, other = store.all
+        run = await one.runtime.start("travel", "go")
+        (prompt,) = await shown(other)
+        await one.die()
+        await until(lambda: other.owns(run.run_id))
+        third = await store.begin()
+        receipt = await third.hub.reply(prompt.prompt_id, "approve")
+        assert receipt.accepted, receipt
+        outcome = await third.runtime.outcomes.result(run.run_id)
+        assert outcome.output == "it says: booked Paris"
+
+
+async def test_worker_that_has_lost_a_run_answers_nothing_for_it():
+    async with workers(traveller) as store:
+        one, other = store.all
+        run = await one.runtime.start("travel", "go")
+        (prompt,) = await shown(other)
+        one.link.cut()
+        await until(lambda: other.owns(run.run_id))
+        one.link.mend()
+        await anyio.sleep(1)
+        assert (await one.hub.deny(prompt.prompt_id, "no")).accepted
+        assert (await other.hub.approve(prompt.prompt_id)).reason == "answered"
+        outcome = await one.runtime.outcomes.result(run.run_id)
+        assert "no" in outcome.output
+        assert not any(isinstance(x, AgentComplete) for x in one.heard)
