@@ -129,12 +129,13 @@ async def test_a_stalled_call_is_cancelled_and_what_still_comes_is_dropped(
 ) -> None:
     told = tmp_path / "cancelled"
     model = ScriptedModel([call("it_wait"), call("it_echo", word="next"), "Done."])
-    server = command(timeout=0.5, env={"CANCELLED": str(told)})
+    # The call after it has as long, from a process of its own.
+    server = command(timeout=1.5, env={"CANCELLED": str(told)})
     async with Runtime([mcp_agent(model, server)], store="memory") as rt:
         results = Results(rt.hub)
         await rt.run("helper", "Go.")
         assert results.outputs == [
-            "timed out: the tool did not finish within 0.5 s", '{"word": "next"}',
+            "timed out: the tool did not finish within 1.5 s", '{"word": "next"}',
         ]  # fmt: skip
         await eventually(told.exists)
 
@@ -159,11 +160,15 @@ async def test_a_server_that_cannot_bear_the_newer_protocol_is_spoken_to_by_the_
 
 async def test_a_mute_server_is_not_waited_for_twice() -> None:
     model = ScriptedModel(["Done."])
-    async with Runtime([mcp_agent(model, command("mute", start_timeout=1))], store="memory") as rt:
-        await rt.run("helper", "Go.")
-        with anyio.fail_after(0.9):
+    async with Runtime([mcp_agent(model, command("mute", start_timeout=2))], store="memory") as rt:
+        took = []
+        for _ in range(2):
+            began = anyio.current_time()
             await rt.run("helper", "Go.")
-        assert "did not answer within 1 s" in rt.mcp_servers[0].problem
+            took.append(anyio.current_time() - began)
+        first, second = took
+        assert second < first / 2, "beside the first: both take as long as the machine is slow"
+        assert "did not answer within 2 s" in rt.mcp_servers[0].problem
 
 
 async def test_a_command_finds_what_it_is_given_and_nothing_secret_of_the_programs_own(

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 CHROMIUM = "/usr/bin/chromium"
+PATIENCE = 30_000
+"""Milliseconds that a machine with much else to do may take for anything."""
 PROGRAM = Path(__file__).with_name("served_hub.py")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -111,6 +113,7 @@ def chromium() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api")
     if not os.path.exists(CHROMIUM):
         pytest.skip(f"there is no {CHROMIUM}: apt-get install chromium")
+    sync_api.expect.set_options(timeout=PATIENCE)
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -124,7 +127,7 @@ class Tab:
         how = {"viewport": {"width": 1500, "height": 900}, **options}
         self._context = browser.new_context(**how)
         self.page = self._context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE)
         self.page.add_init_script(WATCH)
         self.complaints: list[str] = []
         self.is_offline = False
