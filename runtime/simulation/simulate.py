@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from hubbub.hub.tasks.raised import is_of, parts_of
 from hubbub.runtime.simulation.invariants.all import INVARIANTS, Invariant, problems_of
 from hubbub.runtime.simulation.loop.seeded import MAX_ROUNDS, run_seeded
 from hubbub.runtime.simulation.replay_line import replay_of
@@ -95,7 +96,7 @@ def simulate(
     In a test of Hypothesis the first world of an example is aimed at depth and interleavings
     (``aims``); ``settings(phases=…)`` without ``Phase.target`` has it seek nothing.
     """
-    check_call(scenario, faults, store, invariants)
+    check_call(scenario, faults, store, invariants, settle)
     __tracebackhide__ = True
     made: list[World] = []
 
@@ -125,8 +126,7 @@ def simulate(
         # What is wrong is what was given: there is no history, or nothing to learn from it.
         if not made or isinstance(error, NotAsync):
             raise
-        problem = f"{type(error).__name__}: {error}"
-        raise SimulationFailed([problem], made[0].history, replay) from error
+        raise SimulationFailed(_raised(error), made[0].history, replay) from error
     (world,) = made
     for name, invariant in with_limits_of(world.setup, invariants).items():
         if problems := problems_of(name, invariant, world.history):
@@ -134,6 +134,12 @@ def simulate(
     set_targets(world.history)
     note(f"To see it again: {replay}")  # What fails now fails in the test.
     return world.history
+
+
+def _raised(error: Exception) -> list[str]:
+    """What was raised, a line for each; a group is what it holds."""
+    found = [each for each in parts_of(error) if not is_of(each, BaseExceptionGroup)]
+    return [f"{type(each).__name__}: {each}" for each in found]
 
 
 @cache

@@ -58,7 +58,7 @@ class Bench:
     """
 
     def __init__(self, answers: Answers) -> None:
-        if isinstance(answers, str) or not (
+        if isinstance(answers, str | bytes) or not (
             callable(answers) or isinstance(answers, Sequence | Mapping)
         ):
             raise BadValue("answers", "expected a list, a mapping by question, or a function")

@@ -16,7 +16,9 @@ from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.model import ModelRequest
 from hubbub.hub.errors import BadValue
 from hubbub.hub.message import Sayable
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Ports
+from hubbub.hub.values import check_flag
 from hubbub.runtime.activities.call_tool import call_tool
 from hubbub.runtime.activities.off_loop import OffLoop
 from hubbub.runtime.activities.thread_state import ThreadState
@@ -90,6 +92,7 @@ async def state_for(
     given_files, given_kv = checked_mapping("files", files), checked_mapping("kv", kv)
     given_children = checked_mapping("children", children)
     agents = checked("agents", agents, AgentDefinition)
+    check_flag("as_child", as_child)
     done, ready = anyio.Event(), anyio.Event()
     found: list[ThreadState] = []
 
@@ -127,7 +130,12 @@ async def call(called: Tool[..., Any], state: BenchState, /, **arguments: Any) -
     a variable that it requires is not set.
 
     A plain ``def`` tool runs in a thread, where ``state`` acts as it does there in a run.
+    Raises ``BadValue`` for what is no tool, or no state of ``state_for``.
     """
+    if not isinstance(called, Tool):
+        name = getattr(called, "__name__", "")
+        remedy = f"; write @tool above {name}" if name and not isinstance(called, type) else ""
+        raise BadValue("called", f"expected a tool, not {kind_of(called)}{remedy}")
     if not isinstance(state, BenchState):
         raise BadValue("state", "expected what state_for gives")
     hub = state.hub.hub
@@ -159,6 +167,8 @@ def _held(
     if isinstance(agent, str):
         empty = PromptDefinition(name=agent, prompt="", model=model)
         agent = AgentDefinition(name=agent, side_a=SideConfig(prompt=empty))
+    if not isinstance(agent, AgentDefinition):
+        raise BadValue("agent", f"expected an agent or a name, not {kind_of(agent)}")
     given = agent.side_a.prompt if agent.side_a is not None else ""
     if not isinstance(given, PromptDefinition):
         raise BadValue("agent", "expected an agent of a model, with its prompt in place")

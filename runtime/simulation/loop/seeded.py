@@ -25,6 +25,8 @@ import anyio
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
 from hubbub.hub.errors.copied import CopiedWhole
 from hubbub.hub.logs import log
+from hubbub.hub.near_misses import kind_of
+from hubbub.hub.values import check_counts
 from hubbub.runtime.simulation.loop.lockstep import Baton, Lockstep, StuckThread
 
 try:
@@ -36,7 +38,10 @@ try:
 except ImportError as missing:
     raise MissingExtra("simulation", "testing") from missing
 
-__all__ = ["HORIZON", "MAX_ROUNDS", "NeverRests", "NothingHappens", "StuckThread", "run_seeded"]
+__all__ = [
+    "HORIZON", "MAX_ROUNDS", "NeverRests", "NothingHappens", "StuckThread", "check_seed",
+    "run_seeded",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -73,8 +78,10 @@ def run_seeded(
     repeatable scheduling.  What was set in Trio before is set again afterwards.
     """
     __tracebackhide__ = True
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
-        raise BadValue("seed", f"expected a whole number from 0 to 2**64, not {seed!r}")
+    check_seed(seed)
+    check_counts(1, max_rounds=max_rounds)
+    if not callable(main):
+        raise BadValue("main", f"expected an async function, not {kind_of(main)}")
     switch, state = _trio_scheduling()
     _run._ALLOW_DETERMINISTIC_SCHEDULING = True
     # Seeded, not replaced: Hypothesis holds this very object.
@@ -163,6 +170,12 @@ async def _until_the_horizon(main: Callable[[], Awaitable[T]]) -> T:
         return await main()
     assert scope.cancelled_caught
     raise NothingHappens
+
+
+def check_seed(seed: object) -> None:
+    """Raise ``BadValue`` for what is no seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
+        raise BadValue("seed", f"expected a whole number from 0 to 2**64, not {seed!r}")
 
 
 def _trio_scheduling() -> tuple[bool, Any]:

@@ -23,6 +23,7 @@ import anyio.lowlevel
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError
+from hubbub.hub.values import check_flag
 from hubbub.runtime.simulation.story.faults import AnyFault, ModelFault, ToolFault, WorldFault
 from hubbub.runtime.simulation.story.fields import shown
 from hubbub.runtime.simulation.story.history import StoreName
@@ -128,10 +129,14 @@ def _check_tool(what: str, name: str, setup: Setup) -> None:
 # ── simulate ─────────────────────────────────────────────────────────────────────────────────
 
 
-def check_call(scenario: object, faults: object, store: object, invariants: object) -> None:
+def check_call(
+    scenario: object, faults: object, store: object, invariants: object, settle: object
+) -> None:
     """Raise for what ``simulate`` cannot play, ask or keep, before a setup is made."""
     check_no_loop("simulate")
-    if not callable(scenario):
+    if callable(scenario):
+        _check_takes_world(scenario)
+    else:
         also = ", or an async function of a world"
         for number, step in enumerate(_list_of(Step, "steps", "scenario", scenario, also)):
             if not isinstance(step, AnyStep):
@@ -139,6 +144,22 @@ def check_call(scenario: object, faults: object, store: object, invariants: obje
     _check_faults(faults)
     check_store("store", store)
     check_mapping("invariants", invariants)
+    check_flag("settle", settle)
+
+
+def _check_takes_world(scenario: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(scenario)
+    except (TypeError, ValueError):  # What is written in C may have none.
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(scenario, "__name__", type(scenario).__name__)
+        raise BadValue(
+            "scenario",
+            f"{name}{signature} is called with the world alone; write `async def {name}(world)`",
+        ) from None
 
 
 def check_steps(scenario: object, setup: Setup) -> None:

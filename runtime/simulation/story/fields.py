@@ -9,8 +9,9 @@ from typing import Final, get_args
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.values import check_flag
 
-__all__ = ["check_fields", "shown"]
+__all__ = ["check_amount", "check_fields", "check_whole", "shown"]
 
 MAX_SHOWN: Final = 60
 """Letters of a value that stand in an error."""
@@ -27,21 +28,24 @@ def check_fields(
     amounts: tuple[str, ...] = (),
     numbers: tuple[str, ...] = (),
     texts: tuple[str, ...] = (),
+    flags: tuple[str, ...] = (),
     **words: object,
 ) -> None:
     """Raise ``BadValue`` for the first field of ``made`` that is none of what it must be.
 
     ``counts`` are whole numbers from 1 and ``ordinals`` from 0; ``amounts`` are numbers of
-    seconds that are not negative, ``numbers`` may be, both bounded; ``words`` says by field which
-    ones there are.
+    seconds that are not negative, ``numbers`` may be, both bounded; ``flags`` are true or false;
+    ``words`` says by field which ones there are.
     """
     name = type(made).__name__
     for field in texts:
         _check_text(f"{name}.{field}", getattr(made, field))
     for field in (*counts, *ordinals):
-        _check_whole(f"{name}.{field}", getattr(made, field), least=int(field in counts))
+        check_whole(f"{name}.{field}", getattr(made, field), least=int(field in counts))
     for field in (*amounts, *numbers):
-        _check_number(f"{name}.{field}", getattr(made, field), is_signed=field in numbers)
+        check_amount(f"{name}.{field}", getattr(made, field), is_signed=field in numbers)
+    for field in flags:
+        check_flag(f"{name}.{field}", getattr(made, field))
     for field, known in words.items():
         if (word := getattr(made, field)) not in get_args(known):
             raise BadValue(f"{name}.{field}", f"{word!r}: one of {', '.join(get_args(known))}")
@@ -60,14 +64,16 @@ def _check_text(what: str, value: object) -> None:
         raise BadValue(what, f"expected a text, not {type(value).__name__}{remedy}")
 
 
-def _check_whole(what: str, value: object, *, least: int) -> None:
+def check_whole(what: str, value: object, *, least: int) -> None:
+    """Raise ``BadValue`` for what is no whole number that counts from ``least``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadValue(what, f"expected a whole number, not {shown(value)}")
     if value < least:
         raise BadValue(what, f"counts from {least}, there is no {value}")
 
 
-def _check_number(what: str, value: object, *, is_signed: bool) -> None:
+def check_amount(what: str, value: object, *, is_signed: bool = False) -> None:
+    """Raise ``BadValue`` for what is no number of seconds that a world can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadValue(what, f"expected a number, not {shown(value)}")
     if not math.isfinite(value) or (value < 0 and not is_signed):

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.values import encode_value
 from hubbub.runtime.simulation.story.fields import check_fields
 
 __all__ = [
@@ -43,6 +44,7 @@ class Open(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="open")
 
     def __post_init__(self) -> None:
         check_fields(self, texts=("agent", "key", "user"))
+        encode_value("Open.input", self.input)
 
 
 class Say(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="say"):
@@ -105,6 +107,9 @@ class Restart(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="res
 
     kill: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self, flags=("kill",))
+
 
 class Reply(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="reply"):
     """Answer the oldest open prompt of run number ``to``, or of a run below it."""
@@ -130,6 +135,7 @@ class Approve(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="app
         if self.arguments is not None and not isinstance(self.arguments, dict):
             what = type(self.arguments).__name__
             raise BadValue("Approve.arguments", f"expected a dict, not {what}")
+        encode_value("Approve.arguments", self.arguments)
 
 
 class Deny(Step, frozen=True, kw_only=True, repr_omit_defaults=True, tag="deny"):

@@ -27,7 +27,8 @@ from msgspec import structs
 from hubbub.agents.model import ModelReply, ToolCall, ToolSpec
 from hubbub.agents.resolution.reached import held_agents
 from hubbub.hub.errors import BadValue, MissingExtra
-from hubbub.hub.values import encode_value
+from hubbub.hub.near_misses import kind_of
+from hubbub.hub.values import check_counts, encode_value
 from hubbub.runtime.models.scripted import reply
 from hubbub.runtime.simulation.story.arguments import (
     check_agents,
@@ -146,6 +147,7 @@ def faults(
         if kind not in ALL_FAULTS:
             known = ", ".join(each.__name__ for each in ALL_FAULTS)
             raise BadValue("faults", f"{kind!r} is no class of faults; there are {known}")
+    check_counts(0, max_size=max_size)
     found = _faults(setup_of(setup), kinds or ALL_FAULTS)
     return st.lists(st.one_of(*found), max_size=max_size)
 
@@ -210,6 +212,9 @@ def steps(
     check_texts("steps: users", users)
     check_texts("steps: agents", agents)
     check_agents("steps: agents", agents, setup)
+    check_counts(1, max_size=max_size)
+    if words is not None and not isinstance(words, SearchStrategy):
+        raise BadValue("steps: words", f"expected a strategy of texts, not {kind_of(words)}")
     said = texts() if words is None else words
     who = st.sampled_from(tuple(users))
     names = st.sampled_from(tuple(agents) or opened_agents(setup))
@@ -282,6 +287,7 @@ def scripts(setup: AnySetup, *prompts: str, max_size: int = 5) -> SearchStrategy
     included.  A reply is text, or calls of what that prompt is offered with arguments that fit,
     and rarely nonsense: nothing at all, a tool that does not exist, arguments that are none.
     """
+    check_counts(0, max_size=max_size)
     found = offered(setup_of(setup))
     check_prompts("scripts", prompts, found)
     return st.fixed_dictionaries(
@@ -294,6 +300,8 @@ def scripts(setup: AnySetup, *prompts: str, max_size: int = 5) -> SearchStrategy
 
 def replies(*tools: ToolSpec) -> SearchStrategy[ModelReply]:
     """Replies of a model that is offered ``tools``; it may call two of them at once."""
+    for each in tools:
+        _check_spec("replies", each)
     words = texts().map(reply)
     good: SearchStrategy[ModelReply] = words
     if tools:
@@ -308,7 +316,13 @@ def replies(*tools: ToolSpec) -> SearchStrategy[ModelReply]:
 
 def arguments_of(tool: ToolSpec) -> SearchStrategy[str]:
     """Arguments that fit the schema of a tool, as a model writes them."""
+    _check_spec("arguments_of", tool)
     return values_of(tool.schema).map(lambda value: bytes(encode_value("value", value)).decode())
+
+
+def _check_spec(what: str, tool: object) -> None:
+    if not isinstance(tool, ToolSpec):
+        raise BadValue(what, f"expected a ToolSpec, not {kind_of(tool)}; a tool's is tool.spec")
 
 
 def _calls(tools: Sequence[ToolSpec]) -> SearchStrategy[ToolCall]:

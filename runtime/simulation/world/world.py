@@ -19,13 +19,14 @@ import anyio
 from hubbub.agents.model import Model, ModelRequest
 from hubbub.hub import events as e
 from hubbub.hub.delivery.ended_prompts import asker_of
-from hubbub.hub.errors import BadValue, CallerError, UnknownRun
+from hubbub.hub.errors import CallerError, UnknownRun
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.message import Message
 from hubbub.hub.ports import Clock, Ports, SystemIds
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.texts import check_names
 from hubbub.hub.values import encode_value
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.kernel.outcome import RunOutcome
@@ -34,8 +35,10 @@ from hubbub.runtime.simulation.injection.line import Line
 from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.wrappers import wrap_model, wrap_tool
 from hubbub.runtime.simulation.loop.asyncio_only import AsyncioWatch
+from hubbub.runtime.simulation.loop.seeded import check_seed
 from hubbub.runtime.simulation.story.arguments import check_agents, check_world, setup_of
-from hubbub.runtime.simulation.story.faults import CrashMoment, WorldFault
+from hubbub.runtime.simulation.story.faults import Crash, CrashMoment, WorldFault
+from hubbub.runtime.simulation.story.fields import check_amount, check_whole
 from hubbub.runtime.simulation.story.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.story.logbook import Logbook
 from hubbub.runtime.simulation.story.setup import Setup
@@ -78,6 +81,7 @@ class World:
         store: StoreName = "memory",
     ) -> None:
         setup = setup_of(setup)
+        check_seed(seed)
         check_world(setup, faults, store)
         self.setup: Final = setup
         self.history = History(seed=seed, faults=tuple(faults), store=store)
@@ -192,8 +196,8 @@ class World:
         before dies no second time.  Begins a process if none is at work; ``end_faults`` takes it
         back.
         """
-        if commits < 1:
-            raise BadValue("commits", f"commits are counted from 1, not {commits}")
+        check_whole("commits", commits, least=1)
+        Crash(commit=commits, when=when, sectors=sectors)  # Refuses what is none.
         (await self._processes.living()).crash_after(commits, when, sectors)
 
     async def restart(self) -> None:
@@ -243,6 +247,7 @@ class World:
         The receipt is pending when the process has died before it could say, or while a fault
         holds the message up.
         """
+        check_names(to=to, key=key, user=user)
         message = Message(text, key=key or None)
         handed_over: list[tuple[Process, Receipt]] = []
 
@@ -284,6 +289,7 @@ class World:
     def open_prompt(self, run_id: str, kind: str = "") -> str:
         """The oldest prompt of a run, or of one below it, that was shown and is open; of that
         kind (``question``, ``approval``, ``external``), where one is given; else empty."""
+        check_names(run_id=run_id, kind=kind)
         shown: dict[str, None] = {}
         process = self._processes.process
         for each in self.history.heard:
@@ -327,6 +333,7 @@ class World:
     async def _answer(
         self, verb: Verb, prompt_id: str, text: str, user: str, act: Callable[[Hub], Receipt]
     ) -> Receipt:
+        check_names(prompt_id=prompt_id)
         receipt = await self._command(verb, asker_of(prompt_id), text, user, act)
         if receipt.accepted:
             self._answered.add(prompt_id)
@@ -335,9 +342,11 @@ class World:
     async def _command(
         self, verb: Verb, run_id: str, reason: str, user: str, act: Callable[[Hub], Receipt]
     ) -> Receipt:
+        check_names(run_id=run_id)
         return await self._act(Sent(verb=verb, run_id=run_id, text=reason, user=user), act)
 
     async def _act(self, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
+        check_names(user=sent.user)
         process = await self._processes.living()
         receipt = self._note(process, sent, act)
         await self._wait_settled(process, receipt)
@@ -367,6 +376,7 @@ class World:
 
     async def wait(self, seconds: float) -> None:
         """Let virtual time pass; less of it, if the process dies meanwhile."""
+        check_amount("seconds", seconds)
         await self._processes.do(lambda _: anyio.sleep(seconds), None)
 
     async def result(self, run_id: str) -> RunOutcome | None:
@@ -389,6 +399,7 @@ class World:
 
         With schedules, which never rest: as soon as no run is at work.
         """
+        check_amount("seconds", seconds)
         while not await self._processes.do(lambda rt: self._rest(rt, seconds), otherwise=False):
             pass
 
