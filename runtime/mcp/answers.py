@@ -53,6 +53,10 @@ def usable_answer(method: str, raw: dict[str, Any], *, is_modern: bool) -> dict[
     ``is_modern``: by a protocol of 2026 or later.  Raises ``Unusable``.
     """
     match method:
+        case "initialize":
+            return _usable_opening(raw)
+        case "server/discover" if isinstance(raw.get("supportedVersions"), list):
+            return _usable_opening(raw)
         case "tools/list":
             return _usable_page(raw, is_modern=is_modern)
         case "tools/call":
@@ -70,6 +74,23 @@ def promises_of(page: types.ListToolsResult) -> dict[str, Any]:
     """The schemas of structured results, by tool."""
     promised = {each.name: each.output_schema for each in page.tools if each.output_schema}
     return promised | dict((page.meta or {}).get(PROMISES, {}))
+
+
+# ── how a server opens ───────────────────────────────────────────────────────────────────────
+
+
+def _usable_opening(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The versions that a server speaks, and whether it tells of changes: no more is read of it."""
+    capabilities = raw.get("capabilities")
+    tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
+    tells = isinstance(tools, dict) and tools.get("listChanged") is True
+    versions = {key: raw[key] for key in ("protocolVersion", "supportedVersions") if key in raw}
+    return {
+        **versions,
+        "capabilities": {"tools": {"listChanged": tells}},
+        "serverInfo": {"name": "", "version": ""},
+        "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+    }  # fmt: skip
 
 
 # ── a page of tools ──────────────────────────────────────────────────────────────────────────

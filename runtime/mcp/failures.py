@@ -13,6 +13,9 @@ __all__ = ["ended_call", "failed_call", "problem_of"]
 
 MAYBE: Final = "it may or may not have had its effect"
 MAX_PROBLEM: Final = 300
+MAX_SAID: Final = 4_000
+"""Characters of what a server says itself of an error."""
+
 
 _CLOSED: Final = "Connection closed"
 """What the SDK says where the connection has ended, and nothing more is known."""
@@ -26,7 +29,7 @@ def problem_of(error: BaseException, mask: Callable[[str], str], answer: str = "
     elif isinstance(invalid, ValueError) and hasattr(invalid, "errors"):
         problem = first_problem(invalid)  # pydantic's, by which the SDK reads answers.
     elif isinstance(invalid, MCPError):
-        return mask(invalid.message)
+        return mask(invalid.message)[:MAX_SAID]
     else:
         return error_text(error, mask)
     return f"{answer} is not valid ({' '.join(mask(problem).split())[:MAX_PROBLEM]})"
@@ -39,7 +42,7 @@ def failed_call(
     if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
         return ended_call(server, mask(fault or error.message.removeprefix(_CLOSED)))
     if isinstance(error, MCPError) and error.code != types.PARSE_ERROR:
-        return mask(f"the MCP server {server!r} refused the call: {error.message}")
+        return f"the MCP server {server!r} refused the call: {mask(error.message)[:MAX_SAID]}"
     return f"{problem_of(error, mask, f'the answer of the MCP server {server!r}')}; {MAYBE}"
 
 

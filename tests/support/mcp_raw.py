@@ -21,7 +21,8 @@ class RawServer:
     """A transport, for ``mcp(…)``, whose server's results nobody has checked.
 
     ``page`` gives the answer to ``tools/list``, of its cursor; ``result`` that to ``tools/call``,
-    of the tool's name; both may be coroutine functions.
+    of the tool's name; both may be coroutine functions.  ``about`` stands in the answer by which
+    it is opened; None leaves a field out.
     """
 
     def __init__(
@@ -30,10 +31,12 @@ class RawServer:
         *,
         page: Callable[[str | None], Any],
         result: Callable[[str], Any] = lambda name: {"content": []},
+        about: dict[str, Any] | None = None,
     ) -> None:
         self.era = era
         self._page = page
         self._result = result
+        self._about = about or {}
         self.lists = 0
         self.calls: list[str] = []
         self._stack: AsyncExitStack | None = None
@@ -78,16 +81,16 @@ class RawServer:
     def _answer_to(self, method: str, params: dict[str, Any]) -> Any:
         match method:
             case "server/discover" if self.era == "2026":
-                return {
+                return self._said({
                     "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
                     "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
-                }  # fmt: skip
+                })  # fmt: skip
             case "initialize":
                 info = {"name": "raw", "version": "1"}
-                return {
+                return self._said({
                     "protocolVersion": params["protocolVersion"], "capabilities": _NONE,
                     "serverInfo": info,
-                }  # fmt: skip
+                })  # fmt: skip
             case "tools/list":
                 self.lists += 1
                 return self._page(params.get("cursor"))
@@ -96,3 +99,6 @@ class RawServer:
                 return self._result(params["name"])
             case _:
                 return types.ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
+
+    def _said(self, about: dict[str, Any]) -> dict[str, Any]:
+        return {key: x for key, x in (about | self._about).items() if x is not None}

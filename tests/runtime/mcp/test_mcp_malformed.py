@@ -4,6 +4,7 @@ from base64 import b64encode
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from support.mcp_raw import RawServer
 from support.mcp_servers import ERAS, Results, mcp_agent
@@ -23,6 +24,42 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 def era(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
+
+
+# ── the opening ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"serverInfo": None}, {"serverInfo": 3}, {"serverInfo": {"name": None, "icons": 7}},
+        {"capabilities": None}, {"capabilities": "x"}, {"capabilities": {"tools": True}},
+        {"capabilities": {"tools": {"listChanged": "yes"}, "logging": 3, "experimental": []}},
+        {"instructions": 7}, {"_meta": "x"}, {"ttlMs": "soon", "cacheScope": 1, "resultType": 2},
+        {"_meta": {"io.modelcontextprotocol/serverInfo": 3}},
+    ],
+)  # fmt: skip
+async def test_what_nobody_reads_of_how_a_server_opens_is_not_looked_at(
+    era: str, ports: Ports, about: dict[str, Any]
+) -> None:
+    raw = RawServer(era, page=lambda cursor: {"tools": [FINE]}, about=about)
+    agent = mcp_agent(ScriptedModel(["Done."]), mcp(raw, name="it"))
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        await rt.run("helper", "Go.")
+        assert rt.mcp_servers[0].tools == ("it_fine",)
+        assert rt.mcp_servers[0].protocol[:4] == era
+
+
+@pytest.mark.parametrize("version", [None, 7, "1999-01-01", "x" * 9_000])
+async def test_a_server_of_no_known_protocol_is_said_at_once(ports: Ports, version: Any) -> None:
+    raw = RawServer(page=lambda cursor: {"tools": [FINE]}, about={"protocolVersion": version})
+    agent = mcp_agent(ScriptedModel(["Done."]), mcp(raw, name="it"))
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        began = anyio.current_time()
+        assert (await rt.run("helper", "Go.")).output == "Done."
+        assert anyio.current_time() - began < 5
+        assert "rotocol" in rt.mcp_servers[0].problem
+        assert len(rt.mcp_servers[0].problem) < 5_000
 
 
 # ── lists ────────────────────────────────────────────────────────────────────────────────────
@@ -130,6 +167,19 @@ async def test_ten_thousand_malformed_tools_are_named_up_to_a_limit(era: str, po
         await rt.run("helper", "Go.")
         assert rt.mcp_servers[0].tools == ("it_fine",)
         assert rt.mcp_servers[0].left_out[-1] == "9,000 more are not listed here"
+
+
+async def test_an_error_of_any_length_is_said_up_to_a_limit(era: str, ports: Ports) -> None:
+    long = types.ErrorData(code=1, message="x" * 1_000_000)
+    raw = RawServer(era, page=lambda cursor: long)
+    agent = mcp_agent(ScriptedModel(["Done."]), mcp(raw, name="it"))
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        await rt.run("helper", "Go.")
+        assert rt.mcp_servers[0].problem.startswith("xxxx")
+        assert len(rt.mcp_servers[0].problem) < 5_000
+    found = await told(era, ports, long)
+    assert found.output.startswith("the MCP server 'it' refused the call: xxxx")
+    assert len(found.output) < 5_000
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────────────
