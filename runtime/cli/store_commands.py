@@ -7,6 +7,7 @@ errors are raised, and the command line prints each as one line.
 from collections.abc import Callable, Mapping
 
 from hubbub.runtime.cli.care_commands import backup_command, fsck_command
+from hubbub.runtime.cli.compact_command import compact_command
 from hubbub.runtime.cli.conversations_command import conversations_command
 from hubbub.runtime.cli.export_commands import export_command, import_command
 from hubbub.runtime.cli.look_commands import (
@@ -33,6 +34,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "replay": replay_command(write),
         "schedules": schedules_command(write),
         "reply": reply_command(screen),
+        "compact": compact_command(screen),
         "export": export_command(write),
         "import": import_command(write),
         "backup": backup_command(write, notice),

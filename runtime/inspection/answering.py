@@ -1,13 +1,13 @@
-"""``answer_prompt``: an answer to a prompt of a store on which no runtime is at work.
+"""``answer_prompt``: an answer to a prompt of a store at rest.
 
-    the store, opened for writing ──► the prompt, as its run has it on record ──► its inbox
+    the prompt, as its run has it on record ──► the answer, in its inbox
 
 It is the hub's own reply, so the first one counts and what does not fit is rejected.  The run takes
 it when the next runtime is at work on the store.
 """
 
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -17,17 +17,11 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.runtime.inspection.prompts import ShownPrompt, find_prompt
-from hubbub.runtime.stores.open import folder_of_store, open_store, sqlite_store
-from hubbub.runtime.stores.sql.in_use import StoreInUse
+from hubbub.runtime.inspection.store_at_rest import on_store_at_rest
 
 __all__ = ["PromptAnswer", "answer_prompt", "check_answerable"]
 
 SOURCE = "hubbub reply"
-
-PATIENCE: Final = 2.0
-"""Seconds for which another command may have the store: it may be another answer."""
-
-POLL_SECONDS: Final = 0.05
 
 
 class PromptAnswer(Struct, frozen=True, kw_only=True):
@@ -62,24 +56,8 @@ async def answer_prompt(store: str, prompt_id: str, answer: PromptAnswer, ports:
     Raises ``StoreInUse`` where a runtime is at work on the store, ``OperatorError`` where it cannot
     be written, and for a prompt that is over, is answered, or does not take this answer.
     """
-    until = ports.clock.monotonic() + PATIENCE
-    while True:
-        try:
-            await _answer_now(store, prompt_id, answer, ports)
-            return
-        except StoreInUse:
-            if ports.clock.monotonic() >= until:
-                raise
-        await ports.clock.sleep(POLL_SECONDS)
 
-
-async def _answer_now(store: str, prompt_id: str, answer: PromptAnswer, ports: Ports) -> None:
-    folder = folder_of_store(store)
-    # Folders of agents are kept up to date where there are any, and made by no command.
-    opened = open_store(store, ports)
-    if folder is not None:
-        opened = sqlite_store(folder.database, ports=ports, mirror=folder.agents.is_dir())
-    async with Hub(journal=opened, ports=ports) as hub:
+    async def give(hub: Hub) -> None:
         prompt = await hub.journal.inspect(lambda reader: find_prompt(reader, prompt_id))
         check_answerable(prompt, answer, ports.clock.now())
         fits, until = partial(answer_problem, prompt.schema), prompt.expires_at or 0
@@ -87,6 +65,8 @@ async def _answer_now(store: str, prompt_id: str, answer: PromptAnswer, ports: P
         receipt = await _give(hub, prompt.prompt_id, answer)
         if receipt.rejected:
             raise _refused(prompt, f"{receipt.reason}; nothing was sent")
+
+    await on_store_at_rest(store, ports, give)
 
 
 def _give(hub: Hub, prompt_id: str, answer: PromptAnswer) -> Receipt:
