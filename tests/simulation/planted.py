@@ -34,6 +34,7 @@ from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.schedules.scheduler import _Loop
+from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.stores.sql.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
 from hubbub.runtime.supervision.ready import ReadyRuns
@@ -431,6 +432,19 @@ def ends_wait_for_room() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def children_use_nothing() -> Iterator[None]:
+    """What a child uses is not counted for its tree."""
+    follow = TreeAccounts.follow
+
+    def only_roots(accounts: TreeAccounts, lane: OwnLane, before: Any, thread: Any) -> None:
+        if lane.parent_run_id is None:
+            follow(accounts, lane, before, thread)
+
+    with patch.object(TreeAccounts, "follow", only_roots):
+        yield
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -462,6 +476,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         value_kept_in_memory,
         asked_one_after_the_other,
         approved_means_repeatable,
+        children_use_nothing,
     )
 }
 
