@@ -16,6 +16,7 @@ from hubbub.runtime.cli.printing import (
     document,
     existing_folder,
 )
+from hubbub.runtime.stores.sqlite.output_file import check_output, check_outside_stores
 from hubbub.runtime.text import printable
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _assets(
         raise OperatorError("--model is empty; write provider:name, for example anthropic:NAME")
     if out is not None:
         out = existing_folder(out, "name a folder to write to: --out FOLDER")
+        check_outside_stores(out, remedy="name a folder to write to: --out FOLDER")
     is_watched = screen.can_draw() and model is None
     latency = STEP_SECONDS if is_watched else 0.0
     say = None if as_json else screen.write
@@ -115,6 +117,7 @@ def make_assets(
 def _write_files(made: "Assets", out: Path) -> None:
     for path, content in made.files.items():
         place = out / path
+        check_output(place, remedy="name another --out")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)

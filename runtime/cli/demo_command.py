@@ -84,7 +84,10 @@ def _demo(
     from hubbub.runtime.demo.store import DEMO_FOLDER, resumed_line
     from hubbub.runtime.demo.story import as_json as as_object
     from hubbub.runtime.demo.story import summary
+    from hubbub.runtime.stores.sqlite.output_file import check_output
 
+    if record is not None:
+        check_output(record, remedy="name a file to write")
     demo = _demo_to_run(screen, folder, resume)
     is_drawn = screen.can_draw()
     if resume and not as_json and record is None:

@@ -1,23 +1,29 @@
 """``hubbub export | import``: runs as files, and back into a store."""
 
-import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, assert_never
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.cli.printing import Write, document, write_all
 from hubbub.runtime.inspection.find import find_run
-from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
-from hubbub.runtime.stores.sqlite.private_files import open_private
+from hubbub.runtime.stores.open import DEFAULT_STORE, folder_of_store, open_reader
+from hubbub.runtime.stores.sqlite.output_file import (
+    check_output,
+    is_standard_output,
+    write_output,
+)
 
 if TYPE_CHECKING:
     from hubbub.hub.store.reader import StoreReader
+    from hubbub.runtime.stores.sqlite.folder import DataFolder
 
 __all__ = ["export_command", "import_command"]
+
+_REMEDY: Final = "name a file to write: --out FILE"
 
 
 def export_command(write: Write) -> Callable[..., int]:
@@ -44,7 +50,8 @@ def export_command(write: Write) -> Callable[..., int]:
         run
             A run's id, or its beginning or end.
         out
-            Write to this file. Default: standard output.
+            Write to this file, device or pipe; a file is replaced as a whole. Nothing in the
+            store's folder is written. Default: standard output.
         no_files
             Leave out the contents of files.
         context
@@ -68,12 +75,13 @@ def export_command(write: Write) -> Callable[..., int]:
         what = _what(context=context, state=state, as_test=as_test, agents=agents)
 
         with open_reader(store) as opened:
+            folder = folder_of_store(store)
             run_id, contents = find_run(opened, run), not no_files
             if what == "test":
-                write(_write_test(opened, run_id, agents, out, contents=contents))
+                write(_write_test(opened, folder, run_id, agents, out, contents=contents))
                 return 0
             lines = _exported(opened, run_id, what, contents=contents)
-            _write_lines(write, out, lines)
+            _write_lines(write, out, lines, folder)
         return 0
 
     return export
@@ -113,12 +121,15 @@ def _exported(
             assert_never(what)
 
 
-def _write_lines(write: Write, out: Path | None, lines: Generator[bytes, None, None]) -> None:
+def _write_lines(
+    write: Write, out: Path | None, lines: Generator[bytes, None, None], store: "DataFolder | None"
+) -> None:
     with closing(lines):
-        if out is None:
+        if out is None or is_standard_output(out):  # A line about it would be part of it.
             write_all(write, (line[:-1].decode() for line in lines))
         else:
-            write(f"wrote {out}: {_write_file(out, lines):,} lines")
+            count = write_output(out, lines, remedy=_REMEDY, store=store)
+            write(f"wrote {out}: {count:,} lines")
 
 
 def import_command(write: Write) -> Callable[..., int]:
@@ -171,35 +182,23 @@ def import_command(write: Write) -> Callable[..., int]:
 
 
 def _write_test(
-    store: "StoreReader", run_id: str, agents: str | None, out: Path | None, *, contents: bool
+    store: "StoreReader",
+    folder: "DataFolder | None",
+    run_id: str,
+    agents: str | None,
+    out: Path | None,
+    *,
+    contents: bool,
 ) -> str:
     """Write a regression test and its recording; returns the lines to print."""
     from hubbub.runtime.inspection.as_test import recorded_test
 
     made = recorded_test(store, run_id, agents=agents, out=out, contents=contents)
-    if made.path.exists():  # Somebody may have changed it.
-        raise OperatorError(f"{made.path} is there already; give another --out, or remove it")
     with closing(made.lines):
-        count = _write_file(made.recording, made.lines)
-    _write_file(made.path, iter((made.text.encode(),)))
+        for path in (made.path, made.recording):
+            check_output(path, remedy=_REMEDY, store=folder)
+            if path.exists():  # Somebody may have changed it, or it may be another file.
+                raise OperatorError(f"{path} is there already; give another --out, or remove it")
+        count = write_output(made.recording, made.lines, remedy=_REMEDY, store=folder)
+    write_output(made.path, (made.text.encode(),), remedy=_REMEDY, store=folder)
     return f"wrote {made.path} and {made.recording}: {count:,} lines; run it: pytest {made.path}"
-
-
-def _write_file(path: Path, lines: Iterator[bytes]) -> int:
-    """Write a file that is there whole or not at all; returns how many lines it has."""
-    scratch = path.with_name(f"{path.name}.part")
-    count = 0
-    try:
-        with open_private(scratch) as file:
-            for line in lines:
-                file.write(line)
-                count += 1
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    except (OSError, ValueError) as error:
-        problem = getattr(error, "strerror", None) or str(error)
-        raise OperatorError(f"{path}: {problem}; name a file to write: --out FILE") from error
-    finally:
-        scratch.unlink(missing_ok=True)
-    return count

@@ -15,7 +15,8 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.store.reader import Backup
-from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.sqlite.folder import DATABASE, DataFolder
+from hubbub.runtime.stores.sqlite.output_file import check_outside_stores
 from hubbub.runtime.stores.sqlite.private_files import (
     make_private_file,
     make_private_folder,
@@ -45,25 +46,31 @@ def back_up(
     """
     if destination.suffix == ".db":
         raise OperatorError(f"{destination}: a backup is a folder; name one without .db")
+    remedy = "name a new folder for the backup"
     copy = DataFolder(destination)
+    scratch = copy.database.with_name(f"{DATABASE}.part")
     is_new = _check_free(destination)
+    check_outside_stores(destination, remedy=remedy)
+    is_ours = True
     try:
         copy.make()
-        return _copy(db, folder, copy, tell)
+        if not (is_ours := make_private_file(scratch)):
+            what = "another backup is being written there"
+            raise OperatorError(f"{destination}: {what}; {remedy}")
+        return _copy(db, folder, copy, scratch, tell)
     except OSError as error:
         where = error.filename or destination
         raise OperatorError(
             f"{where}: {error.strerror or error}; free some space or name another folder"
         ) from error
     finally:
-        if not copy.database.exists():
+        if is_ours and not copy.database.exists():
             _clear(destination, is_new)
 
 
 def _copy(
-    db: sqlite3.Connection, source: DataFolder, copy: DataFolder, tell: Tell | None
+    db: sqlite3.Connection, source: DataFolder, copy: DataFolder, scratch: Path, tell: Tell | None
 ) -> Backup:
-    scratch = copy.database.with_name("hubbub.db.part")
     copy.root.chmod(0o700)
     runs, events = _copy_database(db, scratch, tell)
     # Contents are on disk before what names them, and never change or go: every content that the
@@ -109,7 +116,6 @@ def _copy_database(source: sqlite3.Connection, path: Path, tell: Tell | None) ->
             tell(f"{100 * (total - remaining) // total} % of the database copied")
 
     try:
-        make_private_file(path)
         copy = sqlite3.connect(path)
         try:
             source.backup(copy, pages=PAGES, progress=progress)

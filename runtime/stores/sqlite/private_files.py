@@ -8,6 +8,7 @@ narrowed and reported in the log.
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,9 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
 from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_regular
 
-__all__ = ["make_private_file", "make_private_folder", "narrow", "open_private"]
+__all__ = [
+    "make_private_file", "make_private_folder", "narrow", "open_private", "open_scratch",
+]  # fmt: skip
 
 FILE: Final = 0o600
 FOLDER: Final = 0o700
@@ -49,17 +52,28 @@ def open_private(
         raise
 
 
-def make_private_file(path: Path) -> None:
-    """Make an empty file if there is none; one that is there is not opened.  Raises ``OSError``."""
+def make_private_file(path: Path) -> bool:
+    """Make an empty file if there is none; one that is there is not opened.  Returns whether it was
+    made.  Raises ``OSError``."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     except FileExistsError:
-        return
+        return False
     try:
         if _is_posix():
             os.fchmod(file, FILE)  # A umask can have taken the owner's own bits away.
     finally:
         os.close(file)
+    return True
+
+
+def open_scratch(folder: Path) -> tuple[BinaryIO, Path]:
+    """A private file to write, under a name that nobody else can have taken; the caller renames or
+    removes it.  Raises ``OSError``."""
+    file, name = tempfile.mkstemp(dir=folder, prefix=".hubbub-", suffix=".part")
+    if _is_posix():
+        os.fchmod(file, FILE)
+    return os.fdopen(file, "wb"), Path(name)
 
 
 def make_private_folder(path: str | os.PathLike[str]) -> bool:
