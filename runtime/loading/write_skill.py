@@ -12,6 +12,7 @@
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -105,10 +106,12 @@ def _write(shelf: SkillFolder, draft: _Draft) -> str:
     root = os.path.realpath(shelf.folder)
     path = os.path.join(root, f"{draft.name}.md")
     shown = os.path.join(shelf.folder, f"{draft.name}.md")
-    beside = os.path.join(root, f".{draft.name}.hubbub-tmp")  # Hidden: it is no skill yet.
+    beside = ""
     try:
         _demand_free(root, path, shown, draft)
-        os.makedirs(beside, exist_ok=True)
+        os.makedirs(root, exist_ok=True)
+        # Hidden: it is no skill yet.  Another call may be writing a skill of this name.
+        beside = tempfile.mkdtemp(prefix=f".{draft.name}.", suffix=".hubbub-tmp", dir=root)
         new = os.path.join(beside, f"{draft.name}.md")
         _write_text(
             new, skill_text(draft.description, draft.instructions, draft.tools, shelf.agents)
@@ -120,7 +123,8 @@ def _write(shelf: SkillFolder, draft: _Draft) -> str:
     except OSError as error:
         raise ToolError(f"{shown} cannot be written: {error.strerror or error}") from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        if beside:
+            shutil.rmtree(beside, ignore_errors=True)
     return f"wrote {shown}; the next `{shelf.command}` offers the skill {draft.name!r}"
 
 
