@@ -9,6 +9,7 @@ from hubbub import AgentDefinition, Message, PromptDefinition, RunState, Runtime
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import ModelReply, ModelRequest, Usage, UserMessage
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.store import Store
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.schedules.schedules import Heartbeat
 from hubbub.runtime.stores.open import sqlite_store
@@ -70,14 +71,14 @@ def agents() -> list[AgentDefinition]:
 
 
 def open_runtime(
-    path: Path, ports: Ports | None = None, *, mirror: bool = False, **options: Any
+    path: Path | Store, ports: Ports | None = None, *, mirror: bool = False, **options: Any
 ) -> Runtime:
-    store = sqlite_store(path, ports=ports, mirror=mirror)
+    store = sqlite_store(path, ports=ports, mirror=mirror) if isinstance(path, Path) else path
     options = {"grace": 0.1, **options}  # The parent at work would use up any.
     return Runtime(agents(), store=store, ports=ports, **options)
 
 
-async def fill(path: Path, ports: Ports | None = None, *, mirror: bool = False) -> Filled:
+async def fill(path: Path | Store, ports: Ports | None = None, *, mirror: bool = False) -> Filled:
     """Make a store, and leave it in order."""
     beat = Heartbeat("bot", ["Tidy up."], interval=1800)
     opening = Message("hello", key="opening")

@@ -2,7 +2,7 @@
 
 import re
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -38,17 +38,10 @@ class PostgresAddress:
 
     def __init__(self, text: str) -> None:
         check_label("store", text)
-        try:
-            parts = urlsplit(text)
-            query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-            wanted = [value for key, value in query if key == "schema"]
-            rest = urlencode([each for each in query if each[0] != "schema"], safe="/:,")
-            if parts.netloc.count("@") > 1 or parts.fragment:
-                raise ValueError
-            found = conninfo_to_dict(urlunsplit((*parts[:3], rest, "")))
-        except (ValueError, psycopg.Error):  # Its words may repeat a part of the password.
-            raise BadValue("store", EXPECTED) from None
-        self.schema = wanted[-1] if wanted else SCHEMA
+        parsed = _parsed(text)
+        if parsed is None:
+            raise BadValue("store", EXPECTED)
+        found, self.schema = parsed
         if re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", self.schema) is None:
             raise BadValue("store", "a schema is called by a-z, 0-9 and _, 50 of them at most")
         self._parameters = {**DEFAULTS, **{key: str(value) for key, value in found.items()}}
@@ -63,6 +56,25 @@ class PostgresAddress:
         """A connection that the server knows under a name.  Raises ``psycopg.Error``."""
         parameters: dict[str, Any] = {"application_name": name, **self._parameters}
         return psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], str] | None:
+    """What libpq makes of an address, and the schema; ``None``, without the words of whoever finds
+    something wrong: they may repeat a part of the password."""
+    try:
+        parts = urlsplit(text)
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        wanted = [value for key, value in query if key == "schema"]
+        others = [each for each in query if each[0] != "schema"]
+        rest = urlencode(others, safe="/:,", quote_via=quote)
+        found = dict(conninfo_to_dict(urlunsplit((*parts[:3], rest, ""))))
+    except (ValueError, psycopg.Error):
+        return None
+    ports = str(found.get("port", "")).split(",")
+    is_sound = parts.netloc.count("@") <= 1 and not parts.fragment
+    if not is_sound or not all(port.isdecimal() or not port for port in ports):
+        return None
+    return found, wanted[-1] if wanted else SCHEMA
 
 
 def _shown(parameters: dict[str, str], schema: str) -> str:
